@@ -20,10 +20,9 @@ import pyarrow.dataset
 import pyarrow.parquet
 
 import headrace as hr
-from headrace import Flow, col
+from headrace import Flow, atomic_files, col
 from headrace.expr.row_classes import schema_of
 from headrace.io import Changelog, SinkRequest, open_sink
-from headrace.io.delivery import folder_lock
 from headrace.io.files import compaction
 from tests.io.feeds import Point
 from tests.io.killed_run import killing_at
@@ -76,7 +75,7 @@ def attempt(operation: int, act: Callable[[], None]) -> bool:
     """Whether `act` came through before it was killed at its n-th file operation."""
     child = os.fork()
     if child == 0:
-        exchange = folder_lock.exchange_folders
+        exchange = atomic_files.exchange_folders
 
         def audited(*folders: Path) -> None:
             # A system call that Python does not audit: die before it or after it.
@@ -84,7 +83,7 @@ def attempt(operation: int, act: Callable[[], None]) -> bool:
             exchange(*folders)
             sys.audit("os.rename", *folders)
 
-        folder_lock.exchange_folders = audited
+        atomic_files.exchange_folders = audited
         try:
             sys.addaudithook(killing_at(operation))
             act()

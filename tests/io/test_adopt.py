@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace import Flow, col
+from headrace.atomic_files import FolderLock
 from headrace.engine import adoption
 from headrace.engine import rebuild as rebuilding
 from headrace.engine.adoption import adopt
@@ -35,7 +36,6 @@ from headrace.io import (
     TableFiles,
     WallClock,
 )
-from headrace.io.delivery.folder_lock import FolderLock
 from headrace.io.files import compaction
 from headrace.io.files.changelog import ChangelogWriter
 from headrace.io.files.table_files import TableWriter

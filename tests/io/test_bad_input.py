@@ -14,6 +14,7 @@ import pytest
 
 import headrace as hr
 from headrace import Flow
+from headrace.atomic_files import FolderLock
 from headrace.errors import HeadraceError
 from headrace.expr.row_classes import schema_of
 from headrace.io import (
@@ -29,7 +30,6 @@ from headrace.io import (
     parse_sink,
     parse_source,
 )
-from headrace.io.delivery.folder_lock import FolderLock
 from headrace.io.files import compaction
 from headrace.io.files.compaction import compact
 from headrace.state.skipped_files import skip, unskip

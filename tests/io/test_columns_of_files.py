@@ -25,7 +25,7 @@ from headrace.io import CsvFiles, Feed, JsonFiles, ParquetFiles
 from headrace.io.files import text_blocks
 from headrace.io.files.file_reader import FileFormat, open_format, read_columns, read_rows, rows_of
 from headrace.io.files.file_source import Files
-from headrace.io.files.text_blocks import WHOLE, Part
+from headrace.io.files.text_blocks import WHOLE, FilePart
 from headrace.io.source import open_source
 from tests.io.feeds import Everything, Flat, Point, feed, read, write
 from tests.io.odd_files import csv_records, json_lines
@@ -78,7 +78,7 @@ def reading(*, columns: bool, block: int = 1 << 18) -> Iterator[None]:
         yield
 
 
-def outcome(source: Files, to: Feed, parts: Sequence[Part] = (WHOLE,)) -> Any:
+def outcome(source: Files, to: Feed, parts: Sequence[FilePart] = (WHOLE,)) -> Any:
     """Every record of a file, or the error."""
     rows, bad = [], []
     try:

@@ -17,16 +17,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
-from headrace import Flow
+from headrace import Flow, atomic_files
+from headrace.atomic_files import FolderLock
 from headrace.errors import BadInput
 from headrace.expr.row_classes import schema_of
 from headrace.io import Changelog, SinkRequest, Writer, open_sink
-from headrace.io.delivery import folder_lock
-from headrace.io.delivery.atomic_files import published_ticks
-from headrace.io.delivery.folder_lock import FolderLock
 from headrace.io.files import compaction
 from headrace.io.files.compaction import TickDirectory, compact, due_groups, tick_to_merge_into
 from headrace.state.rewind import rewind
+from headrace.tables.version_folders import tick_folders
 from tests.io.feeds import Everything, Point
 from tests.io.killed_compaction import after, changes, sums, write_changelog
 from tests.io.read_changelog import READERS
@@ -94,7 +93,7 @@ def test_a_sink_merges_as_it_writes_and_keeps_the_last_ticks(tmp_path: Path) -> 
     for tick in range(1, 400):
         sink.prepare(tick, changes(tick))
         sink.publish(tick)
-        ticks = published_ticks(tmp_path / "out")
+        ticks = tick_folders(tmp_path / "out").numbers()
         assert ticks[-5:] == list(range(max(1, tick - 4), tick + 1))
         most = max(most, len(ticks))
         if tick % 20 == 0:
@@ -172,11 +171,11 @@ def run(folder: Path, ticks: int, compact_after: int = 1) -> None:
 
 def test_a_run_goes_on_from_a_compacted_changelog_also_after_a_rewind(tmp_path: Path) -> None:
     run(tmp_path, 60)
-    assert published_ticks(tmp_path / "out")[0] > 30
+    assert tick_folders(tmp_path / "out").numbers()[0] > 30
     # Also those ticks whose number compact_after=1 allows to be merged.
     for back in (59, 58):
         rewind(tmp_path / "c", back)
-        assert set(range(back, 61)) <= set(published_ticks(tmp_path / "out"))
+        assert set(range(back, 61)) <= set(tick_folders(tmp_path / "out").numbers())
         with pytest.raises(BadInput, match="already holds tick 60"):
             run(tmp_path, 60)
         for tick in range(back + 1, 61):
@@ -189,9 +188,9 @@ def test_a_run_goes_on_from_a_compacted_changelog_also_after_a_rewind(tmp_path: 
 
 def test_compaction_can_begin_and_end_with_any_run(tmp_path: Path) -> None:
     run(tmp_path, 30, compact_after=100)
-    assert len(published_ticks(tmp_path / "out")) == 30
+    assert len(tick_folders(tmp_path / "out").numbers()) == 30
     run(tmp_path, 60)
-    assert len(published_ticks(tmp_path / "out")) < 25
+    assert len(tick_folders(tmp_path / "out").numbers()) < 25
     compact(tmp_path / "out", keep=3)
     run(tmp_path, 66, compact_after=100)
     assert sums(tmp_path / "out") == {(shop, 22): 1 for shop in range(3)}
@@ -206,11 +205,11 @@ def test_a_sink_leaves_a_changelog_alone_that_another_process_holds(tmp_path: Pa
     for tick in range(1, 30):
         sink.prepare(tick, changes(tick))
         sink.publish(tick)
-    assert len(published_ticks(out)) == 29
+    assert len(tick_folders(out).numbers()) == 29
     other.release()
     sink.prepare(30, changes(30))
     sink.publish(30)
-    assert published_ticks(out) == [29, 30]
+    assert tick_folders(out).numbers() == [29, 30]
     assert FolderLock.take(out, exclusive=True) is None
     sink.close()
     assert sums(out) == after(30)
@@ -223,7 +222,7 @@ def test_where_folders_cannot_be_exchanged_it_is_refused_before_the_first_tick(
         raise OSError(22, "Invalid argument")
 
     write_changelog(tmp_path / "out", 9)
-    monkeypatch.setattr(folder_lock, "exchange_folders", refuse)
+    monkeypatch.setattr(atomic_files, "exchange_folders", refuse)
     why = "cannot be compacted\n\nIts folder cannot be exchanged atomically .*: Invalid argument"
     with pytest.raises(BadInput, match=why):
         compact(tmp_path / "out")

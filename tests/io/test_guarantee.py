@@ -8,7 +8,7 @@ import pytest
 
 from headrace import io, pull
 from headrace.io import Guarantee, SinkTarget, Source, guarantee_of
-from headrace.io.delivery.outbox import DeliveredSink
+from headrace.io.outbox import DeliveredSink
 
 
 def classes(base: type[Any]) -> list[type[Any]]:

@@ -20,7 +20,7 @@ import headrace as hr
 from headrace import Change, Flow, col, io
 from headrace.errors import BadInput, DuplicateKey
 from headrace.expr.row_classes import schema_of
-from headrace.io.delivery.negative_rows import consolidate_rows
+from headrace.io.keyed_tables import consolidate_rows
 from headrace.io.sink import SinkRequest, Writer, open_sink
 from tests.postgres_server import Postgres
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from headrace.atomic_files import FolderLock
 from headrace.engine.rebuild import rebuild
 from headrace.errors import BadInput, BadRow, CheckpointInUse, HeadraceError
 from headrace.io import JsonFiles
-from headrace.io.delivery.folder_lock import FolderLock
 from headrace.io.kafka import KafkaTopic
 from headrace.state.lease import Lease
 from headrace.state.skipped_files import skip

@@ -12,7 +12,7 @@ import pytest
 from headrace.engine.change import Change, Changes
 from headrace.expr.row_classes import schema_of, to_user
 from headrace.io import Call, Memory, Print, SinkRequest, Writer, open_sink
-from headrace.io.delivery.sink_spool import Spool
+from headrace.io.outbox import Spool
 from tests.io.feeds import Point
 
 ONE = [(1, "a", 1), (2, None, 2)]

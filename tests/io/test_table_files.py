@@ -23,8 +23,8 @@ from headrace.expr.row_classes import schema_of
 from headrace.expr.types import Schema
 from headrace.io import SinkRequest, TableFiles, Writer, open_sink
 from headrace.io.arrow import table_to_rows
-from headrace.io.delivery.table_keys import build_bucketing
 from headrace.io.files.table_files import bucket_file
+from headrace.io.keyed_tables import build_bucketing
 from tests.io.feeds import Everything, Point
 from tests.io.internal_rows import SCHEMAS, rows
 from tests.properties.effort import examples

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.pipelines.definitions import TableName
-from headrace.pipelines.policy import Policy
+from headrace.pipelines.definitions import Policy, TableName
 from headrace.pipelines.run import Event, RunReport, Selection, run_pipeline
 from headrace.pipelines.spec import PipelineSpec, read_spec
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.pipelines import costs, update
-from headrace.pipelines.catalog import Catalog
+from headrace.pipelines.catalog import PipelineCatalog
 from headrace.pipelines.costs import FACTOR, LEAST, MOST_ESTIMATED, Costs, Measured
-from headrace.pipelines.definitions import TableName
-from headrace.pipelines.policy import Policy
+from headrace.pipelines.definitions import Policy, TableName
 from headrace.state.commit import read_checked, write_checked
 from headrace.state.inspection import inspect
 from tests.pipelines.project import Project, event
@@ -125,7 +124,7 @@ def test_a_large_change_makes_a_table_from_all_rows(
         assert updated.why == why
     assert project.rows("parity") == Counter([(0, 23), (1, 23)])
     assert project.rows("odd") == Counter((id_,) for id_ in range(1, 46, 2))
-    entries = Catalog.last_entries(project.root / "storage")
+    entries = PipelineCatalog.last_entries(project.root / "storage")
     assert [entries[TableName("default", table)].costs.get("estimated") for table in ("parity", "base")] == [
         [1],
         None,

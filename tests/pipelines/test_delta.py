@@ -14,11 +14,11 @@ import pytest
 
 from headrace.errors import UnreadableSource
 from headrace.pipelines import costs, leaves
-from headrace.pipelines.delta_inputs import DeltaInputs
+from headrace.pipelines.delta_inputs import DeltaInput, RunDeltaTables
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.explanation import explain_pipeline
 from headrace.pipelines.run import planned
-from headrace.pipelines.versions import VersionWriter
+from headrace.pipelines.table_versions import TableVersions
 from tests.golden import assert_golden
 from tests.pipelines.project import SPEC, Project, changed, event, methods, rows_read, states
 from tests.pipelines.test_errors import GOLDEN, told
@@ -461,13 +461,13 @@ def test_changes_that_may_take_rows_back_are_computed_once(
     deltalake.write_deltalake(path, numbers((1, "a"), (2, "a"), (3, "a")))
     completed(project)
     plans: list[str] = []
-    real = VersionWriter.apply
+    real = TableVersions.apply
 
-    def apply(writer: VersionWriter, rows: Any) -> int:
+    def apply(writer: TableVersions, rows: Any) -> int:
         plans.append(rows._jdf.queryExecution().executedPlan().toString())
         return real(writer, rows)
 
-    monkeypatch.setattr(VersionWriter, "apply", apply)
+    monkeypatch.setattr(TableVersions, "apply", apply)
     before = project.spark.sparkContext._jsc.getPersistentRDDs().size()  # type: ignore[union-attr]
     deltalake.DeltaTable(path).delete("id = 2")
     completed(project)
@@ -485,15 +485,16 @@ def test_a_run_opens_each_version_once(project: Project, monkeypatch: pytest.Mon
         """)  # fmt: skip
     deltalake.write_deltalake(project.root / "in", numbers((1, "a")))
     with planned(project.spec, project.spark) as (graph, _):
-        inputs = DeltaInputs(project.spark)
+        tables = RunDeltaTables()
         real, opened = deltalake.DeltaTable, MagicMock()
         opened.side_effect = real
         monkeypatch.setattr(deltalake, "DeltaTable", opened)
         for leaf in (leaf for table in graph.tables for query in table.queries for leaf in query.leaves):
             assert isinstance(leaf, leaves.DeltaLeaf)
-            inputs.whole(leaf)
-            inputs.rows(leaf)
-            inputs.changes(leaf, str(inputs.version(leaf)))
+            read = DeltaInput(leaf, project.spark, tables)
+            read.whole()
+            read.rows_changed(None)
+            read.changes(read.position())
     assert opened.call_count == 1
 
 

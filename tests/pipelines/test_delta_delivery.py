@@ -15,9 +15,10 @@ import pytest
 from pyspark.sql.types import StructType
 
 from headrace.pipelines import catalog
-from headrace.pipelines.catalog import Catalog
-from headrace.pipelines.delta_delivery import DeltaPublisher, _is_comparable
+from headrace.pipelines.catalog import PipelineCatalog
+from headrace.pipelines.deliveries import DeltaPublisher, _is_comparable
 from headrace.pipelines.errors import BadDefinition
+from headrace.tables.delta import DeltaLakeTable
 from tests.pipelines.project import Project, event, states
 from tests.pipelines.test_delta import completed
 from tests.pipelines.test_inputs import HEAD, ids
@@ -137,7 +138,7 @@ def test_a_run_that_dies_around_a_delivery(project: Project, monkeypatch: pytest
     project.add("in", 1, ids(1, 2))
     completed(project)
     before = assert_delivered(project, "kept", Counter())
-    commit, write = Catalog.commit, DeltaPublisher._write
+    commit, append = PipelineCatalog.commit, DeltaLakeTable.append
 
     def dies_after(real: Any) -> Any:
         def done(*arguments: Any) -> None:
@@ -147,7 +148,7 @@ def test_a_run_that_dies_around_a_delivery(project: Project, monkeypatch: pytest
         return done
 
     for at, (kind, name, real) in enumerate(
-        [(Catalog, "commit", commit), (DeltaPublisher, "_write", write)], 2
+        [(PipelineCatalog, "commit", commit), (DeltaLakeTable, "append", append)], 2
     ):
         with monkeypatch.context() as patch:
             patch.setattr(kind, name, dies_after(real))
@@ -156,7 +157,7 @@ def test_a_run_that_dies_around_a_delivery(project: Project, monkeypatch: pytest
                 project.run()
         published = plain(project.rows("kept").elements())
         assert published != before
-        assert (delivered(project, "kept") == before) is (kind is Catalog)
+        assert (delivered(project, "kept") == before) is (kind is PipelineCatalog)
         completed(project)
         before = assert_delivered(project, "kept", before)
     assert opened(project, "kept").version() == 2
@@ -321,7 +322,7 @@ def one():
 
 def test_the_id_of_a_catalogue_survives_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
-    with Catalog.open(tmp_path) as opened:
+    with PipelineCatalog.open(tmp_path) as opened:
         monkeypatch.setattr(catalog, "sync_folder", synced.append)
         assert opened.identity == opened.identity
     assert synced == [tmp_path / "catalog"]

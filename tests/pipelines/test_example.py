@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from examples.pipeline.make_input import add_customers, add_orders, customer_records
+from headrace.pipelines.definitions import Policy
 from headrace.pipelines.errors import NotIncremental
-from headrace.pipelines.policy import Policy
 from tests.pipelines.project import Project, methods, rows_read, states
 
 if TYPE_CHECKING:

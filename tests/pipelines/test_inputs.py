@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.pipelines import versions
-from headrace.pipelines.catalog import Catalog
+from headrace.pipelines import table_versions
+from headrace.pipelines.catalog import PipelineCatalog
 from headrace.pipelines.errors import CatalogDamaged
 from tests.golden import MESSAGES, assert_golden
 from tests.pipelines.project import Project, changed, dies, event, methods, rows_read, states
@@ -385,7 +385,7 @@ def total():
     project.run()
 
     with monkeypatch.context() as patch:
-        patch.setattr(Catalog, "commit", dies)
+        patch.setattr(PipelineCatalog, "commit", dies)
         for number in (2, 3):
             project.add("in", number, ids(10**number))
             with pytest.raises(KeyboardInterrupt):
@@ -432,7 +432,7 @@ def test_a_flow_that_was_away_goes_on_where_it_was(project: Project) -> None:
 
 
 def test_many_small_files_are_merged(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(versions, "MANY", 4)
+    monkeypatch.setattr(table_versions, "MANY", 4)
     project.write("a.py", HEAD + """
 @dp.table
 def events():

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.pipelines import small_changes
-from headrace.pipelines.catalog import Catalog
+from headrace.pipelines import weighted_rows
+from headrace.pipelines.catalog import PipelineCatalog
 from tests.pipelines.project import Project, dies
 from tests.pipelines.test_example import add_input, assert_right, copied
 
@@ -109,7 +109,7 @@ def test_a_run_that_ends_before_any_file_operation(
 ) -> None:
     draw = random.Random(seed)
     if seed % 2 == 0:
-        monkeypatch.setattr(small_changes, "FEW", 0)  # As if the changes were many: Spark applies them.
+        monkeypatch.setattr(weighted_rows, "FEW", 0)  # As if the changes were many: Spark applies them.
     project = Project.new(tmp_path / "project", spark, a_py=PYTHON, b_sql=SQL)
     rows: list[dict[str, Any]] = []
 
@@ -179,7 +179,7 @@ def test_what_a_dead_run_has_left_is_published_when_it_is_refreshed(
     before = {name: project.rows(name) for name in tables}
     project.add("in", 2, [{"id": 2, "v": 2, "at": 2}])
     with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
-        patch.setattr(Catalog, "commit", dies)
+        patch.setattr(PipelineCatalog, "commit", dies)
         project.run()
     project.add("other", 2, [{"id": 5}])
     project.run("other")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.pipelines.catalog import Catalog
+from headrace.pipelines.catalog import PipelineCatalog
+from headrace.tables.version_folders import VersionFolders
 from tests.pipelines.project import Project, dies, states
 from tests.pipelines.test_inputs import HEAD, ids
 
@@ -71,9 +72,9 @@ def test_sinks_get_each_row_once(
     assert "row 1" in capsys.readouterr().out
 
     # A run that dies before it is published, and one that dies while it delivers.
-    for number, place in ((2, "commit"), (3, "_link")):
+    for number, place in ((2, (PipelineCatalog, "commit")), (3, (VersionFolders, "point"))):
         with monkeypatch.context() as patch:
-            patch.setattr(Catalog, place, dies)
+            patch.setattr(*place, dies)
             project.add("in", number, ids(number))
             with pytest.raises(KeyboardInterrupt):
                 project.run()

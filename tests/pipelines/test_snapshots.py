@@ -13,15 +13,13 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql.types import StructType
 
-from headrace.pipelines.catalog import Catalog
-from headrace.pipelines.definitions import SNAPSHOTS, TableName
+from headrace.pipelines.catalog import PipelineCatalog
+from headrace.pipelines.definitions import SNAPSHOTS, Policy, TableName
 from headrace.pipelines.errors import QueryRefused
-from headrace.pipelines.graph import message_of
-from headrace.pipelines.policy import Policy
+from headrace.pipelines.query_errors import message_of, source_message
+from headrace.pipelines.relation_identity import place_of, without_secrets
 from headrace.pipelines.run import RunReport, run_pipeline
-from headrace.pipelines.snapshots import can_be_grouped, kinds_in
-from headrace.pipelines.unreachable import words_of_source
-from headrace.pipelines.unversioned import place_of, without_secrets
+from headrace.pipelines.weighted_rows import can_be_grouped, kinds_in
 from tests.pipelines.project import Project, changed, event, methods, rows_read, states
 
 if TYPE_CHECKING:
@@ -379,7 +377,7 @@ def adults():
     assert {name: str(amount) for name, amount in project.rows("revenue")} == {"ann": "10.00", "bob": "2.00"}
     assert rows_read(report, "revenue") == 3
     assert project.rows("adults") == Counter([("ann",), ("eve",)])
-    stored = Catalog.last_entries(project.root / "storage")
+    stored = PipelineCatalog.last_entries(project.root / "storage")
     assert not any("geheim" in f"{name} {entry}" for name, entry in stored.items())
 
 
@@ -454,14 +452,14 @@ def test_errors_of_a_database_that_is_gone(
 ) -> None:
     jvm: Any = spark.sparkContext._jvm
     error = jvm.java.sql.SQLException(message, state)
-    said = words_of_source(FailedInJava(jvm.java.lang.RuntimeException(error)))
+    said = source_message(FailedInJava(jvm.java.lang.RuntimeException(error)))
     assert said == (f"java.sql.SQLException: {message}", unreachable)
 
 
 def test_a_url_that_is_none_is_not_unreachable(spark: SparkSession) -> None:
     jvm: Any = spark.sparkContext._jvm
-    assert words_of_source(FailedInJava(jvm.java.net.URISyntaxException("a b", "blank"))) == ("", False)
-    refused = words_of_source(FailedInJava(jvm.java.net.ConnectException("refused")))
+    assert source_message(FailedInJava(jvm.java.net.URISyntaxException("a b", "blank"))) == ("", False)
+    refused = source_message(FailedInJava(jvm.java.net.ConnectException("refused")))
     assert refused == ("java.net.ConnectException: refused", True)
 
 

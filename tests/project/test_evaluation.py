@@ -70,7 +70,7 @@ JUDGED = {
     ("spark/batch/run_batch.py", "loads"): _OWN_PROCESS,
     ("spark/examination/session.py", "__import__"): _BY_NAME,
     ("spark/placing/routing.py", "exec"): _GENERATED,
-    ("spark/sources/pull_stream.py", "loads"): _OWN_PROCESS,
+    ("spark/sources/pull_source.py", "loads"): _OWN_PROCESS,
     ("spark/ticks/errors.py", "loads"): _OWN_PROCESS,
     ("spark/ticks/task_outcome.py", "loads"): _OWN_PROCESS,
     ("spark/ticks/plan.py", "loads"): _OWN_PROCESS,

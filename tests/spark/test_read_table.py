@@ -13,7 +13,7 @@ from headrace.errors import BadRow, UnreadableSource
 from headrace.expr.row_classes import schema_of
 from headrace.io import CsvFiles, JsonFiles
 from headrace.io.files.file_reader import open_format
-from headrace.io.files.text_blocks import WHOLE, Part
+from headrace.io.files.text_blocks import WHOLE, FilePart
 from headrace.io.source import Feed
 from headrace.spark.sources.arrivals import location_of
 from headrace.spark.ticks.intake import Taken, read_table
@@ -75,6 +75,6 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a"
     read = source(path, CsvFiles)
     path.write_text("price\n1\n")
-    for part in (WHOLE, Part(0, 6)):
+    for part in (WHOLE, FilePart(0, 6)):
         with pytest.raises(UnreadableSource, match="no column 'item'"):
             read_table(read.reading, location_of(str(path), part), read, Taken())

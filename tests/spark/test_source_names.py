@@ -13,7 +13,7 @@ import headrace as hr
 from headrace import Flow, col, io
 from headrace.errors import FlowChanged
 from headrace.spark import Frame, run
-from headrace.spark.sources.names import spark_name
+from headrace.spark.sources.opening import spark_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

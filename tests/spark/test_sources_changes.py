@@ -367,8 +367,7 @@ def _unpicklable() -> pull.Source:
 
 
 def test_a_source_that_forgets_its_rows_is_told_so(spark: Any, tmp_path: Path) -> None:
-    from headrace.spark.sources.pull_source import _pickled
-    from headrace.spark.sources.pull_stream import PullReader
+    from headrace.spark.sources.pull_source import PullReader, _pickled
 
     flow = Flow("numbers")
     flow.sink("numbers", flow.source("numbers", Number))

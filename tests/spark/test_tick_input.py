@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace import col, io
-from headrace.spark.sources.arrivals import Found
+from headrace.spark.sources.arrivals import FoundInput
 from headrace.spark.sources.tick_input import Density, Expected, TickInput, batch_rows
 from headrace.spark.ticks import plan
 from headrace.spark.ticks.plan import ROWS_OF_ONE_TASK
@@ -130,12 +130,12 @@ def test_a_frame_that_nobody_reads_is_counted_and_makes_nothing(spark: Any) -> N
 # --- without Spark ----------------------------------------------------------------------------------
 
 
-def located(*found: Found) -> TickInput:
+def located(*found: FoundInput) -> TickInput:
     return TickInput([(0, each, place) for place, each in enumerate(found)])
 
 
 def test_rows_that_cannot_be_counted_are_taken_for_their_bytes() -> None:
-    given = located(Found("a", 640), Found("b", 10**9, lambda: 7))
+    given = located(FoundInput("a", 640), FoundInput("b", 10**9, lambda: 7))
     assert given.expected(100) == Expected(counted=7, size=640)
     assert Expected(7, 640).rows(Density()) == 17
 
@@ -152,7 +152,7 @@ def test_a_footer_that_cannot_be_read_is_left_to_the_task() -> None:
     def fails() -> int:
         raise OSError("no such file")
 
-    assert located(Found("a", 640, fails)).expected(100) == Expected(0, 640)
+    assert located(FoundInput("a", 640, fails)).expected(100) == Expected(0, 640)
 
 
 def test_footers_are_not_read_once_the_tick_is_known_to_be_large() -> None:
@@ -162,7 +162,7 @@ def test_footers_are_not_read_once_the_tick_is_known_to_be_large() -> None:
         counted.append(name)
         return 60
 
-    found = [Found(name, 1, lambda name=name: count(name)) for name in "abcd"]
+    found = [FoundInput(name, 1, lambda name=name: count(name)) for name in "abcd"]
     expected = located(*found).expected(100)
     assert counted == ["a", "b"]
     assert expected is not None
@@ -173,7 +173,7 @@ def test_footers_are_not_read_once_the_tick_is_known_to_be_large() -> None:
 def test_each_location_is_in_one_share_and_shares_are_about_as_large(
     sizes: list[int], count: int, ended: list[str]
 ) -> None:
-    found = [Found(str(number), size) for number, size in enumerate(sizes)]
+    found = [FoundInput(str(number), size) for number, size in enumerate(sizes)]
     given = located(*found) + TickInput(ended=ended)
     shares = given.shares(count)
     assert len(shares) == count

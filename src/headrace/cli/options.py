@@ -119,7 +119,7 @@ def load_security(
 
 def parse_named_uris(kind: str, texts: Sequence[str]) -> dict[str, str]:
     """Parse repeated NAME=URI options into a dict. Raises `BadUri`."""
-    from headrace.io.postgres.server import without_password
+    from headrace.io.postgres import without_password
 
     found: dict[str, str] = {}
     for text in texts:

@@ -97,7 +97,7 @@ def package(
     from headrace.cli.spark_archives import NEEDED, pack_code, pack_environment, python_version
     from headrace.engine.endpoints import check_names
     from headrace.io import parse_sink, parse_source
-    from headrace.io.postgres.server import without_password
+    from headrace.io.postgres import without_password
     from headrace.path_or_url import local_path
     from headrace.private_files import make_private_file
 
@@ -193,7 +193,7 @@ _NO_FOLDERS = ("kafka", "postgres", "postgresql", "print")
 
 def path_warnings(named: Iterable[tuple[str, str]], checkpoint: str | None) -> Iterator[str]:
     """Yield warnings about paths that differ per host and passwords stored in readable files."""
-    from headrace.io.postgres.server import without_password
+    from headrace.io.postgres import without_password
     from headrace.io.uri import Uri
     from headrace.path_or_url import scheme_of
 

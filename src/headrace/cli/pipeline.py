@@ -14,7 +14,7 @@ import typer
 from headrace.cli.exit_codes import FAILED, signal_code
 from headrace.cli.inspect_flow import Format, drawing_of
 from headrace.errors import BadInput, HeadraceError
-from headrace.pipelines.policy import Policy
+from headrace.pipelines.definitions import Policy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

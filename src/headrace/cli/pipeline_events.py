@@ -14,8 +14,8 @@ import typer
 
 from headrace.errors import HeadraceError
 from headrace.pipelines.definitions import TableName
-from headrace.pipelines.graph import message_of
-from headrace.pipelines.run import Event, Observer, RunReport, State
+from headrace.pipelines.query_errors import message_of
+from headrace.pipelines.run import Event, Observer, RunReport, UpdateState
 
 _SKIPPED = "due to upstream failure(s)"
 
@@ -27,12 +27,12 @@ def text_lines(event: Event) -> None:
 
 def _sentence(event: Event) -> str:
     match event.state:
-        case State.COMPLETED:
+        case UpdateState.COMPLETED:
             return f"Flow {event.dataset.title} has COMPLETED: {_done(event)}."
-        case State.FAILED:
+        case UpdateState.FAILED:
             assert event.error is not None
             return f"Flow '{event.dataset.title}' has FAILED.\nError: {message_of(event.error)}"
-        case State.SKIPPED:
+        case UpdateState.SKIPPED:
             return f"Flow '{event.dataset.title}' SKIPPED {_SKIPPED}."
         case _:
             return f"Flow {event.dataset.title} is {event.state.value}."
@@ -103,7 +103,7 @@ class News:
         self._orphans = set[TableName]()
 
     def event(self, event: Event) -> None:
-        if event.state not in (State.COMPLETED, State.FAILED, State.SKIPPED):
+        if event.state not in (UpdateState.COMPLETED, UpdateState.FAILED, UpdateState.SKIPPED):
             return
         trouble = _trouble(event)
         if event.changed or (trouble and trouble != self._failures.get(event.table)):
@@ -125,7 +125,7 @@ class News:
 
 
 def _trouble(event: Event) -> str:
-    return f"{event.state} {event.error}" if event.state in (State.FAILED, State.SKIPPED) else ""
+    return f"{event.state} {event.error}" if event.state in (UpdateState.FAILED, UpdateState.SKIPPED) else ""
 
 
 def _facts(event: Event) -> dict[str, Any]:

@@ -348,7 +348,7 @@ def report_and_exit(
     kept: what a stopped run has left; by default, the state in its checkpoint.
     """
     from headrace.cli.exit_codes import signal_code
-    from headrace.io.delivery.negative_rows import report_lines
+    from headrace.io.keyed_tables import report_lines
 
     sys.stdout.flush()  # Through a pipe, the rows would otherwise follow these messages.
     if summary is not None and result.ticks:

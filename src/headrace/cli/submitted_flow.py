@@ -49,7 +49,7 @@ def run_submitted(
     from headrace.cli.load_flow import load_flow
     from headrace.engine.progress_display import SECONDS_BETWEEN_LINES, ThrottledLinePrinter
     from headrace.io import parse_sink, parse_source
-    from headrace.io.delivery.negative_rows import report_lines
+    from headrace.io.keyed_tables import report_lines
     from headrace.spark import run
 
     spark: SparkSession | None = None

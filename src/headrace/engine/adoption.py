@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from headrace.analysis import Verdict, analyse
 from headrace.analysis.coordination_verdicts import ancestors_of
 from headrace.analysis.witness_paths import path_to_lost_fact, steps_by_location
+from headrace.atomic_files import FolderLock, remove_folder, subfolder_for
 from headrace.engine.endpoints import held_back_by, open_sinks
 from headrace.engine.engine import Engine
 from headrace.engine.rebuild import (
@@ -33,13 +34,10 @@ from headrace.engine.rebuild import (
 from headrace.errors import BadInput
 from headrace.expr.dict_keys import with_representatives
 from headrace.io import DeltaChangelog, DeltaTable, PostgresChangelog, PostgresTable, TickTime, WallClock
-from headrace.io.delivery.atomic_files import TICK, remove_folder, subfolder_for
-from headrace.io.delivery.folder_lock import FolderLock
-from headrace.io.delivery.negative_rows import consolidate_rows
-from headrace.io.delivery.outbox import BATCH_ROWS
-from headrace.io.files.changelog import Changelog
-from headrace.io.files.csv_changelog import CsvChangelog
+from headrace.io.files.changelog import Changelog, CsvChangelog
 from headrace.io.files.table_files import TableFiles
+from headrace.io.keyed_tables import consolidate_rows
+from headrace.io.outbox import BATCH_ROWS
 from headrace.io.sink import ReadableWriter
 from headrace.io.source import WEIGHT
 from headrace.operators.source import TICK_TIME
@@ -47,6 +45,7 @@ from headrace.path_or_url import local_path
 from headrace.state.checkpoint import Checkpoint
 from headrace.state.commit import CommitLog
 from headrace.state.manifest import as_it_is
+from headrace.tables.version_folders import TICK
 
 if TYPE_CHECKING:
     from headrace.engine.progress import RunResult

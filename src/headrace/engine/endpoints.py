@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace import pull
+from headrace.atomic_files import subfolder_for
 from headrace.engine.change import Changes, unknown_sink
 from headrace.engine.queue import PerSource, limit_for
 from headrace.engine.source_intake import check_iterable, unknown_source
@@ -32,14 +33,12 @@ from headrace.expr.call_errors import check_function
 from headrace.expr.row_classes import to_user
 from headrace.expr.types import TIMESTAMP
 from headrace.io import Call, Feed, SinkTarget, Source, open_sink, open_source
-from headrace.io.delivery.atomic_files import subfolder_for
-from headrace.io.delivery.negative_rows import HeldBack
-from headrace.io.files.dead_letters import DeadLetters
+from headrace.io.keyed_tables import HeldBack
 from headrace.io.pull.async_rows import rows_ahead
 from headrace.io.pull.sinks import CommittedTickDelivery, writer_sink
 from headrace.io.pull.sources import CloseOnce, PendingPositions, group_into_batches, reader_source
 from headrace.io.sink import SinkRequest, Writer
-from headrace.io.source import dead_letter_folder
+from headrace.io.source import DeadLetters, dead_letter_folder
 from headrace.io.wall_clock import TickTime
 from headrace.operators.keyed_source import KeyedSource
 from headrace.operators.signals.signal_source import SignalSource

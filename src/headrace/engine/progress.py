@@ -13,7 +13,7 @@ from headrace.expr.call_errors import check_function
 from headrace.shown import Shown
 
 if TYPE_CHECKING:
-    from headrace.io.delivery.negative_rows import HeldBack
+    from headrace.io.keyed_tables import HeldBack
 
 Time: TypeAlias = datetime | int | float
 """An event time: a UTC timestamp, or a number in the flow's own unit."""

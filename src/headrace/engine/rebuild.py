@@ -22,10 +22,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.atomic_files import FolderLock, exchange_folders, remove_folder, sync_folder, write_file
 from headrace.errors import BadInput, HeadraceError
 from headrace.io import Call, Memory, Print
-from headrace.io.delivery.atomic_files import exchange_folders, remove_folder, sync_folder, write_file
-from headrace.io.delivery.folder_lock import FolderLock
 from headrace.io.files.changelog import Changelog
 from headrace.io.files.table_files import TableFiles
 from headrace.io.source import dead_letter_folder, set_fields

@@ -7,11 +7,8 @@ before a source or sink is opened.
 from typing import TYPE_CHECKING, Any
 
 from headrace.io.change_data import ChangeData, Debezium, DeltaChanges, Operations, Upserts
-from headrace.io.delivery.guarantee import Guarantee, guarantee_of
-from headrace.io.delivery.negative_rows import HeldBack
 from headrace.io.delta import DeltaChangelog, DeltaRows, DeltaTable
-from headrace.io.files.changelog import Changelog
-from headrace.io.files.csv_changelog import CsvChangelog
+from headrace.io.files.changelog import Changelog, CsvChangelog
 from headrace.io.files.csv_dialect import CsvDialect
 from headrace.io.files.csv_files import CsvFiles
 from headrace.io.files.json_files import JsonFiles
@@ -19,9 +16,20 @@ from headrace.io.files.parquet_files import ParquetFiles
 from headrace.io.files.table_files import TableFiles
 from headrace.io.in_process import Call, Memory, Print, Rows
 from headrace.io.kafka import Kafka, KafkaTopic
+from headrace.io.keyed_tables import HeldBack
 from headrace.io.postgres import PostgresChangelog, PostgresTable
 from headrace.io.sink import SinkRequest, SinkTarget, Writer, open_sink
-from headrace.io.source import DONE, BadRecord, Batch, Feed, Reader, Source, open_source
+from headrace.io.source import (
+    DONE,
+    BadRecord,
+    Batch,
+    Feed,
+    Guarantee,
+    Reader,
+    Source,
+    guarantee_of,
+    open_source,
+)
 from headrace.io.uri import parse_sink, parse_source
 from headrace.io.wall_clock import TickTime, WallClock
 from headrace.near_names import did_you_mean

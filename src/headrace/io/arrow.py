@@ -16,6 +16,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.atomic_files import sync_file
 from headrace.expr.code_runtime import NAN
 from headrace.expr.functions.intervals import micros_of
 from headrace.expr.types import (
@@ -41,7 +42,6 @@ from headrace.expr.types import (
     TimestampNtzType,
     TimestampType,
 )
-from headrace.io.delivery.atomic_files import sync_file
 from headrace.io.source import WEIGHT
 
 _compute: Any = pc  # generated at import time, unseen by type checkers

@@ -14,10 +14,9 @@ from headrace.errors import BadInput, BadRow, SourceLocation
 from headrace.expr.dict_keys import with_representatives
 from headrace.expr.functions.intervals import writer_of
 from headrace.expr.types import DataType, IntervalType, Schema
-from headrace.io.delivery.guarantee import AT_LEAST_ONCE, Guarantee
-from headrace.io.delivery.sink_spool import SpooledWriter
+from headrace.io.outbox import SpooledWriter
 from headrace.io.sink import SinkRequest, SinkTarget, Writer, open_sink
-from headrace.io.source import Batch, Feed, Reader, Source, open_source
+from headrace.io.source import AT_LEAST_ONCE, Batch, Feed, Guarantee, Reader, Source, open_source
 from headrace.shown import Shown
 
 _BATCHES = "batches"

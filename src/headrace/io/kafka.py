@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from headrace.errors import BadInput
-from headrace.io.delivery.guarantee import Guarantee
-from headrace.io.delivery.outbox import DeliveredSink
+from headrace.io.outbox import DeliveredSink
 from headrace.io.sink import SinkRequest, Writer, column_names, open_sink
-from headrace.io.source import Feed, Reader, Source, open_source, set_fields
+from headrace.io.source import Feed, Guarantee, Reader, Source, open_source, set_fields
 
 
 def _joined(words: Iterable[str] | str) -> str:

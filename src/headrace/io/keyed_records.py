@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import singledispatch
 from itertools import chain, pairwise
 from operator import itemgetter
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 from headrace.errors import BadInput
 from headrace.expr.dict_keys import has_representatives, key_function
@@ -34,9 +34,7 @@ from headrace.io.change_data import (
 from headrace.io.files.file_source import Files
 from headrace.io.files.text_values import Unfit, shortened, unfit
 from headrace.io.in_process import Rows
-from headrace.io.source import WEIGHT, BadRecord, Source, set_fields
-
-Row: TypeAlias = tuple[Any, ...]
+from headrace.io.source import WEIGHT, BadRecord, Row, Source, set_fields
 
 SET_OR_DELETE = "a key has one row, which a record sets (1) or deletes (-1)"
 """What a weight means in a table with a key."""
@@ -80,11 +78,11 @@ class RecordBuilder:
         )
 
     def sets(self, row: Row) -> Row:
-        """Build the record that sets a row."""
+        """Build an upsert record."""
         return self._record(self.key_of(row), None, row, None if self.at is None else row[self.at])
 
     def replaces(self, before: Row | None, row: Row) -> list[Row]:
-        """Build the records that set a row in place of one of which more than the key may be unknown."""
+        """Build the records of an update; non-key columns of the row before may be unknown."""
         if before is None:
             return [self.sets(row)]
         key, sequence = self.key_of(row), None if self.at is None else row[self.at]
@@ -93,7 +91,7 @@ class RecordBuilder:
         return [self._record(key, self.whole_or_none(before), row, sequence)]
 
     def deletes(self, row: Row, otherwise: Any = None) -> Row:
-        """Build the record that deletes a row, of which more than the key may be unknown.
+        """Build a deletion record; non-key columns may be unknown.
 
         otherwise: its sequence if that of the row is unknown.
         """
@@ -102,7 +100,7 @@ class RecordBuilder:
         return self._record(self.key_of(row), self.whole_or_none(row), None, sequence)
 
     def deletes_key(self, key: Row, sequence: Any) -> Row:
-        """Build the record that deletes the row of a key."""
+        """Build a deletion record from a key alone."""
         return self._record(key, None, None, sequence)
 
     def _record(self, key: Row, before: Row | None, row: Row | None, sequence: Any) -> Row:

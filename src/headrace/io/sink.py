@@ -24,8 +24,8 @@ from typing import Any, ClassVar
 
 from headrace.errors import BadInput, SourceLocation
 from headrace.expr.types import Schema
-from headrace.io.delivery.guarantee import Guarantee
-from headrace.io.delivery.negative_rows import MAX_LISTED, HeldBack
+from headrace.io.keyed_tables import MAX_LISTED, HeldBack
+from headrace.io.source import Guarantee
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class PartsWriter(Writer):
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a sink holds. tick: its last published tick; 0 before the first.
+    """Contents of a sink. tick: its last published tick; 0 before the first.
 
     rows: changes that add up to its rows, weight last, as they are read. Raises `BadInput` for rows of
           another type than the sink's.

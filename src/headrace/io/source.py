@@ -13,19 +13,72 @@ costs only the files it touched.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from urllib.parse import quote
 
+from headrace.atomic_files import move, remove_empty, sync_file
 from headrace.errors import BadInput, BadRow, SourceLocation
-from headrace.expr.types import Field, Schema
-from headrace.io.delivery.guarantee import Guarantee
+from headrace.expr.types import Field, Schema, holds_any
+from headrace.tables.version_folders import STAGING
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+
+# --- delivery guarantees --------------------------------------------------------------------------
+
+
+Level: TypeAlias = Literal["exactly once", "at least once", "this run only"]
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """Delivery guarantee across a kill and restart of a run with a checkpoint.
+
+    level: "exactly once": every change arrives, and none twice.
+           "at least once": changes of the last committed tick may arrive again.
+           "this run only": changes from before the start of this run are missing.
+    why:   the reason, a clause without a full stop.
+    """
+
+    level: Level
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.level}: {self.why}"
+
+
+AT_LEAST_ONCE = Guarantee(
+    "at least once",
+    "after a crash the last committed tick may be delivered again, with the same number and changes",
+)
+
+
+@singledispatch
+def guarantee_of(end: object) -> Guarantee:
+    """Return the delivery guarantee of a source or sink. Raises `TypeError` for anything else."""
+    found: Any = getattr(end, "guarantee", None)
+    if not isinstance(found, Guarantee):
+        if callable(end):
+            return AT_LEAST_ONCE
+        raise TypeError(f"{type(end).__name__} is neither a source nor a sink")
+    return found
+
+
+@guarantee_of.register(list)
+def _(end: list[Any]) -> Guarantee:
+    return Guarantee("this run only", "a list lives in this process")
+
+
+# --- sources and readers --------------------------------------------------------------------------
+
 
 Row: TypeAlias = tuple[Any, ...]
 Rows: TypeAlias = list[Row]
@@ -215,3 +268,69 @@ def open_source(source: object, feed: Feed) -> Reader:
         else "give JsonFiles(...), CsvFiles(...), ParquetFiles(...), Rows(...) or an iterable of rows",
         source=feed.name,
     )
+
+
+# --- columns with declared types ------------------------------------------------------------------
+
+
+def refuse_untyped(schema: Schema, what: str) -> None:
+    """Raise `BadInput` for an `Any` column, also within a list or a nested row.
+
+    what: subject of the error message: "source 'x', a JSON file".
+    """
+    for column in schema.fields:
+        if holds_any(column.type):
+            raise BadInput(
+                f"{what}: column {column.name!r} is {column.type}, which a file cannot hold",
+                why="A file has a type for each column, and this one may hold any Python object.",
+                fix="give the column a type in the row class, or map() the rows to a class that has one",
+                column=column.name,
+            )
+
+
+# --- dead letters: unreadable rows as JSON lines --------------------------------------------------
+
+# <folder>/tick=12-<source>.jsonl           {"source", "file", "row", "line", "reason", "text"} per line
+#
+# Each file is published together with the tick that read the rows, by the two-step protocol of sinks
+# (`headrace.io.sink`).
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """Dead letters of one source. durable: whether to sync files to disk."""
+
+    source: str
+    folder: Path
+    durable: bool
+
+    def _name(self, tick: int | str) -> str:
+        return f"tick={tick}-{quote(self.source, safe='')}.jsonl"
+
+    def prepare(self, tick: int, bad: Sequence[BadRecord]) -> None:
+        """Write the unreadable rows of a tick where readers do not look."""
+        if bad:
+            staging = self.folder / STAGING
+            staging.mkdir(parents=True, exist_ok=True)
+            lines = [json.dumps(record.as_json(self.source), ensure_ascii=False) + "\n" for record in bad]
+            file = staging / self._name(tick)
+            file.write_text("".join(lines), encoding="utf-8", errors="replace")
+            if self.durable:
+                sync_file(file)
+
+    def publish(self, tick: int) -> None:
+        """Publish the tick's file, if it exists and is unpublished."""
+        staged = self.folder / STAGING / self._name(tick)
+        if staged.exists():
+            move(staged, self.folder / self._name(tick), durable=self.durable)
+
+    def recover(self, tick: int) -> None:
+        """Publish the dead letters of the committed `tick` after a crash, and delete later ones."""
+        self.publish(tick)
+        staging = self.folder / STAGING
+        if staging.is_dir():
+            for leftover in staging.glob(self._name("*")):
+                leftover.unlink()
+
+    def close(self) -> None:
+        remove_empty(self.folder / STAGING)

@@ -29,8 +29,7 @@ from urllib.parse import parse_qsl, urlencode
 from headrace.errors import BadUri
 from headrace.io.change_data import UNAVAILABLE, Debezium, DeltaChanges, Operations, Upserts
 from headrace.io.delta import DeltaChangelog, DeltaRows, DeltaTable
-from headrace.io.files.changelog import Changelog
-from headrace.io.files.csv_changelog import CsvChangelog
+from headrace.io.files.changelog import Changelog, CsvChangelog
 from headrace.io.files.csv_dialect import CsvDialect
 from headrace.io.files.csv_files import CsvFiles
 from headrace.io.files.file_source import Files
@@ -39,8 +38,7 @@ from headrace.io.files.parquet_files import ParquetFiles
 from headrace.io.files.table_files import TableFiles
 from headrace.io.in_process import Print
 from headrace.io.kafka import Kafka, KafkaTopic
-from headrace.io.postgres import PostgresChangelog, PostgresTable
-from headrace.io.postgres.server import without_password
+from headrace.io.postgres import PostgresChangelog, PostgresTable, without_password
 from headrace.io.sink import SinkTarget
 from headrace.io.source import Source
 from headrace.io.wall_clock import TickTime

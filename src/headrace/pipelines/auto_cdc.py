@@ -33,7 +33,7 @@ START_AT, END_AT = "__START_AT", "__END_AT"
 
 @dataclass(frozen=True, slots=True)
 class AutoCdc:
-    """How change records become the rows of a table.
+    """Specification of an AUTO CDC flow: how change records become rows of a table.
 
     source:    dataset whose records are read as a stream. keys: columns that identify a row.
     sequence:  orders the records of a key, in whatever order they come.
@@ -53,7 +53,7 @@ class AutoCdc:
     untracked: tuple[str, ...]
 
     def records(self, spark: SparkSession) -> DataFrame:
-        """Return the records of the source, each with its sequence and whether it deletes."""
+        """Read the records of the source, each with its sequence and a deletion flag."""
         from pyspark.sql import functions as f
 
         deleted = f.lit(False) if self.deleted is None else f.coalesce(self.deleted, f.lit(False))
@@ -80,7 +80,7 @@ class AutoCdc:
     def table(
         self, records: DataFrame, tombstones: str | None, location: SourceLocation
     ) -> Callable[[Any], Any]:
-        """Return what makes the stream of the table's rows of that of its records.
+        """Build the function from a stream of records to the stream of the table's rows.
 
         tombstones: a number of steps of the sequence, or a time; None keeps them for good.
         """

@@ -1,4 +1,4 @@
-"""The catalogue of a pipeline's tables, which outlasts its runs.
+"""Durable catalogue of a pipeline's tables: what the last run published, and how far any run has come.
 
     <storage>/catalog/current                   link to the catalogue of the last run that ended
     <storage>/catalog/unpublished.json          the tables of a run that has not ended, as far as it came
@@ -8,7 +8,7 @@
     <storage>/tables/<database>/<table>/<version>   the rows of a version
     <storage>/changes/<database>/<table>/<version>  what changed from the version before, with weights
     <storage>/state/<database>/<table>/<generation> state of an incremental table
-    <storage>/inputs                            contents of input files (`input_files`)
+    <storage>/inputs                            contents of input files (`input_contents`)
     <storage>/delta/<database>/<table>          Delta table to which versions are delivered
     <storage>/changelog/<database>/<table>      changelog to which versions are delivered
 
@@ -27,22 +27,19 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from uuid import uuid4
 
+from headrace.atomic_files import remove_empty, remove_folder, subfolder_for, sync_folder, write_file
 from headrace.errors import CheckpointDamaged, CheckpointInUse
-from headrace.io.delivery.atomic_files import (
-    move_folder,
-    remove_empty,
-    remove_folder,
-    subfolder_for,
-    sync_folder,
-    write_file,
-)
 from headrace.pipelines.definitions import TableName
 from headrace.pipelines.errors import CatalogDamaged, PipelineInUse
 from headrace.state.commit import read_checked, write_checked
 from headrace.state.lease import Lease
+from headrace.tables.version_folders import VersionFolders
 
-Position: TypeAlias = "int | str | dict[str, list[int]]"
+Position: TypeAlias = int | str | dict[str, list[int]]
 """How far an input was read: the version of a table, the files of a folder, the text of constants."""
+
+Positions: TypeAlias = Mapping[str, Position | None]
+"""How far the inputs of a query are read, by their keys; None where that cannot be said."""
 
 _FILE = "catalog.json"
 SINK = "sink"
@@ -56,7 +53,7 @@ _KEPT = 2
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
-    """A table in the catalogue.
+    """Catalogue record of a table's last version.
 
     version:     of its rows. rows: their number.
     schema:      JSON of its columns. layout: format of its files, and what they are partitioned by.
@@ -79,8 +76,8 @@ class TableEntry:
     parts: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-class Catalog:
-    """The tables of a storage, for a run.
+class PipelineCatalog:
+    """Catalogue of a storage, opened by one run.
 
     published: as the last run that ended left them. entries: as far as any run has come. A run that died may
     have committed state that has read a version which it could not publish, so its versions are gone on with.
@@ -90,13 +87,14 @@ class Catalog:
         self.storage = storage
         self._lease = lease
         self._folder = storage / "catalog"
+        self._runs = VersionFolders(self._folder)
         self._current, self.published, ahead = self._read()
         self.entries = self._unpublished(ahead)
         self._clean()
 
     @classmethod
     @contextmanager
-    def open(cls, storage: Path) -> Iterator[Catalog]:
+    def open(cls, storage: Path) -> Iterator[PipelineCatalog]:
         """Open the catalogue of a storage for a run. Raises `PipelineInUse` and `CatalogDamaged`."""
         folder = storage / "catalog"
         folder.mkdir(parents=True, exist_ok=True)
@@ -130,20 +128,18 @@ class Catalog:
         """Folder of the Delta table, or changelog, to which versions of a table are delivered."""
         return storage / delivery / _escaped(name)
 
-    def rows(self, name: TableName, version: int) -> Path:
-        """Folder of the rows of a version."""
-        return self._of("tables", name) / str(version)
+    def rows(self, name: TableName) -> VersionFolders:
+        """Rows of a table by version."""
+        return VersionFolders(self._of("tables", name))
 
-    def changes(self, name: TableName, version: int) -> Path:
-        """Folder of what changed from the version before; missing where that is not known."""
-        return self._of("changes", name) / str(version)
-
-    def state(self, name: TableName, generation: int) -> Path:
-        return self.state_folder(self.storage, name, generation)
+    def changes(self, name: TableName) -> VersionFolders:
+        """Changes of a table from the version before, with weights; missing where they are not known."""
+        return VersionFolders(self._of("changes", name))
 
     @staticmethod
-    def state_folder(storage: Path, name: TableName, generation: int) -> Path:
-        return storage / "state" / _escaped(name) / str(generation)
+    def states(storage: Path, name: TableName) -> VersionFolders:
+        """State of a table by generation."""
+        return VersionFolders(storage / "state" / _escaped(name))
 
     @staticmethod
     def last_entries(storage: Path) -> Mapping[TableName, TableEntry]:
@@ -151,24 +147,20 @@ class Catalog:
         link = storage / "catalog" / _CURRENT
         return _entries_in(link / _FILE)[0] if link.is_symlink() else {}
 
-    def versions_there(self, name: TableName) -> list[int]:
-        """Return the versions whose rows are there, ascending."""
-        return sorted(int(folder.name) for folder in _numbered(self._of("tables", name)))
-
     def is_read(self, name: TableName) -> bool:
         """Return whether a table in the catalogue, perhaps of an earlier project, reads this one."""
-        return not self._versions_to_read().keys().isdisjoint(name.keys)
+        return not self._oldest_versions_read().keys().isdisjoint(name.keys)
 
     def new_version(self, name: TableName) -> int:
-        """Return the next version of a table; what a run that died has left of it is removed."""
+        """Return the number of a table's next version, and remove what a run that died has left of it."""
         entry = self.entries.get(name)
         version = entry.version + 1 if entry else 1
-        remove_folder(self.rows(name, version))
-        remove_folder(self.changes(name, version))
+        self.rows(name).remove(version)
+        self.changes(name).remove(version)
         return version
 
     def record(self, entries: Mapping[TableName, TableEntry]) -> None:
-        """Keep how far a run has come, before a table reads what it has made of another one."""
+        """Record the progress of a run, before one table reads what it has made of another."""
         self._check_lease()
         aside = self._folder / f".{_UNPUBLISHED}.tmp"
         write_checked(aside, {"after": self._current, **_body(entries)}, durable=True)
@@ -183,9 +175,8 @@ class Catalog:
 
         Raises `PipelineInUse` if another run has taken over.
         """
-        run = max([self._current, *self._runs()]) + 1
-        aside, final = self._folder / f".{run}.tmp", self._folder / str(run)
-        remove_folder(aside)
+        run = max(self._current, self._runs.latest() or 0) + 1
+        aside, final = self._runs.stage(run), self._runs.folder(run)
         aside.mkdir()
         ahead = {name: entry for name, entry in entries.items() if published.get(name) != entry}
         write_checked(aside / _FILE, _body(published, ahead), durable=True)
@@ -194,16 +185,17 @@ class Catalog:
                 continue
             link = aside / _escaped(name)
             link.parent.mkdir(exist_ok=True)
-            link.symlink_to(os.path.relpath(self.rows(name, entry.version), final / _escaped(name).parent))
-        move_folder(aside, final, durable=True)
+            rows = self.rows(name).folder(entry.version)
+            link.symlink_to(os.path.relpath(rows, final / _escaped(name).parent))
+        self._runs.publish(run, aside)
         self._check_lease()
-        self._link(run)
+        self._runs.point(self._folder / _CURRENT, run)
         self._current, self.published, self.entries = run, dict(published), dict(entries)
         (self._folder / _UNPUBLISHED).unlink(missing_ok=True)
         self._clean()
 
     def drop(self, names: Collection[TableName]) -> None:
-        """Remove tables, with all that is kept of them. Raises `PipelineInUse` like `commit`."""
+        """Remove tables with all that is kept of them. Raises `PipelineInUse` like `commit`."""
         published, entries = (
             {name: entry for name, entry in of.items() if name not in names}
             for of in (self.published, self.entries)
@@ -214,25 +206,15 @@ class Catalog:
                 remove_folder(self._of(kind, name))
                 remove_empty(self._of(kind, name).parent)
 
-    def forget_earlier(self) -> None:
-        """Remove what only the catalogue before names. Readers of its tables lose their files."""
-        for run in self._runs():
-            if run != self._current:
-                remove_folder(self._folder / str(run))
+    def drop_earlier_catalogues(self) -> None:
+        """Remove the catalogue before, and versions that only it names, under their readers."""
+        self._runs.retain({self._current})
         self._clean()
 
-    def forget_changes(self) -> None:
-        """Remove the changes between versions, which no table has to read any more."""
+    def drop_changes(self) -> None:
+        """Remove the changes between versions. No table may still have to read them."""
         for name in self.entries:
             remove_folder(self._of("changes", name))
-
-    def _link(self, run: int) -> None:
-        """Make the catalogue of a run the one that readers find."""
-        link = self._folder / f".{_CURRENT}.tmp"
-        link.unlink(missing_ok=True)
-        link.symlink_to(str(run))
-        os.replace(link, self._folder / _CURRENT)
-        sync_folder(self._folder)
 
     def _check_lease(self) -> None:
         try:
@@ -251,15 +233,14 @@ class Catalog:
         if link.exists() and not link.is_symlink():
             raise _damaged(link, "it is not the link to the catalogue of a run.")
         if not link.is_symlink():
-            if not (runs := self._runs()):
+            if (last := self._runs.latest()) is None:
                 return 0, {}, {}
             # The first run died just before the link was there; or somebody has removed it.
-            self._link(runs[-1])
-        run = os.readlink(link)
-        if not run.isdigit():
-            raise _damaged(link, f"It links to {run!r}.")
-        file = self._folder / run / _FILE
-        return int(run), *_entries_in(file)
+            self._runs.point(link, last)
+        run = self._runs.linked(link)
+        if run is None:
+            raise _damaged(link, f"It links to {os.readlink(link)!r}.")
+        return run, *_entries_in(self._runs.folder(run) / _FILE)
 
     def _unpublished(self, ahead: Mapping[TableName, TableEntry]) -> dict[TableName, TableEntry]:
         file = self._folder / _UNPUBLISHED
@@ -267,36 +248,24 @@ class Catalog:
             return _entries_in(file)[0]
         return {**self.published, **ahead}
 
-    def _runs(self) -> list[int]:
-        return sorted(int(each.name) for each in self._folder.iterdir() if each.name.isdigit())
-
     def _clean(self) -> None:
-        """Remove what neither the last catalogues nor a table's readers need."""
-        kept = [run for run in self._runs() if run <= self._current][-_KEPT:]
-        for run in self._runs():
-            if run not in kept:
-                remove_folder(self._folder / str(run))
+        """Remove versions, changes and states that neither the last catalogues nor readers need."""
+        self._runs.retain(kept := [run for run in self._runs.numbers() if run <= self._current][-_KEPT:])
         others = (run for run in kept if run != self._current)
         catalogues = [self.entries, self.published]
-        catalogues += (_entries_in(self._folder / str(run) / _FILE)[0] for run in others)
-        versions = {(name, entry.version) for catalogue in catalogues for name, entry in catalogue.items()}
-        needed = self._versions_to_read()
-        for name in self.entries:
-            for folder in _numbered(self._of("tables", name)):
-                # Rows for a sink stay until they are delivered.
-                if self.entries[name].layout != SINK and (name, int(folder.name)) not in versions:
-                    remove_folder(folder)
-            for folder in _numbered(self._of("changes", name)):
-                least = min(needed.get(key, 1 << 62) for key in name.keys)
-                if not least < int(folder.name) <= self.entries[name].version:
-                    remove_folder(folder)
-            for folder in _numbered(self._of("state", name)):
-                if int(folder.name) != self.entries[name].generation:
-                    remove_folder(folder)
-            remove_empty(self._of("state", name), self._of("changes", name))
+        catalogues += (_entries_in(self._runs.folder(run) / _FILE)[0] for run in others)
+        needed = self._oldest_versions_read()
+        for name, entry in self.entries.items():
+            if entry.layout != SINK:  # Rows for a sink stay until they are delivered.
+                self.rows(name).retain({of[name].version for of in catalogues if name in of})
+            least = min(needed.get(key, entry.version) for key in name.keys)
+            self.changes(name).retain(range(least + 1, entry.version + 1))
+            states = self.states(self.storage, name)
+            states.retain({entry.generation})
+            remove_empty(states.path, self.changes(name).path)
 
-    def _versions_to_read(self) -> dict[str, int]:
-        """Return the least version, by the key of a table, up to which one of its readers has read it."""
+    def _oldest_versions_read(self) -> dict[str, int]:
+        """Return the oldest version of each table, by its key, that one of its readers has read up to."""
         least: dict[str, int] = {}
         for entry in self.entries.values():
             for positions in entry.positions.values():
@@ -358,7 +327,3 @@ def _damaged(file: Path, why: str) -> CatalogDamaged:
 
 def _escaped(name: TableName) -> Path:
     return subfolder_for(subfolder_for(Path(), name.database), name.table)
-
-
-def _numbered(folder: Path) -> list[Path]:
-    return [each for each in folder.iterdir() if each.name.isdigit()] if folder.is_dir() else []

@@ -1,4 +1,4 @@
-"""Estimates of what bringing a table up to date costs, from what its last updates took.
+"""Cost model of updates: seconds from changes or from all rows, estimated from the last updates.
 
 From all rows, that is the seconds of the last such update for each row of the inputs. From changes, it is the
 seconds of the last such update for each changed row; but a part of these does not grow with the changes, so
@@ -26,7 +26,7 @@ MOST_ESTIMATED = 3
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """An update: its seconds, and the rows of the inputs, or of their changes, that it read."""
+    """Measured update: its seconds, and the rows of inputs or changes that it read."""
 
     seconds: float
     rows: int
@@ -38,7 +38,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The last update of a table from all rows, and the last from changes; None where none was measured.
+    """Last measured updates of a table, from all rows and from changes.
 
     estimated: updates since the last from changes that were made from all rows by estimate.
     """

@@ -1,4 +1,4 @@
-"""What the files of a pipeline define: datasets, and the queries that fill them."""
+"""Definitions in the files of a pipeline: datasets, and the queries that fill them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,35 @@ from headrace.spark.lowering.types import quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
+
+
+# --- refresh policies -----------------------------------------------------------------------------
+
+
+POLICY = "headrace.refresh_policy"
+"""Property of a table, and setting of a pipeline."""
+
+
+class Policy(Enum):
+    """Refresh policy of a materialized view (docs/reference/pipelines.md)."""
+
+    INCREMENTAL_STRICT = "incremental_strict"
+    INCREMENTAL = "incremental"
+    AUTO = "auto"
+    FULL = "full"
+
+
+def parse_policy(text: str, of: str, where: list[SourceLocation]) -> Policy:
+    """Return the policy of a name. Raises `BadDefinition`, located at `where`. of: what has this policy."""
+    try:
+        return Policy(text.lower())
+    except ValueError:
+        raise BadDefinition(
+            f"{of} has the refresh policy {text!r}",
+            where=where,
+            fix=f"one of: {', '.join(policy.value for policy in Policy)}",
+        ) from None
+
 
 CATALOG = "spark_catalog"
 
@@ -57,7 +86,7 @@ class TableName:
         return TableName(self.database.lower(), self.table.lower())
 
 
-class Kind(Enum):
+class DatasetKind(Enum):
     """Kind of a dataset. The value is what messages call it."""
 
     MATERIALIZED_VIEW = "materialized view"
@@ -68,7 +97,7 @@ class Kind(Enum):
 
     @property
     def is_stored(self) -> bool:
-        return self is not Kind.TEMPORARY_VIEW
+        return self is not DatasetKind.TEMPORARY_VIEW
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +112,7 @@ class Dataset:
     """
 
     name: TableName
-    kind: Kind
+    kind: DatasetKind
     location: SourceLocation
     schema: StructType | str | None = None
     partitioned_by: tuple[str, ...] = ()
@@ -94,12 +123,12 @@ class Dataset:
 
     @property
     def title(self) -> str:
-        """What users are shown."""
+        """Name shown to users."""
         return f"{self.kind.value} of {self.input}" if self.input else str(self.name)
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class QueryDefinition:
     """A query whose rows go to a dataset.
 
     name:     of the flow; that of its dataset where it has no other.
@@ -118,12 +147,12 @@ class Query:
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def places(dataset: Dataset, queries: Iterable[Query]) -> list[SourceLocation]:
+def definition_lines(dataset: Dataset, queries: Iterable[QueryDefinition]) -> list[SourceLocation]:
     """Return the lines that define a dataset and its queries, each once."""
     return list(dict.fromkeys([dataset.location, *(query.location for query in queries)]))
 
 
-def name_of_text(text: str, database: str) -> TableName:
+def parse_table_name(text: str, database: str) -> TableName:
     """Return the table that a name on the command line means. database: of a name without one."""
     *before, table = (part.strip("`") for part in text.split("."))
     if len(before) > 1 and before[0].lower() == CATALOG:
@@ -137,7 +166,9 @@ class Definitions:
 
     database: str
     datasets: dict[TableName, Dataset] = field(default_factory=dict[TableName, Dataset])
-    queries: dict[TableName, list[Query]] = field(default_factory=dict[TableName, list[Query]])
+    queries: dict[TableName, list[QueryDefinition]] = field(
+        default_factory=dict[TableName, list[QueryDefinition]]
+    )
 
     def add_dataset(self, dataset: Dataset) -> None:
         """Add a dataset. Raises `BadDefinition` if there is one of this name, in whatever case."""
@@ -151,11 +182,11 @@ class Definitions:
                 fix="give one of them another name",
                 dataset=str(dataset.name),
             )
-        if dataset.kind is not Kind.SINK and dataset.format in (DELTA, CHANGELOG):
+        if dataset.kind is not DatasetKind.SINK and dataset.format in (DELTA, CHANGELOG):
             dataset = replace(dataset, format="parquet", delivery=dataset.format)
         self.datasets[dataset.name.folded] = dataset
 
-    def add_query(self, query: Query) -> None:
+    def add_query(self, query: QueryDefinition) -> None:
         """Add a query. Raises `BadDefinition` for a second one of its name."""
         others = self.queries.setdefault(query.target.folded, [])
         for other in others:
@@ -183,7 +214,7 @@ class Definitions:
 
     def find(self, text: str) -> Dataset:
         """Return the dataset of a name on the command line. Raises `UnknownDataset`."""
-        found = self.datasets.get(name_of_text(text, self.database).folded)
+        found = self.datasets.get(parse_table_name(text, self.database).folded)
         if found is None or not found.kind.is_stored:
             known = ", ".join(sorted(str(d.name) for d in self.datasets.values() if d.kind.is_stored))
             raise UnknownDataset(
@@ -211,27 +242,27 @@ class Definitions:
     def checked(self, name: TableName) -> Dataset:
         """Return a dataset by its folded name. Raises `BadDefinition` if it has not the right queries."""
         dataset, queries = self.datasets[name], self.queries.get(name, [])
-        if dataset.format not in _FORMATS and dataset.kind is not Kind.SINK:
+        if dataset.format not in _FORMATS and dataset.kind is not DatasetKind.SINK:
             raise BadDefinition(
                 f"{dataset.name} has the format {dataset.format!r}",
                 where=[dataset.location],
                 fix=f"one of: {', '.join((*_FORMATS, DELTA))}",
                 dataset=str(dataset.name),
             )
-        several = dataset.kind in (Kind.STREAMING_TABLE, Kind.SINK)
+        several = dataset.kind in (DatasetKind.STREAMING_TABLE, DatasetKind.SINK)
         if not queries or (len(queries) > 1 and not several):
             raise BadDefinition(
                 f"{dataset.kind.value} {dataset.name} has {len(queries) or 'no'} queries",
-                where=places(dataset, queries),
+                where=definition_lines(dataset, queries),
                 fix="give a streaming table or sink one flow at least, a view exactly one query",
                 dataset=str(dataset.name),
             )
         records = [query for query in queries if query.cdc is not None]
-        if records and (len(queries) > 1 or dataset.kind is not Kind.STREAMING_TABLE):
+        if records and (len(queries) > 1 or dataset.kind is not DatasetKind.STREAMING_TABLE):
             raise BadDefinition(
                 f"{dataset.kind.value} {dataset.name} has an AUTO CDC flow and "
                 + ("another one" if len(queries) > 1 else "is no streaming table"),
-                where=places(dataset, queries),
+                where=definition_lines(dataset, queries),
                 fix="give the AUTO CDC flow a streaming table of its own",
                 dataset=str(dataset.name),
             )

@@ -1,24 +1,34 @@
-"""Delta tables as inputs of a run: the versions that it reads, their rows, and what changed between two."""
+"""Delta tables as inputs of a run: pinned versions, their rows, and the changes between two."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from headrace.io.delta.log import DataFile, DeltaLog, FileChanges, TableVersion
-from headrace.io.delta.protocol import CHANGE_TYPE, WEIGHTS
+from headrace.errors import UnreadableSource
+from headrace.pipelines.catalog import Position
 from headrace.pipelines.definitions import RESERVED
-from headrace.pipelines.delta_source import rows_of_version, spark_schema
+from headrace.pipelines.delta_source import delta_table, reporting_version, rows_of_version, spark_schema
 from headrace.pipelines.errors import PipelineError
-from headrace.pipelines.graph import no_rows
+from headrace.pipelines.graph import empty_frame
+from headrace.pipelines.inputs import RunInput
 from headrace.pipelines.leaves import DeltaLeaf, rows_of_files
-from headrace.pipelines.versions import WEIGHT, summed, weighted
+from headrace.pipelines.weighted_rows import WEIGHT, consolidate, with_weight
 from headrace.queries.plan_details import java_class
 from headrace.spark.lowering.types import quoted
+from headrace.tables.versioned_table import (
+    CHANGE_TYPE,
+    CHANGE_WEIGHTS,
+    ChangedFiles,
+    DataFile,
+    TableVersion,
+    VersionedTable,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,67 +39,98 @@ _FILE, _KNOWN = f"{RESERVED}file", f"{RESERVED}known"
 
 
 @dataclass(slots=True)
-class DeltaInputs:
-    """The Delta tables of a run.
+class RunDeltaTables:
+    """All Delta tables that one run reads.
 
-    logs: of each, by path. pinned: the newest version of each when the run first looked, by path.
+    tables: each, by path. pinned: the newest version of each when the run first looked, by path.
     known: what changed between two.
     """
 
-    spark: SparkSession
-    logs: dict[str, DeltaLog] = field(default_factory=dict[str, DeltaLog])
+    tables: dict[str, VersionedTable] = field(default_factory=dict[str, VersionedTable])
     pinned: dict[str, TableVersion] = field(default_factory=dict[str, TableVersion])
-    known: dict[tuple[str, int, int, bool], FileChanges | None] = field(
-        default_factory=dict[tuple[str, int, int, bool], "FileChanges | None"]
+    known: dict[tuple[str, int, int, bool], ChangedFiles | None] = field(
+        default_factory=dict[tuple[str, int, int, bool], "ChangedFiles | None"]
     )
 
     def version(self, leaf: DeltaLeaf) -> TableVersion:
         """Return the version that a run reads. Raises `UnreadableSource` and `PipelineError`."""
-        log, number = self._log(leaf), leaf.version
-        if number is not None:
-            return log.version(number)
+        if leaf.version is not None:
+            return read_version(self.table(leaf), leaf.version)
         if leaf.path not in self.pinned:
-            self.pinned[leaf.path] = log.version()
+            self.pinned[leaf.path] = read_version(self.table(leaf))
         return self.pinned[leaf.path]
 
-    def _log(self, leaf: DeltaLeaf) -> DeltaLog:
-        return self.logs.setdefault(leaf.path, DeltaLog(leaf.path))
+    def table(self, leaf: DeltaLeaf) -> VersionedTable:
+        if leaf.path not in self.tables:
+            self.tables[leaf.path] = delta_table(leaf.path)
+        return self.tables[leaf.path]
 
-    def whole(self, leaf: DeltaLeaf) -> DataFrame:
-        """Return the rows of the version that a run reads."""
-        return rows_at(self._log(leaf), self.version(leaf).number, self._schema(leaf), self.spark)
+    def changed_files(self, leaf: DeltaLeaf, before: str) -> ChangedFiles | None:
+        was, now = TableVersion.parse(before), self.version(leaf)
+        if not now.follows(was):
+            return None
+        key = (leaf.path, was.number, now.number, leaf.streaming)
+        if key not in self.known:
+            self.known[key] = self.table(leaf).changed_files(was.number, now.number, wider=leaf.streaming)
+        return self.known[key]
 
-    def changes(self, leaf: DeltaLeaf, before: str) -> DataFrame | None:
+
+@dataclass(frozen=True, slots=True)
+class DeltaInput(RunInput[DeltaLeaf]):
+    """A Delta table. Positions are versions, with the id of the table."""
+
+    run: RunDeltaTables
+
+    @property
+    def _table(self) -> VersionedTable:
+        return self.run.table(self.leaf)
+
+    @property
+    def _number(self) -> int:
+        return self.run.version(self.leaf).number
+
+    def position(self) -> str:
+        return str(self.run.version(self.leaf))
+
+    def whole(self) -> DataFrame:
+        return rows_at(self._table, self._number, self._schema(), self.spark)
+
+    def changes(self, before: Position | None) -> DataFrame | None:
         """Return what changed since a position, with weights; None if that is not known.
 
         Raises `PipelineError` if it is not known of a stream, which reads no row twice.
         """
-        files, schema = self._files(leaf, before), self._schema(leaf)
-        if files is None and leaf.streaming:
-            raise self._lost(leaf, before)
+        if not isinstance(before, str):
+            return None
+        files, schema = self.run.changed_files(self.leaf, before), self._schema()
+        if files is None and self.leaf.streaming:
+            raise self._lost(before)
         if files is None:
             return None
         if files.whole:
-            numbers = ((TableVersion.parse(before).number, -1), (self.version(leaf).number, 1))
+            numbers = ((TableVersion.parse(before).number, -1), (self._number, 1))
             old, new = (
-                weighted(_scanned(leaf.path, at, schema, self.spark), weight) for at, weight in numbers
+                with_weight(_scan_in_one_task(self.leaf.path, at, schema, self.spark), weight)
+                for at, weight in numbers
             )
-            return summed(old.unionByName(new))
-        added = weighted(_rows_of(files.added, schema, self.spark), 1)
+            return consolidate(old.unionByName(new))
+        added = with_weight(_rows_of(files.added, schema, self.spark), 1)
         if files.adds_only:
             return added
-        removed = weighted(_rows_of(files.removed, schema, self.spark), -1)
+        removed = with_weight(_rows_of(files.removed, schema, self.spark), -1)
         # A file that is written anew holds most rows of the old one.
-        return summed(added.unionByName(removed).unionByName(_rows_of_feed(files.feed, schema, self.spark)))
+        return consolidate(
+            added.unionByName(removed).unionByName(_read_feed_files(files.feed, schema, self.spark))
+        )
 
-    def _lost(self, leaf: DeltaLeaf, before: str) -> PipelineError:
-        was, now = TableVersion.parse(before), self.version(leaf)
+    def _lost(self, before: str) -> PipelineError:
+        was, now = TableVersion.parse(before), self.run.version(self.leaf)
         if not now.follows(was):
-            what = f"{leaf.path} is not the Delta table whose version {was.number} a stream has read"
+            what = f"{self.leaf.path} is not the Delta table whose version {was.number} a stream has read"
             why = "It was replaced by another table or by an older copy."
         else:
             between = f"between version {was.number} and {now.number}"
-            what = f"the log of {leaf.path} no longer tells what changed {between}"
+            what = f"the log of {self.leaf.path} no longer tells what changed {between}"
             why = "Commits have left the log, VACUUM has removed files, or columns have changed or gone."
         return PipelineError(
             what,
@@ -97,50 +138,44 @@ class DeltaInputs:
             fix="reread it with --full-refresh and the table's name, or make it a materialized view",
         )
 
-    def adds_only(self, leaf: DeltaLeaf, before: str) -> bool:
-        """Return whether the log says of changes that are known that they only add rows."""
-        files = self._files(leaf, before)
+    def adds_only(self, before: Position | None) -> bool:
+        if not isinstance(before, str):
+            return True
+        files = self.run.changed_files(self.leaf, before)
         return files is not None and files.adds_only
 
-    def rows(self, leaf: DeltaLeaf) -> int | None:
-        """Return the number of rows of the version that a run reads; None if the log does not tell."""
-        return self._log(leaf).rows(self.version(leaf).number)
+    def why_unknown(self, before: Position | None) -> str:
+        if before is None:
+            return f"{self.leaf.key} was not read before"
+        return f"the log of {self.leaf.path} does not tell what changed"
 
-    def rows_changed(self, leaf: DeltaLeaf, before: str) -> int | None:
-        """Return how many rows changed since a position; None where only comparing rows tells."""
-        files = self._files(leaf, before)
+    def rows_changed(self, before: Position | None) -> int | None:
+        if before is None:
+            return self._table.row_count(self._number)
+        files = self.run.changed_files(self.leaf, before) if isinstance(before, str) else None
         if files is None or files.whole or files.removed:
             return None
         return rows_of_files(file.path for file in (*files.added, *files.feed))
 
-    def _files(self, leaf: DeltaLeaf, before: str) -> FileChanges | None:
-        was, now = TableVersion.parse(before), self.version(leaf)
-        if not now.follows(was):
-            return None
-        key = (leaf.path, was.number, now.number, leaf.streaming)
-        if key not in self.known:
-            self.known[key] = self._log(leaf).changes(was.number, now.number, wider=leaf.streaming)
-        return self.known[key]
-
-    def _schema(self, leaf: DeltaLeaf) -> StructType:
+    def _schema(self) -> StructType:
         """Return the columns of an input. Raises `PipelineError` if they are not those of the query."""
         from pyspark.sql.types import StructType
 
-        analysed = StructType.fromJson(json.loads(leaf.node.schema().json()))
-        if spark_schema(self._log(leaf), self.version(leaf).number) != analysed:
+        analysed = StructType.fromJson(json.loads(self.leaf.node.schema().json()))
+        if spark_schema(self._table, self._number) != analysed:
             raise PipelineError(
-                f"the columns of {leaf.path} changed while the pipeline was analysed", fix="run it again"
+                f"the columns of {self.leaf.path} changed while the pipeline was analysed", fix="run it again"
             )
         return analysed
 
 
-def how_changes_are_known(leaf: DeltaLeaf, before: str) -> str:
-    """Say how the changes of an input since a position are known."""
-    was, log = TableVersion.parse(before), DeltaLog(leaf.path)
-    now = log.version()
+def describe_known_changes(leaf: DeltaLeaf, before: str) -> str:
+    """Describe for users how the changes of an input since a position are found."""
+    was, table = TableVersion.parse(before), delta_table(leaf.path)
+    now = read_version(table)
     if was == now:
         return f"read up to its version {was.number}"
-    files = log.changes(was.number, now.number, wider=leaf.streaming) if now.follows(was) else None
+    files = table.changed_files(was.number, now.number, wider=leaf.streaming) if now.follows(was) else None
     if files is None:
         how = "whole: its log does not tell what changed"
     elif files.whole:
@@ -150,14 +185,30 @@ def how_changes_are_known(leaf: DeltaLeaf, before: str) -> str:
     return f"version {was.number} to {now.number}, {how}"
 
 
-def rows_at(log: DeltaLog, number: int, schema: StructType, spark: SparkSession) -> DataFrame:
+def read_version(table: VersionedTable, number: int | None = None) -> TableVersion:
+    """Return a version; None: the newest. Raises `UnreadableSource` if it is not there."""
+    with reporting_version(table, number):
+        return table.version(number)
+
+
+def rows_at(table: VersionedTable, number: int, schema: StructType, spark: SparkSession) -> DataFrame:
     """Return the rows of a version: as Spark reads its files, where these hold the rows as they are."""
-    files = log.files(number)
-    return _scanned(log.path, number, schema, spark) if files is None else _rows_of(files, schema, spark)
+    files = table.files(number)
+    if files is None:
+        return _scan_in_one_task(table.location, number, schema, spark)
+    if not all(os.path.exists(file.path) for file in files):
+        raise UnreadableSource(
+            f"{table.location} has lost files of version {number}",
+            why="VACUUM removes the files of old versions.",
+            fix="read a newer version",
+            source=table.location,
+            path=table.location,
+        )
+    return _rows_of(files, schema, spark)
 
 
-def _scanned(path: str, number: int, schema: StructType, spark: SparkSession) -> DataFrame:
-    """Return the rows of a version as `deltalake` reads them, in one task."""
+def _scan_in_one_task(path: str, number: int, schema: StructType, spark: SparkSession) -> DataFrame:
+    """Scan a version with `deltalake`, in one task."""
     one: Any = spark.range(0, 1, 1, 1)
     return one.mapInArrow(partial(_rows_in_task, path, number, schema), schema)
 
@@ -169,23 +220,25 @@ def _rows_in_task(
         yield from rows_of_version(path, number, schema)
 
 
-def _rows_of_feed(files: Sequence[DataFile], schema: StructType, spark: SparkSession) -> DataFrame:
-    """Return the changes in files of a change data feed."""
+def _read_feed_files(files: Sequence[DataFile], schema: StructType, spark: SparkSession) -> DataFrame:
+    """Read files of a change data feed as weighted rows."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType
 
     rows = _rows_of(files, StructType([*schema.fields]).add(CHANGE_TYPE, "string"), spark)
-    weight = f.create_map(*(f.lit(each) for pair in WEIGHTS.items() for each in pair))[f.col(CHANGE_TYPE)]
+    weight = f.create_map(*(f.lit(each) for pair in CHANGE_WEIGHTS.items() for each in pair))[
+        f.col(CHANGE_TYPE)
+    ]
     return rows.withColumn(WEIGHT, weight.cast("long")).drop(CHANGE_TYPE)
 
 
 def _rows_of(files: Sequence[DataFile], schema: StructType, spark: SparkSession) -> DataFrame:
-    """Return the rows of some files, with the values of the partitions that they are in."""
+    """Read data files, adding the columns of their partitions."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType
 
     if not files:
-        return no_rows(schema, spark)
+        return empty_frame(schema, spark)
     outside = [name for name, _ in files[0].partition]
     held = StructType([each for each in schema.fields if each.name not in outside])
     # Only what is listed: names are no patterns, and folders of partitions no columns.
@@ -198,7 +251,7 @@ def _rows_of(files: Sequence[DataFile], schema: StructType, spark: SparkSession)
         (
             path(f"file:{file.path}").toUri().toString(),
             True,
-            *(_with_zone(dict(file.partition)[name], schema[name].dataType) for name in outside),
+            *(_with_utc_offset(dict(file.partition)[name], schema[name].dataType) for name in outside),
         )
         for file in files
     ]
@@ -216,8 +269,8 @@ def _rows_of(files: Sequence[DataFile], schema: StructType, spark: SparkSession)
     return joined.select(*(typed.get(name, f.col(quoted(name))) for name in schema.names))
 
 
-def _with_zone(text: str | None, type: DataType) -> str | None:
-    """Return the value of a partition as any session reads it: logs have times in UTC and do not say so."""
+def _with_utc_offset(text: str | None, type: DataType) -> str | None:
+    """Return a partition's value with its time zone: logs have times in UTC, without saying so."""
     from pyspark.sql.types import TimestampType
 
     if text is None or not isinstance(type, TimestampType):

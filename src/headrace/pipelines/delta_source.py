@@ -1,4 +1,4 @@
-"""The data source "delta" of a project's session, where Spark has none: tables are read by `deltalake`.
+"""Spark data source "delta" for sessions that have none, backed by `deltalake`.
 
 Spark analyses queries by it. In their plans a relation of Parquet files takes its place, which names the
 table and holds no file yet; a run puts the rows of a version, or what changed, there.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Container, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from headrace.errors import BadUri, HeadraceError
-from headrace.io.delta.log import DeltaLog
+from headrace.errors import BadUri, HeadraceError, UnreadableSource
 from headrace.path_or_url import local_path
 from headrace.pipelines.definitions import DELTA, TableName
 from headrace.queries.plan_copier import PlanCopier
@@ -29,6 +29,8 @@ from headrace.queries.plan_details import (
     pairs,
     with_subqueries,
 )
+from headrace.requirements import require_package
+from headrace.tables.versioned_table import VersionedTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,14 +44,14 @@ _RATES = frozenset({"maxfilespertrigger", "maxbytespertrigger"})
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaTable:
-    """A Delta table that a query reads. version: the one that it names; None: the newest of a run."""
+class DeltaRelation:
+    """Delta table named in a query. version: None for the newest of a run."""
 
     path: str
     version: int | None
 
     @classmethod
-    def of_options(cls, options: Mapping[str, str], root: str) -> DeltaTable:
+    def of_options(cls, options: Mapping[str, str], root: str) -> DeltaRelation:
         """Return the table that options name. Raises `ValueError` for options that name none.
 
         root: folder that relative paths start from.
@@ -71,12 +73,30 @@ class DeltaTable:
 
 
 def register_delta(spark: SparkSession, root: Path) -> None:
-    """Let a session read Delta tables, unless it has a reader of its own. root: where paths start from."""
+    """Register the data source, unless the session has one. root: folder that relative paths start from."""
     datasources = java_class(spark, "org.apache.spark.sql.execution.datasources.DataSource")
     try:
         datasources.lookupDataSource(DELTA, java_session(spark).sessionState().conf())
     except Py4JJavaError:
         spark.dataSource.register(_source(str(root)))
+
+
+def delta_table(path: str) -> VersionedTable:
+    """Return the Delta table in a folder. Each of its versions is opened once."""
+    require_package(f"the Delta table at {path}", "deltalake", "delta")
+    from headrace.tables.delta import DeltaLakeTable
+
+    def error(what: str, why: str, fix: str, _cause: Exception) -> UnreadableSource:
+        return UnreadableSource(f"{path} {what}", why=why.partition("\n")[0], fix=fix, source=path, path=path)
+
+    return DeltaLakeTable(path, error, keeps_opened=True)
+
+
+def reporting_version(table: VersionedTable, number: int | None) -> AbstractContextManager[None]:
+    """Report a missing version, or a missing table for None."""
+    if number is None:
+        return table.reporting("is no Delta table", "correct the path")
+    return table.reporting(f"has no version {number}", "give a version that is there, or none for the newest")
 
 
 def _source(root: str) -> type[DataSource]:
@@ -87,13 +107,13 @@ def _source(root: str) -> type[DataSource]:
         def name(cls) -> str:
             return DELTA
 
-        def _table(self) -> DeltaTable:
-            return DeltaTable.of_options(self.options, root)
+        def _table(self) -> DeltaRelation:
+            return DeltaRelation.of_options(self.options, root)
 
         def schema(self) -> StructType:
             try:
                 table = self._table()
-                return spark_schema(DeltaLog(table.path), table.version)
+                return spark_schema(delta_table(table.path), table.version)
             except HeadraceError as error:
                 # The last line of its traceback is what Spark tells.
                 raise ValueError(f"{error.what}: {error.why} ({error.fix})".replace("\n", " ")) from None
@@ -106,7 +126,7 @@ def _source(root: str) -> type[DataSource]:
 
 @dataclass
 class _WholeReader(DataSourceReader):
-    table: DeltaTable
+    table: DeltaRelation
     columns: StructType
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -119,25 +139,28 @@ def rows_of_version(path: str, number: int | None, columns: StructType) -> Itera
     from pyspark.sql.pandas.types import to_arrow_schema
 
     wanted: Any = to_arrow_schema(columns, timezone="UTC")
-    opened = DeltaLog(path).open(number)
-    for batch in pa.RecordBatchReader.from_stream(opened.scan(columns=columns.names)):
+    table = delta_table(path)
+    with reporting_version(table, number):
+        found = table.scan(number, columns=columns.names)
+    for batch in found:
         yield from pa.Table.from_batches([batch]).select(columns.names).cast(wanted).to_batches()
 
 
-def spark_schema(log: DeltaLog, number: int | None) -> StructType:
+def spark_schema(table: VersionedTable, number: int | None) -> StructType:
     """Return the columns of a version as Spark has them."""
     from pyspark.sql.types import StructType
 
-    return StructType.fromJson(_without_notes(json.loads(log.open(number).schema().to_json())))
+    with reporting_version(table, number):
+        return StructType.fromJson(_without_metadata(json.loads(table.schema_json(number))))
 
 
-def _without_notes(node: Any) -> Any:
+def _without_metadata(node: Any) -> Any:
     """Return the JSON of a type without the metadata of its fields; null may be in each."""
     if isinstance(node, list):
-        return [_without_notes(each) for each in node]  # pyright: ignore[reportUnknownVariableType]
+        return [_without_metadata(each) for each in node]  # pyright: ignore[reportUnknownVariableType]
     if not isinstance(node, dict):
         return node
-    plain: dict[str, Any] = {key: _without_notes(value) for key, value in node.items()}  # pyright: ignore[reportUnknownVariableType]
+    plain: dict[str, Any] = {key: _without_metadata(value) for key, value in node.items()}  # pyright: ignore[reportUnknownVariableType]
     plain |= {"metadata": {}} if "metadata" in plain else {}
     return plain | {key: True for key in ("nullable", "containsNull", "valueContainsNull") if key in plain}
 
@@ -146,7 +169,7 @@ def _without_notes(node: Any) -> Any:
 
 
 def with_delta_relations(frame: DataFrame, spark: SparkSession) -> DataFrame:
-    """Return a query in which relations of files stand for the Delta tables that it reads in a batch."""
+    """Replace the Delta tables that a query reads in a batch by relations of files."""
     plan: Any = frame._jdf.queryExecution().analyzed()  # pyright: ignore
     leaves = (leaf for each in with_subqueries(plan) for leaf in items(each.collectLeaves()))
     if all(leaf.nodeName() != "DataSourceV2Relation" for leaf in leaves):
@@ -156,14 +179,14 @@ def with_delta_relations(frame: DataFrame, spark: SparkSession) -> DataFrame:
         if node.nodeName() != "DataSourceV2Relation" or not _is_ours(node.table()):
             return None
         return _relation(
-            node, DeltaTable.of_options(dict(node.options().asCaseSensitiveMap()), os.getcwd()), spark
+            node, DeltaRelation.of_options(dict(node.options().asCaseSensitiveMap()), os.getcwd()), spark
         )
 
     return frame_of_plan(PlanCopier(spark, relations=files).plan(plan), spark)
 
 
-def with_delta_names(plan: Any, spark: SparkSession, datasets: Container[TableName]) -> Any:
-    """Return a parsed query that reads Delta tables where it has their paths, as in delta.`in/orders`.
+def resolve_delta_paths(plan: Any, spark: SparkSession, datasets: Container[TableName]) -> Any:
+    """Resolve paths of Delta tables in a parsed query, as in delta.`in/orders`.
 
     datasets: folded names that are no paths. Spark itself allows this for formats of its own only.
     """
@@ -195,7 +218,7 @@ def _is_ours(table: Any) -> bool:
     return table.name() == DELTA and table.getClass().getSimpleName() == "PythonTable"
 
 
-def _relation(node: Any, table: DeltaTable, spark: SparkSession) -> Any:
+def _relation(node: Any, table: DeltaRelation, spark: SparkSession) -> Any:
     """Return a relation without files, of the columns and attributes of a node, that names a table."""
     datasources = java_class(spark, "org.apache.spark.sql.execution.datasources")
     python = java_class(spark, "org.apache.spark.api.python.PythonUtils")
@@ -234,17 +257,17 @@ def index_of_files(paths: list[Any], options: Any, schema: Any, spark: SparkSess
     )
 
 
-def table_of_relation(relation: Any) -> DeltaTable | None:
+def table_of_relation(relation: Any) -> DeltaRelation | None:
     """Return the table that a relation stands for; None if it is one of files."""
     options = dict(pairs(relation.options()))
     if _PATH not in options:
         return None
     number = options[_NUMBER]
-    return DeltaTable(options[_PATH], int(number) if number else None)
+    return DeltaRelation(options[_PATH], int(number) if number else None)
 
 
-def table_of_stream(node: Any) -> DeltaTable | None:
+def table_of_stream(node: Any) -> DeltaRelation | None:
     """Return the table that a stream reads; None if it is another source."""
     if node.sourceName() != DELTA or not _is_ours(node.table()):
         return None
-    return DeltaTable.of_options(dict(node.extraOptions().asCaseSensitiveMap()), os.getcwd())
+    return DeltaRelation.of_options(dict(node.extraOptions().asCaseSensitiveMap()), os.getcwd())

@@ -13,7 +13,7 @@ Report: TypeAlias = Callable[[HeadraceError], object]
 
 @contextmanager
 def reporting(report: Report | None) -> Generator[None]:
-    """Give an error to `report` and go on after the block; without a `report`, let it end the caller."""
+    """Pass an error to `report` and continue after the block; raise it if there is no `report`."""
     try:
         yield
     except HeadraceError as error:

@@ -1,18 +1,29 @@
-"""What a pipeline does, as text: how each table is brought up to date, from what, and what it keeps."""
+"""Dry runs of a pipeline: how each table is maintained, as text, and findings for `headrace check`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from headrace.pipelines.catalog import Catalog, TableEntry
-from headrace.pipelines.definitions import CHANGELOG, DELTA, Kind, TableName
-from headrace.pipelines.delta_inputs import how_changes_are_known
-from headrace.pipelines.graph import Graph, Table
+from headrace.analysis.findings import Finding, Severity
+from headrace.pipelines.catalog import PipelineCatalog, TableEntry
+from headrace.pipelines.definitions import CHANGELOG, DELTA, DatasetKind, Policy, TableName
+from headrace.pipelines.delta_inputs import describe_known_changes
+from headrace.pipelines.errors import BadDefinition, NotIncremental, QueryRefused
+from headrace.pipelines.graph import Graph, StoredTable
 from headrace.pipelines.leaves import ConstantLeaf, DeltaLeaf, FilesLeaf, Leaf, TableLeaf
-from headrace.pipelines.plans import Method, TablePlan
+from headrace.pipelines.plans import Method, TablePlan, policy_of
+from headrace.pipelines.run import default_policy, planned
 from headrace.pipelines.table_state import TableState
 from headrace.state.commit import CommitLog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headrace.errors import HeadraceError
+    from headrace.pipelines.spec import PipelineSpec
+
 
 _METHOD_TEXTS = {
     Method.INCREMENTAL: "incremental: by the changes of its inputs",
@@ -28,7 +39,7 @@ _SNAPSHOT = "read once in each run; what reads it gets the difference to the run
 
 def explain_pipeline(graph: Graph, plans: Mapping[TableName, TablePlan], storage: Path) -> str:
     """Explain the tables of a pipeline, in the order in which they are brought up to date."""
-    known = Catalog.last_entries(storage)
+    known = PipelineCatalog.last_entries(storage)
     blocks = [
         "\n".join(_lines(table, graph, plans[table.name], known.get(table.name), storage))
         for table in graph.tables
@@ -37,9 +48,9 @@ def explain_pipeline(graph: Graph, plans: Mapping[TableName, TablePlan], storage
 
 
 def _lines(
-    table: Table, graph: Graph, plan: TablePlan, entry: TableEntry | None, storage: Path
+    table: StoredTable, graph: Graph, plan: TablePlan, entry: TableEntry | None, storage: Path
 ) -> Iterator[str]:
-    kept = table.dataset.kind is Kind.SNAPSHOT
+    kept = table.dataset.kind is DatasetKind.SNAPSHOT
     kind = "" if kept else f"   {table.dataset.kind.value}"
     yield f"{table.dataset.title}{kind}   {table.dataset.location}"
     if table.failure is None:
@@ -53,7 +64,7 @@ def _lines(
     for leaf in {leaf.key: leaf for query in table.queries for leaf in query.leaves}.values():
         yield f"  reads {_input(leaf, graph)}{_position(leaf, entry)}"
     if table.dataset.delivery:
-        folder = Catalog.delivery_folder(storage, table.dataset.delivery, table.name)
+        folder = PipelineCatalog.delivery_folder(storage, table.dataset.delivery, table.name)
         yield f"  delivered to {_DELIVERIES[table.dataset.delivery]} {folder}"
     if entry is None:
         yield "  not there yet"
@@ -88,12 +99,56 @@ def _position(leaf: Leaf, entry: TableEntry | None) -> str:
     if not isinstance(leaf, DeltaLeaf) or leaf.version is not None or entry is None:
         return ""
     read = [each[leaf.key] for each in entry.positions.values() if leaf.key in each]
-    return f", {how_changes_are_known(leaf, str(read[0]))}" if read else ""
+    return f", {describe_known_changes(leaf, str(read[0]))}" if read else ""
 
 
-def _state(table: Table, entry: TableEntry, storage: Path) -> str:
+def _state(table: StoredTable, entry: TableEntry, storage: Path) -> str:
     if not entry.generation:
         return ""
-    state = TableState(Catalog.state_folder(storage, table.name, entry.generation))
+    state = TableState(PipelineCatalog.states(storage, table.name).folder(entry.generation))
     last = CommitLog(state.checkpoint).last()
     return f", {last.state_bytes:,} bytes of state" if last is not None else ", its state is missing"
+
+
+# --- findings -------------------------------------------------------------------------------------
+
+
+def findings_of_project(spec: PipelineSpec, spark: SparkSession) -> tuple[int, list[Finding]]:
+    """Return the number of tables that can be planned, and the findings. Raises `BadSpec`."""
+    errors: list[HeadraceError] = []
+    with planned(spec, spark, report=errors.append) as (_, plans):
+        warnings = [warning for plan in plans.values() for warning in _warnings(plan, default_policy(spec))]
+    found = [Finding(_severity(error), error) for error in _without_consequences(errors)]
+    return len(plans), found + [Finding(Severity.WARNING, warning) for warning in warnings]
+
+
+def _severity(error: HeadraceError) -> Severity:
+    """Return a warning for a query that only misses its data, which need not be where it is checked."""
+    missing = isinstance(error, QueryRefused) and (error.unreachable or "PATH_NOT_FOUND" in error.why)
+    return Severity.WARNING if missing else Severity.ERROR
+
+
+def _without_consequences(errors: list[HeadraceError]) -> list[HeadraceError]:
+    """Leave out queries that miss a table while definitions are wrong: it may be one that they define."""
+    if not any(isinstance(error, BadDefinition) for error in errors):
+        return errors
+    return [
+        error
+        for error in errors
+        if not (isinstance(error, QueryRefused) and "TABLE_OR_VIEW_NOT_FOUND" in error.why)
+    ]
+
+
+def _warnings(plan: TablePlan, default: Policy) -> Iterator[HeadraceError]:
+    """Warn of a table whose source cannot be reached, and of one that is recomputed against its policy."""
+    dataset = plan.table.dataset
+    if plan.table.failure is not None:
+        yield plan.table.failure
+    elif plan.method is Method.RECOMPUTE and plan.why and policy_of(dataset, default) is not Policy.FULL:
+        yield NotIncremental(
+            f"{dataset.name} is recomputed in every run: {plan.why}",
+            where=plan.where or [query.query.location for query in plan.table.queries],
+            why="Spark runs its query on all rows.",
+            fix="change the query, or accept that by the refresh policy 'full'",
+            dataset=str(dataset.name),
+        )

@@ -1,4 +1,4 @@
-"""The graph of a pipeline: its queries analysed by Spark, in the order of what they read.
+"""Graph of a pipeline: queries analysed by Spark, in the order in which they read each other.
 
 A query is analysed when its datasets are known. Which these are, Spark tells: a query that reads a dataset
 that is not there yet fails with the name of it, this one is analysed first, and the query again. What is
@@ -16,23 +16,28 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from headrace.errors import HeadraceError, Step
-from headrace.io.delivery.atomic_files import subfolder_for
+from headrace.atomic_files import subfolder_for
+from headrace.errors import Step
 from headrace.pipelines.catalog import SINK, TableEntry
-from headrace.pipelines.definitions import RESERVED, Dataset, Definitions, Kind, Query, TableName, places
+from headrace.pipelines.definitions import (
+    RESERVED,
+    Dataset,
+    DatasetKind,
+    Definitions,
+    QueryDefinition,
+    TableName,
+    definition_lines,
+)
 from headrace.pipelines.delta_source import with_delta_relations
 from headrace.pipelines.errors import BadDefinition, QueryRefused, Report, reporting
 from headrace.pipelines.leaves import Leaf, TableLeaf, UnversionedLeaf, leaves_of, with_leaves
-from headrace.pipelines.python_files import import_python_file, name_parts
-from headrace.pipelines.session_guard import queries_only
+from headrace.pipelines.python_files import import_python_file, name_parts, queries_only
+from headrace.pipelines.query_errors import message_of, refusal_of
 from headrace.pipelines.snapshots import columns_of_snapshot, is_kept, name_of_snapshot
 from headrace.pipelines.spec import PipelineSpec
 from headrace.pipelines.sql_files import read_sql_file
-from headrace.pipelines.unreachable import words_of_source
-from headrace.pipelines.unversioned import without_secrets
 from headrace.queries.plan_details import frame_of_plan
 from headrace.spark.lowering.types import quoted
 
@@ -45,7 +50,7 @@ if TYPE_CHECKING:
 class AnalysedQuery:
     """A query with its plan. leaves: the relations that it reads, those of temporary views included."""
 
-    query: Query
+    query: QueryDefinition
     frame: DataFrame
     leaves: tuple[Leaf, ...]
 
@@ -55,8 +60,8 @@ class AnalysedQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """A dataset of the graph that is stored.
+class StoredTable:
+    """Stored dataset of the graph, with its analysed queries.
 
     schema:  its columns, those it is partitioned by last.
     failure: why it cannot be brought up to date in this run; it has no queries then.
@@ -74,7 +79,7 @@ class Table:
     @property
     def layout(self) -> str:
         """Format of its files, and what they are partitioned by; of a sink, that it is one."""
-        if self.dataset.kind is Kind.SINK:
+        if self.dataset.kind is DatasetKind.SINK:
             return SINK
         return " ".join((self.dataset.format, *map(quoted, self.dataset.partitioned_by)))
 
@@ -90,19 +95,19 @@ class Graph:
     """Stored tables, each after those that it reads. names: of all datasets, by their folded names."""
 
     definitions: Definitions
-    tables: tuple[Table, ...]
+    tables: tuple[StoredTable, ...]
     names: Mapping[TableName, TableName]
 
-    def table(self, name: TableName) -> Table:
+    def table(self, name: TableName) -> StoredTable:
         return next(table for table in self.tables if table.name == name)
 
-    def readers_of(self, name: TableName) -> list[Table]:
+    def readers_of(self, name: TableName) -> list[StoredTable]:
         return [table for table in self.tables if name in table.reads]
 
     def snapshots_of(self, names: Set[TableName]) -> frozenset[TableName]:
         """Return the kept snapshots that some tables read."""
         read = (name for table in self.tables if table.name in names for name in table.reads)
-        return frozenset(name for name in read if self.table(name).dataset.kind is Kind.SNAPSHOT)
+        return frozenset(name for name in read if self.table(name).dataset.kind is DatasetKind.SNAPSHOT)
 
 
 def read_definitions(spec: PipelineSpec, spark: SparkSession, report: Report | None = None) -> Definitions:
@@ -147,7 +152,7 @@ class _Analyser:
     empty: Path
     entries: Mapping[TableName, TableEntry]
     report: Report | None = None
-    tables: dict[TableName, Table] = field(default_factory=dict[TableName, Table])
+    tables: dict[TableName, StoredTable] = field(default_factory=dict[TableName, StoredTable])
     done: set[TableName] = field(default_factory=set[TableName])
     path: list[TableName] = field(default_factory=list[TableName])
     created: list[TableName] = field(default_factory=list[TableName])
@@ -192,7 +197,7 @@ class _Analyser:
         if dataset.kind.is_stored:
             table = self._table(dataset)
             self.tables[name] = table
-            if dataset.kind is not Kind.SINK:
+            if dataset.kind is not DatasetKind.SINK:
                 self._create_empty(table)
         elif not self._create_view(dataset):
             return
@@ -218,7 +223,7 @@ class _Analyser:
         self._check_kinds(dataset, queries)
         return queries
 
-    def _table(self, dataset: Dataset) -> Table:
+    def _table(self, dataset: Dataset) -> StoredTable:
         """Return a stored table: as the last run left it, if a source cannot be reached."""
         from pyspark.sql.types import StructType
 
@@ -228,19 +233,19 @@ class _Analyser:
             entry = self.entries.get(dataset.name)
             if entry is None or not refused.unreachable:
                 raise
-            return Table(dataset, (), StructType.fromJson(json.loads(entry.schema)), refused)
-        return Table(dataset, queries, _schema(dataset, queries))
+            return StoredTable(dataset, (), StructType.fromJson(json.loads(entry.schema)), refused)
+        return StoredTable(dataset, queries, _schema(dataset, queries))
 
-    def _query(self, query: Query) -> AnalysedQuery:
+    def _query(self, query: QueryDefinition) -> AnalysedQuery:
         while True:
             try:
                 with settings(self.spark, query.settings), queries_only():
                     frame = query.frame()
                 break
             except Exception as error:
-                missing = self._missing(error)
+                missing = self._missing_dataset(error)
                 if missing is None:
-                    raise _refusal(query, error) from None
+                    raise refusal_of(query, error) from None
                 self._analyse_first(missing, query)
         if not hasattr(frame, "_jdf"):
             raise QueryRefused(
@@ -249,15 +254,15 @@ class _Analyser:
                 fix="return the DataFrame",
                 dataset=str(query.target),
             )
-        return self._over_snapshots(self._analysed(query, with_delta_relations(frame, self.spark)))
+        return self._read_from_snapshots(self._analysed(query, with_delta_relations(frame, self.spark)))
 
-    def _analysed(self, query: Query, frame: DataFrame) -> AnalysedQuery:
+    def _analysed(self, query: QueryDefinition, frame: DataFrame) -> AnalysedQuery:
         without_leaves = AnalysedQuery(query, frame, ())
         return replace(
             without_leaves, leaves=tuple(leaves_of(without_leaves.plan, self._names(), self.spark))
         )
 
-    def _over_snapshots(self, query: AnalysedQuery) -> AnalysedQuery:
+    def _read_from_snapshots(self, query: AnalysedQuery) -> AnalysedQuery:
         """Return a query that reads kept snapshots of what cannot be asked for its changes."""
         kept = {leaf.exact: self._snapshot(leaf, query.query) for leaf in query.leaves if is_kept(leaf)}
         if not kept:
@@ -266,21 +271,21 @@ class _Analyser:
         frame = with_leaves(query.plan, read, self._names(), self.spark, streams=True)
         return self._analysed(query.query, frame)
 
-    def _snapshot(self, leaf: UnversionedLeaf, query: Query) -> TableName:
+    def _snapshot(self, leaf: UnversionedLeaf, query: QueryDefinition) -> TableName:
         """Return the kept snapshot of an input, one for all that read it. query: that read it first."""
         if leaf.exact not in self.snapshots:
             name = name_of_snapshot(leaf, self.tables)
             frame = frame_of_plan(leaf.node, self.spark)
-            own = Query(name.table, name, lambda: frame, query.location, settings=query.settings)
-            dataset = Dataset(name, Kind.SNAPSHOT, query.location, input=leaf.key)
-            columns = as_stored(columns_of_snapshot(frame.schema))
-            table = Table(dataset, (AnalysedQuery(own, frame, (leaf,)),), columns)
+            own = QueryDefinition(name.table, name, lambda: frame, query.location, settings=query.settings)
+            dataset = Dataset(name, DatasetKind.SNAPSHOT, query.location, input=leaf.key)
+            columns = stored_schema(columns_of_snapshot(frame.schema))
+            table = StoredTable(dataset, (AnalysedQuery(own, frame, (leaf,)),), columns)
             self._create_database(name.database)
             self._create_empty(table)
             self.tables[name], self.snapshots[leaf.exact] = table, name
         return self.snapshots[leaf.exact]
 
-    def _missing(self, error: Exception) -> TableName | None:
+    def _missing_dataset(self, error: Exception) -> TableName | None:
         """Return the dataset that a query has not found; None for another error."""
         from pyspark.errors import AnalysisException
 
@@ -293,7 +298,7 @@ class _Analyser:
         name = TableName(before[-1] if before else self.definitions.database, table).folded
         return name if name in self.definitions.datasets and name not in self.done else None
 
-    def _analyse_first(self, missing: TableName, query: Query) -> None:
+    def _analyse_first(self, missing: TableName, query: QueryDefinition) -> None:
         if missing in self.path:
             cycle = [self.definitions.datasets[each] for each in self.path[self.path.index(missing) :]]
             raise BadDefinition(
@@ -307,12 +312,12 @@ class _Analyser:
     def _check_kinds(self, dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> None:
         for each in queries:
             streaming: bool = each.frame.isStreaming
-            if dataset.kind in (Kind.STREAMING_TABLE, Kind.SINK) and not streaming:
+            if dataset.kind in (DatasetKind.STREAMING_TABLE, DatasetKind.SINK) and not streaming:
                 what, fix = (
                     "reads no stream",
                     "spark.readStream, STREAM(table); or make it a materialized view",
                 )
-            elif dataset.kind is Kind.MATERIALIZED_VIEW and streaming:
+            elif dataset.kind is DatasetKind.MATERIALIZED_VIEW and streaming:
                 what, fix = "reads a stream", "spark.read, or make it a streaming table: @dp.table"
             else:
                 continue
@@ -323,7 +328,7 @@ class _Analyser:
                 dataset=str(dataset.name),
             )
 
-    def _create_empty(self, table: Table) -> None:
+    def _create_empty(self, table: StoredTable) -> None:
         name = table.name
         try:
             self._create(table)
@@ -336,7 +341,7 @@ class _Analyser:
                 dataset=str(name),
             ) from None
 
-    def _create(self, table: Table) -> None:
+    def _create(self, table: StoredTable) -> None:
         name = table.name
         if self.spark.catalog.tableExists(name.quoted):
             raise BadDefinition(
@@ -351,8 +356,8 @@ class _Analyser:
         self.created.append(name)
 
 
-def as_stored(schema: StructType) -> StructType:
-    """Return columns as files have them: null may be in each."""
+def stored_schema(schema: StructType) -> StructType:
+    """Return columns as files store them: all nullable."""
     from pyspark.sql.types import StructType
 
     text = schema.json()
@@ -361,9 +366,9 @@ def as_stored(schema: StructType) -> StructType:
     return StructType.fromJson(json.loads(text))
 
 
-def no_rows(schema: StructType, spark: SparkSession) -> DataFrame:
-    """Return a frame without rows, of columns as files have them."""
-    return spark.createDataFrame(spark.sparkContext.emptyRDD(), as_stored(schema))
+def empty_frame(schema: StructType, spark: SparkSession) -> DataFrame:
+    """Return a frame without rows."""
+    return spark.createDataFrame(spark.sparkContext.emptyRDD(), stored_schema(schema))
 
 
 def _schema(dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> StructType:
@@ -373,15 +378,15 @@ def _schema(dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> StructType:
     declared: Any = dataset.schema
     if isinstance(declared, str):
         declared = StructType.fromDDL(declared)
-    whole: StructType = declared if declared is not None else _made(queries[0])
+    whole: StructType = declared if declared is not None else _columns_of_query(queries[0])
     names = {field.name for field in whole.fields}
     for each in queries:
-        other = {field.name for field in _made(each).fields}
+        other = {field.name for field in _columns_of_query(each).fields}
         if other != names:
             difference = ", ".join(sorted(names ^ other))
             raise BadDefinition(
                 f"the columns of {dataset.name} are not those of its query: {difference}",
-                where=places(dataset, [each.query]),
+                where=definition_lines(dataset, [each.query]),
                 fix="select exactly the columns of the table",
                 dataset=str(dataset.name),
             )
@@ -397,7 +402,7 @@ def _schema(dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> StructType:
         if each.dataType.simpleString() in ("void", "array<void>"):
             raise BadDefinition(
                 f"column {each.name!r} of {dataset.name} has no type",
-                where=places(dataset, [query.query for query in queries]),
+                where=definition_lines(dataset, [query.query for query in queries]),
                 fix=f"cast it: CAST(NULL AS STRING) AS {each.name}",
                 dataset=str(dataset.name),
             )
@@ -411,7 +416,7 @@ def _schema(dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> StructType:
     if len({name.lower() for name in whole.fieldNames()}) < len(whole.fields):
         raise BadDefinition(
             f"{dataset.name} has two columns of one name: {', '.join(whole.fieldNames())}",
-            where=places(dataset, [each.query for each in queries]),
+            where=definition_lines(dataset, [each.query for each in queries]),
             fix="name one of them otherwise; names have no case",
             dataset=str(dataset.name),
         )
@@ -419,17 +424,17 @@ def _schema(dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> StructType:
         if column.lower().startswith(RESERVED):
             raise BadDefinition(
                 f"{dataset.name} has a column {column!r}",
-                where=places(dataset, [each.query for each in queries]),
+                where=definition_lines(dataset, [each.query for each in queries]),
                 why=f"Names that begin with {RESERVED} are for what a run adds itself.",
                 fix="name it otherwise",
                 dataset=str(dataset.name),
             )
     last = [whole[column] for column in dataset.partitioned_by]
     first = [each for each in whole.fields if each.name not in dataset.partitioned_by]
-    return as_stored(StructType([*first, *last]))
+    return stored_schema(StructType([*first, *last]))
 
 
-def _made(analysed: AnalysedQuery) -> StructType:
+def _columns_of_query(analysed: AnalysedQuery) -> StructType:
     """Return the columns that a query brings to its table."""
     query = analysed.query
     frame = analysed.frame
@@ -438,7 +443,7 @@ def _made(analysed: AnalysedQuery) -> StructType:
 
 @contextmanager
 def settings(spark: SparkSession, given: Mapping[str, str]) -> Iterator[None]:
-    """Set what a query is to be analysed and run with, and set it back."""
+    """Apply a query's session settings for the block."""
     before = {key: spark.conf.get(key, None) for key in given}
     try:
         for key, value in given.items():
@@ -447,49 +452,3 @@ def settings(spark: SparkSession, given: Mapping[str, str]) -> Iterator[None]:
     finally:
         for key, value in before.items():
             spark.conf.unset(key) if value is None else spark.conf.set(key, value)
-
-
-def message_of(error: Exception) -> str:
-    """Return what an error says, without secrets: one of Spark without its plans and stacks."""
-    return without_secrets(_message_of(error))
-
-
-def _message_of(error: Exception) -> str:
-    if isinstance(error, HeadraceError):
-        return str(error)
-    if isinstance(error, Py4JJavaError):
-        cause: Any = error.java_exception
-        while cause.getCause() is not None:
-            cause = cause.getCause()
-        return str(cause.toString()).partition("\n")[0]
-    if isinstance(error, PySparkException) and error.getCondition() == "PYTHON_DATA_SOURCE_ERROR":
-        last = (error.getMessageParameters() or {})["msg"].rstrip().rpartition("\n")[2]
-        return last.partition(": ")[2] or last
-    message = str(error).partition("\n\nJVM stacktrace")[0].partition(";\n")[0].strip()
-    if isinstance(error, PySparkException) and message:
-        return message
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
-
-
-def _refusal(query: Query, error: Exception) -> HeadraceError:
-    if isinstance(error, HeadraceError):
-        return error
-    from headrace.pipelines.python_files import location_in
-
-    said, unreachable = words_of_source(error)
-    message, said = message_of(error), without_secrets(said)
-    if said not in message:
-        message = f"{message} {said}"
-    own = Path(query.location.file)
-    where = [query.location] if query.text is not None else [location_in(own, error)]
-    if where[0].line == 1:
-        where = [query.location]
-    fix = "run again when the source can be reached" if unreachable else "correct the query"
-    return QueryRefused(
-        f"the query of {query.target} cannot be analysed",
-        where=where,
-        why=message,
-        fix="create the folder, or correct its path" if "PATH_NOT_FOUND" in message else fix,
-        dataset=str(query.target),
-        unreachable=unreachable,
-    )

@@ -1,4 +1,4 @@
-"""What the queries of a pipeline read: tables of the pipeline, files, constants, and anything else.
+"""Leaves of queries: the tables of the pipeline, files, Delta tables and constants that they read.
 
 The leaves of an analysed plan say it. A leaf can be replaced by other rows of the same columns: by one
 version of a table, or by some of the files of a folder, which Spark reads with the options of the query.
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import BadUri
 from headrace.path_or_url import local_path
 from headrace.pipelines.definitions import TableName
-from headrace.pipelines.delta_source import DeltaTable, index_of_files, table_of_relation, table_of_stream
-from headrace.pipelines.input_files import FileMark, mark_of
-from headrace.pipelines.unversioned import (
+from headrace.pipelines.delta_source import DeltaRelation, index_of_files, table_of_relation, table_of_stream
+from headrace.pipelines.input_contents import FileMark, mark_of
+from headrace.pipelines.relation_identity import (
     Identity,
     identity_of,
     place_of,
@@ -116,7 +116,7 @@ class ConstantLeaf(Leaf):
 
 @dataclass(frozen=True, slots=True)
 class UnversionedLeaf(Leaf):
-    """What cannot be asked for its changes, such as a table of another database.
+    """Relation that cannot be asked for its changes, such as a table of another database.
 
     identity: None where it is not a relation that can be read, and kept, on its own.
     """
@@ -305,7 +305,7 @@ def _table_leaf(node: Any, name: TableName) -> TableLeaf:
     return TableLeaf(node, streaming, key, key, name)
 
 
-def _delta(node: Any, table: DeltaTable) -> DeltaLeaf:
+def _delta(node: Any, table: DeltaRelation) -> DeltaLeaf:
     named = table.path if table.version is None else f"{table.path}, version {table.version}"
     key = f"{'stream of ' if node.isStreaming() else ''}Delta table {named}"
     return DeltaLeaf(node, node.isStreaming(), key, key, table.path, table.version)

@@ -6,18 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.errors import UnreadableSource
-from headrace.io.delivery.atomic_files import published_ticks
-from headrace.io.delta.log import DeltaLog
 from headrace.io.files.compaction import erase as erase_changelog
-from headrace.pipelines.catalog import Catalog, Position, TableEntry
-from headrace.pipelines.definitions import CHANGELOG, DELTA, TableName, name_of_text
+from headrace.pipelines.catalog import PipelineCatalog, Position, TableEntry
+from headrace.pipelines.definitions import CHANGELOG, DELTA, TableName, parse_table_name
+from headrace.pipelines.delta_inputs import read_version
+from headrace.pipelines.delta_source import delta_table
 from headrace.pipelines.errors import BadDefinition, UnknownDataset
 from headrace.pipelines.graph import Graph
-from headrace.pipelines.input_files import InputFiles
+from headrace.pipelines.input_contents import InputContents
 from headrace.pipelines.leaves import delta_path_of
 from headrace.pipelines.run import orphans_of, planned
 from headrace.pipelines.table_state import TableState
 from headrace.pipelines.update import DELIVERY
+from headrace.tables.version_folders import tick_folders
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +34,7 @@ def drop(spec: PipelineSpec, spark: SparkSession, names: Sequence[str], *, orpha
     Raises `UnknownDataset` and, for a table that the project defines, `BadDefinition`; nothing is removed
     then. Raises the errors of `planned`, and `PipelineInUse`.
     """
-    with Catalog.open(spec.storage) as catalog, planned(spec, spark) as (graph, _):
+    with PipelineCatalog.open(spec.storage) as catalog, planned(spec, spark) as (graph, _):
         found = orphans_of(catalog, graph)
         wanted = {_found(text, found, graph) for text in names} | set(found if orphans else ())
         if wanted:
@@ -47,8 +48,8 @@ def erase(spec: PipelineSpec) -> list[str]:
     Changes, and earlier contents of input files, stay where a table has not read what came after. Raises
     `PipelineInUse`, `CatalogDamaged` and `CheckpointDamaged`.
     """
-    with Catalog.open(spec.storage) as catalog:
-        inputs = InputFiles.open(spec.storage)
+    with PipelineCatalog.open(spec.storage) as catalog:
+        inputs = InputContents.open(spec.storage)
         stays = [
             f"{name} has not read all changes of what it reads: run the pipeline, or drop the table"
             for name, entry in catalog.entries.items()
@@ -56,24 +57,24 @@ def erase(spec: PipelineSpec) -> list[str]:
         ]
         if catalog.published != catalog.entries:
             stays.append("a run has not published all that it made: run the pipeline")
-        catalog.forget_earlier()
+        catalog.drop_earlier_catalogues()
         if not stays:
-            catalog.forget_changes()
+            catalog.drop_changes()
         inputs.clean(catalog.files_read())
         for name, entry in catalog.entries.items():
             if entry.generation:
-                TableState(catalog.state(name, entry.generation)).erase(entry.tick)
+                TableState(catalog.states(spec.storage, name).folder(entry.generation)).erase(entry.tick)
             changelog, delta = (
                 catalog.delivery_folder(spec.storage, kind, name) for kind in (CHANGELOG, DELTA)
             )
-            if published_ticks(changelog):
+            if tick_folders(changelog).numbers():
                 erase_changelog(changelog)
             if delta.is_dir():
                 stays.append(f"{delta} is a Delta table: VACUUM it without retention")
         return stays
 
 
-def _is_behind(entry: TableEntry, catalog: Catalog, inputs: InputFiles) -> bool:
+def _is_behind(entry: TableEntry, catalog: PipelineCatalog, inputs: InputContents) -> bool:
     """Return whether a table was made from what its inputs no longer hold."""
     versions = {key: each.version for name, each in catalog.entries.items() for key in name.keys}
     return any(
@@ -85,7 +86,7 @@ def _is_behind(entry: TableEntry, catalog: Catalog, inputs: InputFiles) -> bool:
 
 
 def _has_moved_on(
-    key: str, position: Position | None, versions: Mapping[str, int], inputs: InputFiles
+    key: str, position: Position | None, versions: Mapping[str, int], inputs: InputContents
 ) -> bool:
     if isinstance(position, int):
         return position < versions.get(key, position)
@@ -97,13 +98,13 @@ def _has_moved_on(
     if path is None:
         return False
     try:
-        return position != str(DeltaLog(path).version())
+        return position != str(read_version(delta_table(path)))
     except UnreadableSource:
         return True  # What it holds now, nobody can say.
 
 
 def _found(text: str, orphans: Sequence[TableName], graph: Graph) -> TableName:
-    name = name_of_text(text, graph.definitions.database)
+    name = parse_table_name(text, graph.definitions.database)
     if name in orphans:
         return name
     for table in graph.tables:

@@ -1,8 +1,8 @@
-"""How each table of a pipeline is brought up to date: decided before anything runs."""
+"""Maintenance plans: how each table of a pipeline is kept up to date, decided before anything runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -11,30 +11,116 @@ from headrace.analysis import analyse
 from headrace.errors import HeadraceError, Step, UnsupportedQuery
 from headrace.io.source import WEIGHT
 from headrace.pipelines.auto_cdc import TOMBSTONES
-from headrace.pipelines.definitions import Dataset, Kind, TableName
+from headrace.pipelines.definitions import POLICY, Dataset, DatasetKind, Policy, TableName, parse_policy
+from headrace.pipelines.deliveries import check_sink
 from headrace.pipelines.errors import BadDefinition, NotIncremental, Report, reporting
-from headrace.pipelines.event_order import why_refused
-from headrace.pipelines.graph import AnalysedQuery, Graph, Table
-from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, UnversionedLeaf
-from headrace.pipelines.policy import POLICY, Policy, parse_policy
-from headrace.pipelines.sinks import check_sink
-from headrace.pipelines.table_fingerprints import digest_of, parts_of
+from headrace.pipelines.graph import AnalysedQuery, Graph, StoredTable
+from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, UnversionedLeaf, relation_like
+from headrace.pipelines.table_fingerprints import fingerprint_of, fingerprint_parts
 from headrace.queries.current_time import reads_current_time
-from headrace.queries.plan_details import items, with_subqueries
+from headrace.queries.plan_copier import PlanCopier
+from headrace.queries.plan_details import frame_of_plan, items, java_class, with_subqueries
 from headrace.queries.query import flow_over_leaves
 from headrace.queries.session_settings import TIME_ZONE, UTC_NAMES, refuse_other_settings, refused_setting
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from headrace.flow.flow import Flow
+
+
+# --- rows of a stream in the order of their event time --------------------------------------------
+
+# The watermark of a flow rises row by row, and Spark hands out files in any order. So the rows that a run
+# reads are put in order first. A row is late only if an earlier run closed its window, as with Spark, whose
+# watermark is in force from the next micro-batch on.
+
+
+def in_time_order(rows: DataFrame, query: AnalysedQuery, leaf: Leaf, spark: SparkSession) -> DataFrame:
+    """Return rows of a leaf in the order of the time that has a watermark; as they are without one."""
+    from pyspark.sql import Column
+
+    for watermark in _watermarks(query.plan):
+        time = _time_in(leaf, watermark, spark)
+        if time is not None:
+            columns = java_class(spark, "org.apache.spark.sql.classic.ExpressionUtils")
+            whole = frame_of_plan(relation_like(leaf.node, rows, spark), spark)
+            return whole.sort(Column(columns.column(time)))
+    return rows
+
+
+def why_refused(query: AnalysedQuery, states: Sequence[str], spark: SparkSession) -> tuple[str, str] | None:
+    """Return why Spark's late rows would be others than those of a flow, and the way out; None if not.
+
+    states: names of the operators with state. To Spark a row is late only to an operator that forgets by the
+    least of all watermarks; in a flow, to all that is above its own watermark.
+    """
+    watermarks = _watermarks(query.plan)
+    if not watermarks:
+        return None
+    if len(watermarks) > 1:
+        return "it has more than one watermark", _ONE_STREAM
+    keeping = [state for state in states if state != "Expand"]
+    if "Join" in keeping:
+        return "it joins streams, of which one has a watermark", "leave out the watermark"
+    if len(keeping) > 1:
+        return f"{' and '.join(keeping)} share a watermark", _ONE_EACH
+    streams = [leaf for leaf in query.leaves if leaf.streaming]
+    if any(_time_in(leaf, watermarks[0], spark) is not None for leaf in streams):
+        return None
+    above = _origin(watermarks[0])
+    if above.children().size():
+        return f"its watermark is above a {above.nodeName().lower()}", _ONE_STREAM
+    return "its watermark is on a time that is not computed of one row of its stream", _ONE_STREAM
+
+
+_ONE_EACH = "make a streaming table of each, which the next one reads as a stream with a watermark"
+_ONE_STREAM = "write the rows into a streaming table, and put the watermark on a stream of that one"
+
+
+def _watermarks(plan: Any) -> list[Any]:
+    own = [plan] if plan.nodeName() == "EventTimeWatermark" else []
+    return own + [found for child in items(plan.children()) for found in _watermarks(child)]
+
+
+def _origin(watermark: Any) -> Any:
+    """Return the relation below a watermark, or the first operator of several inputs."""
+    node = watermark.child()
+    while node.children().size() == 1:
+        node = node.children().apply(0)
+    return node
+
+
+def _time_in(leaf: Leaf, watermark: Any, spark: SparkSession) -> Any | None:
+    """Return the time of a watermark as an expression over a leaf; None if it is not over this leaf alone."""
+    time, node = watermark.eventTime(), watermark.child()
+    while node.children().size() == 1:
+        if node.nodeName() == "Project":
+            time = _with_computed(time, items(node.projectList()), spark)
+        node = node.children().apply(0)
+    if node.children().size():
+        return None
+    there = {each.exprId().id() for each in items(leaf.node.output())}
+    read = {each.exprId().id() for each in items(time.references().toSeq())}
+    return time if read and read <= there else None
+
+
+def _with_computed(expression: Any, columns: list[Any], spark: SparkSession) -> Any:
+    """Return an expression over a projection as one over its input."""
+    computed = {each.exprId().id(): each.child() for each in columns if each.nodeName() == "Alias"}
+
+    def of_input(node: Any) -> Any:
+        return computed.get(node.exprId().id()) if node.nodeName() == "AttributeReference" else None
+
+    return PlanCopier(spark, expressions=of_input).expression(expression)
+
 
 ANSWER = "rows"
 """Name of the sink of a table's flow."""
 
 
 class Method(Enum):
-    """How a table is brought up to date. The value is what is shown.
+    """Method by which a table is kept up to date. The value is shown to users.
 
     INCREMENTAL: a flow with state gets the changes of its inputs.
     STATELESS:   Spark runs the query on the rows that came and on those that went: its rows are computed one
@@ -51,7 +137,7 @@ class Method(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """The plan of a table.
+    """Maintenance plan of a table.
 
     why:     of what cannot be incremental; empty if it is, or is not meant to be.
     flow:    of an incremental table, over `inputs`: its leaves by the names of the flow's sources.
@@ -60,7 +146,7 @@ class TablePlan:
     parts: of what the fingerprint is made.
     """
 
-    table: Table
+    table: StoredTable
     method: Method
     fingerprint: str
     stable: bool
@@ -105,7 +191,7 @@ def policy_of(dataset: Dataset, default: Policy) -> Policy:
 
 
 def _plan(
-    table: Table, policy: Policy, names: Mapping[TableName, TableName], spark: SparkSession
+    table: StoredTable, policy: Policy, names: Mapping[TableName, TableName], spark: SparkSession
 ) -> TablePlan:
     if table.failure is not None:
         return TablePlan(table, Method.RECOMPUTE, "", True, table.failure.what)
@@ -118,16 +204,16 @@ def _plan(
             fix="leave the property out",
             dataset=str(table.name),
         )
-    parts = parts_of(table, names, spark)
-    return replace(_planned(table, policy, digest_of(parts), spark), parts=parts)
+    parts = fingerprint_parts(table, names, spark)
+    return replace(_planned(table, policy, fingerprint_of(parts), spark), parts=parts)
 
 
-def _planned(table: Table, policy: Policy, fingerprint: str, spark: SparkSession) -> TablePlan:
+def _planned(table: StoredTable, policy: Policy, fingerprint: str, spark: SparkSession) -> TablePlan:
     stable = all(_is_stable(query, spark) for query in table.queries)
     check_sink(table)
-    if table.dataset.kind in (Kind.STREAMING_TABLE, Kind.SINK):
+    if table.dataset.kind in (DatasetKind.STREAMING_TABLE, DatasetKind.SINK):
         return _plan_of_streams(table, fingerprint, stable, spark)
-    if table.dataset.kind is Kind.SNAPSHOT:
+    if table.dataset.kind is DatasetKind.SNAPSHOT:
         return TablePlan(table, Method.RECOMPUTE, fingerprint, stable)
     (query,) = table.queries
     if policy is Policy.FULL:
@@ -135,7 +221,7 @@ def _planned(table: Table, policy: Policy, fingerprint: str, spark: SparkSession
     chooses = policy is Policy.AUTO
     if stable and _is_linear(query):
         return TablePlan(table, Method.STATELESS, fingerprint, stable, chooses=chooses)
-    inputs = _named(query.leaves)
+    inputs = _name_inputs(query.leaves)
     try:
         _check_can_change(table, query, spark)
         flow = _flow_of(table, query, inputs)
@@ -172,7 +258,7 @@ def _is_linear(query: AnalysedQuery) -> bool:
     )
 
 
-def _plan_of_streams(table: Table, fingerprint: str, stable: bool, spark: SparkSession) -> TablePlan:
+def _plan_of_streams(table: StoredTable, fingerprint: str, stable: bool, spark: SparkSession) -> TablePlan:
     """Plan a streaming table. Raises `BadDefinition` for streams that cannot be run."""
     records = any(query.query.cdc for query in table.queries)
     states = [state for query in table.queries for state in _nodes_with_state(query)]
@@ -180,7 +266,7 @@ def _plan_of_streams(table: Table, fingerprint: str, stable: bool, spark: SparkS
     if state is None and not records:
         return TablePlan(table, Method.APPEND, fingerprint, stable)
     query = table.queries[0]
-    if table.dataset.kind is Kind.SINK:
+    if table.dataset.kind is DatasetKind.SINK:
         raise _refused_stream(query, f"{state or 'AUTO CDC'} keeps state, and a sink has none")
     if len(table.queries) > 1:
         raise _refused_stream(query, f"{state} keeps state, and there are several flows")
@@ -189,7 +275,7 @@ def _plan_of_streams(table: Table, fingerprint: str, stable: bool, spark: SparkS
             raise _refused_stream(query, f"a column is called {name!r}, as one of changes is")
     if refused := why_refused(query, states, spark):
         raise _refused_stream(query, *refused)
-    inputs = _named(query.leaves)
+    inputs = _name_inputs(query.leaves)
     try:
         flow = _flow_of(table, query, inputs, closes=True)
     except HeadraceError as error:
@@ -200,7 +286,9 @@ def _plan_of_streams(table: Table, fingerprint: str, stable: bool, spark: SparkS
     return TablePlan(table, Method.INCREMENTAL, fingerprint, stable, "", (), flow, inputs)
 
 
-def _flow_of(table: Table, query: AnalysedQuery, inputs: Mapping[str, Leaf], *, closes: bool = False) -> Flow:
+def _flow_of(
+    table: StoredTable, query: AnalysedQuery, inputs: Mapping[str, Leaf], *, closes: bool = False
+) -> Flow:
     cdc, location = query.query.cdc, query.query.location
     tombstones = table.dataset.properties.get(TOMBSTONES)
     return flow_over_leaves(
@@ -225,7 +313,7 @@ def _refused_stream(query: AnalysedQuery, why: str, fix: str = "") -> BadDefinit
     )
 
 
-def _named(leaves: tuple[Leaf, ...]) -> dict[str, Leaf]:
+def _name_inputs(leaves: tuple[Leaf, ...]) -> dict[str, Leaf]:
     """Name the leaves of a query, which it reads in the same order each time."""
     named: dict[str, Leaf] = {}
     for leaf in leaves:
@@ -238,7 +326,7 @@ def _named(leaves: tuple[Leaf, ...]) -> dict[str, Leaf]:
     return named
 
 
-def _check_can_change(table: Table, query: AnalysedQuery, spark: SparkSession) -> None:
+def _check_can_change(table: StoredTable, query: AnalysedQuery, spark: SparkSession) -> None:
     """Raise `UnsupportedQuery` for inputs without changes, and for what is not computed as Spark would."""
     for leaf in query.leaves:
         if isinstance(leaf, UnversionedLeaf):

@@ -1,26 +1,26 @@
-"""Definitions in Python files: what `pyspark.pipelines` registers while a file is imported."""
+"""Definitions in Python files, as `pyspark.pipelines` registers them while a file is imported.
+
+Files only define datasets: calls that change the session, or read rows, are refused meanwhile, as
+`pyspark.pipelines` does for Spark Connect only.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from pyspark.pipelines.graph_element_registry import (
-    GraphElementRegistry,
-    graph_element_registration_context,
-)
+from pyspark.pipelines.graph_element_registry import GraphElementRegistry, graph_element_registration_context
 from pyspark.pipelines.output import MaterializedView, Output, Sink, StreamingTable, Table, TemporaryView
 
 from headrace.errors import HeadraceError, SourceLocation
 from headrace.pipelines.auto_cdc import AutoCdc
-from headrace.pipelines.definitions import Dataset, Definitions, Kind, Query
+from headrace.pipelines.definitions import Dataset, DatasetKind, Definitions, QueryDefinition
 from headrace.pipelines.errors import BadDefinition
-from headrace.pipelines.session_guard import definitions_only
 from headrace.queries.plan_details import items, java_session
 
 if TYPE_CHECKING:
@@ -28,10 +28,114 @@ if TYPE_CHECKING:
     from pyspark.pipelines.source_code_location import SourceCodeLocation
     from pyspark.sql import Column, SparkSession
 
-_KINDS: Mapping[type[Output], Kind] = {
-    MaterializedView: Kind.MATERIALIZED_VIEW,
-    StreamingTable: Kind.STREAMING_TABLE,
-    TemporaryView: Kind.TEMPORARY_VIEW,
+
+# --- calls that are refused while files are imported and queries made -----------------------------
+
+
+_INSTEAD = "dp.temporary_view defines a view; the spec's configuration and spark_conf= have settings"
+
+
+def _changes() -> list[tuple[Any, str, str]]:
+    """List the blocked calls: class, method, what they change."""
+    from pyspark.sql.catalog import Catalog
+    from pyspark.sql.classic.dataframe import DataFrame
+    from pyspark.sql.conf import RuntimeConfig
+    from pyspark.sql.udf import UDFRegistration
+
+    return [
+        (RuntimeConfig, "set", "a setting"),
+        (RuntimeConfig, "unset", "a setting"),
+        (Catalog, "setCurrentCatalog", "the current catalogue"),
+        (Catalog, "setCurrentDatabase", "the current database"),
+        (Catalog, "dropTempView", "a view"),
+        (Catalog, "dropGlobalTempView", "a view"),
+        (DataFrame, "createTempView", "a view"),
+        (DataFrame, "createOrReplaceTempView", "a view"),
+        (DataFrame, "createGlobalTempView", "a view"),
+        (DataFrame, "createOrReplaceGlobalTempView", "a view"),
+        (UDFRegistration, "register", "a function"),
+        (UDFRegistration, "registerJavaFunction", "a function"),
+        (UDFRegistration, "registerJavaUDAF", "a function"),
+    ]
+
+
+def _reads() -> list[tuple[Any, str, str]]:
+    """List the calls that read rows, of which a query function sees none yet."""
+    from pyspark.sql.classic.dataframe import DataFrame
+
+    rows = ("collect", "take", "first", "head", "tail", "toPandas", "toArrow", "toLocalIterator")
+    names = (
+        *rows,
+        "count",
+        "isEmpty",
+        "show",
+        "foreach",
+        "foreachPartition",
+        "checkpoint",
+        "localCheckpoint",
+    )
+    return [
+        (DataFrame, name, "rows") for name in (*names, "foreachPartition", "checkpoint", "localCheckpoint")
+    ]
+
+
+@contextmanager
+def definitions_only() -> Generator[None]:
+    """Refuse, by `BadDefinition`, calls that change the session."""
+    with _replaced(_changes(), _refuse_change):
+        yield
+
+
+@contextmanager
+def queries_only() -> Generator[None]:
+    """Refuse, by `BadDefinition`, calls that change the session or read rows."""
+    with _replaced(_changes(), _refuse_change), _replaced(_reads(), _refuse_read):
+        yield
+
+
+def _refuse_change(method: str, what: str) -> NoReturn:
+    raise BadDefinition(
+        f"{method}() changes {what} of the session",
+        where=[SourceLocation.of_caller()],
+        why="Files of a pipeline only define datasets; what they change would reach other datasets, too.",
+        fix=_INSTEAD,
+        dataset="",
+    )
+
+
+def _refuse_read(method: str, what: str) -> NoReturn:
+    raise BadDefinition(
+        f"{method}() reads {what} in a query function",
+        where=[SourceLocation.of_caller()],
+        why="A query function returns a DataFrame; the tables it reads are not brought up to date before.",
+        fix="compute it in the query, for example by a join with an aggregate",
+        dataset="",
+    )
+
+
+@contextmanager
+def _replaced(calls: list[tuple[Any, str, str]], refuse: Callable[[str, str], NoReturn]) -> Generator[None]:
+    before = [(kind, name, getattr(kind, name)) for kind, name, _ in calls]
+    for kind, name, what in calls:
+        setattr(kind, name, _refusing(refuse, name, what))
+    try:
+        yield
+    finally:
+        for kind, name, method in before:
+            setattr(kind, name, method)
+
+
+def _refusing(refuse: Callable[[str, str], NoReturn], name: str, what: str) -> Callable[..., NoReturn]:
+    def refused(*arguments: Any, **keywords: Any) -> NoReturn:
+        refuse(name, what)
+
+    return refused
+
+
+_KINDS: Mapping[type[Output], DatasetKind] = {
+    MaterializedView: DatasetKind.MATERIALIZED_VIEW,
+    StreamingTable: DatasetKind.STREAMING_TABLE,
+    TemporaryView: DatasetKind.TEMPORARY_VIEW,
 }
 
 
@@ -93,7 +197,9 @@ class _Registry(GraphElementRegistry):
         location = _location(output.source_code_location)
         if isinstance(output, Sink):
             name = self._definitions.name([output.name], location)
-            sink = Dataset(name, Kind.SINK, location, None, (), output.format.lower(), dict(output.options))
+            sink = Dataset(
+                name, DatasetKind.SINK, location, None, (), output.format.lower(), dict(output.options)
+            )
             self._definitions.add_dataset(sink)
             return
         name = self._definitions.name(self._parts(output.name), location)
@@ -117,7 +223,7 @@ class _Registry(GraphElementRegistry):
         location = _location(flow.source_code_location)
         target = self._definitions.name(self._parts(flow.target), location)
         self._definitions.add_query(
-            Query(flow.name, target, flow.func, location, settings=dict(flow.spark_conf))
+            QueryDefinition(flow.name, target, flow.func, location, settings=dict(flow.spark_conf))
         )
 
     def register_auto_cdc_flow(self, flow: AutoCdcFlow) -> None:
@@ -137,7 +243,7 @@ class _Registry(GraphElementRegistry):
         name = target.table if flow.name in (None, flow.target) else flow.name
         records = partial(cdc.records, self._spark)
         self._definitions.add_query(
-            Query(name or target.table, target, records, location, None, cdc, dict(flow.spark_conf))
+            QueryDefinition(name or target.table, target, records, location, None, cdc, dict(flow.spark_conf))
         )
 
     def _columns(self, columns: Iterable[Column]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Runs of a pipeline: each table brought up to date within one cut, and published with all others."""
+"""Runs of a pipeline: tables brought up to date from one snapshot of the inputs, and published together."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from headrace.errors import HeadraceError, SourceLocation
-from headrace.pipelines.catalog import Catalog, TableEntry
-from headrace.pipelines.cut import Cut
-from headrace.pipelines.definitions import SNAPSHOTS, Dataset, TableName
+from headrace.pipelines.catalog import PipelineCatalog, TableEntry
+from headrace.pipelines.definitions import POLICY, SNAPSHOTS, Dataset, Policy, TableName, parse_policy
+from headrace.pipelines.deliveries import deliver
 from headrace.pipelines.delta_source import register_delta
 from headrace.pipelines.errors import BadDefinition, BadSpec, Report
-from headrace.pipelines.graph import Graph, Table, analysed, message_of, read_definitions
+from headrace.pipelines.graph import Graph, StoredTable, analysed, read_definitions
 from headrace.pipelines.plans import TablePlan, plan_tables
-from headrace.pipelines.policy import POLICY, Policy, parse_policy
-from headrace.pipelines.sinks import deliver
+from headrace.pipelines.query_errors import message_of
+from headrace.pipelines.run_snapshot import RunSnapshot
 from headrace.pipelines.spec import PipelineSpec, settings_of
 from headrace.pipelines.update import Updated, Updater
 from headrace.queries.plan_details import java_class
@@ -44,7 +44,7 @@ _SETTINGS = {
 """Settings of a project's session, unless its configuration has others."""
 
 
-class State(Enum):
+class UpdateState(Enum):
     """State of a table in a run, as `spark-pipelines` names them."""
 
     QUEUED = "QUEUED"
@@ -57,10 +57,10 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A table has come to a state. seconds: that the update took."""
+    """Change of a table's state in a run. seconds: duration of the update."""
 
     dataset: Dataset
-    state: State
+    state: UpdateState
     updated: Updated | None = None
     changed: bool = False
     error: Exception | None = None
@@ -88,7 +88,7 @@ Observer: TypeAlias = Callable[[Event], object]
 
 @dataclass(frozen=True, slots=True)
 class RunReport(Shown):
-    """What a run did: the last event of each table.
+    """Outcome of a run: the last event of each table.
 
     orphans: tables of the storage that the project does not define. errors: of files, statements and tables
     that were left out, if the run was to go on without them.
@@ -100,7 +100,7 @@ class RunReport(Shown):
 
     @property
     def failed(self) -> bool:
-        return bool(self.errors) or any(event.state is State.FAILED for event in self.events.values())
+        return bool(self.errors) or any(event.state is UpdateState.FAILED for event in self.events.values())
 
 
 @contextmanager
@@ -114,11 +114,13 @@ def planned(
 
     Raises `BadSpec`, and without a `report` `BadDefinition`, `QueryRefused`, and `NotIncremental`.
     """
-    with _session_of(spec, spark) as session, _inside(spec.root, session):
+    with _session_of(spec, spark) as session, _working_folder(spec.root, session):
         definitions = read_definitions(spec, session, report)
         with (
             TemporaryDirectory(prefix="headrace-empty-") as empty,
-            analysed(definitions, session, Path(empty), Catalog.last_entries(spec.storage), report) as graph,
+            analysed(
+                definitions, session, Path(empty), PipelineCatalog.last_entries(spec.storage), report
+            ) as graph,
         ):
             yield graph, plan_tables(graph, default or default_policy(spec), session, report)
 
@@ -166,8 +168,8 @@ def _set(session: SparkSession, key: str, value: str, spec: PipelineSpec) -> Non
 
 
 @contextmanager
-def _inside(folder: Path, spark: SparkSession) -> Generator[None]:
-    """Make a folder the one that relative paths start from, in this process and in Spark."""
+def _working_folder(folder: Path, spark: SparkSession) -> Generator[None]:
+    """Set the working folder, of this process and of Spark, for the block."""
     hadoop = java_class(spark, "org.apache.hadoop.fs")
     configuration = spark.sparkContext._jsc.hadoopConfiguration()  # pyright: ignore
     files: Any = hadoop.FileSystem.get(hadoop.Path("file:/").toUri(), configuration)
@@ -203,8 +205,11 @@ def run_pipeline(
 
     errors: list[HeadraceError] = []
     report = errors.append if skip_invalid else None
-    with Catalog.open(spec.storage) as catalog, planned(spec, spark, policy, report) as (graph, plans):
-        graph = _with_plans(graph, plans)
+    with (
+        PipelineCatalog.open(spec.storage) as catalog,
+        planned(spec, spark, policy, report) as (graph, plans),
+    ):
+        graph = _plannable_part(graph, plans)
         selected, anew = _selected(graph, selection or Selection())
         session = SparkSession.getActiveSession()
         assert session is not None
@@ -214,16 +219,16 @@ def run_pipeline(
         return replace(done, orphans=orphans, errors=errors)
 
 
-def _with_plans(graph: Graph, plans: Mapping[TableName, TablePlan]) -> Graph:
+def _plannable_part(graph: Graph, plans: Mapping[TableName, TablePlan]) -> Graph:
     """Return a graph without the tables that cannot be planned, and those that read them."""
-    kept: dict[TableName, Table] = {}
+    kept: dict[TableName, StoredTable] = {}
     for table in graph.tables:
         if table.name in plans and table.reads <= kept.keys():
             kept[table.name] = table
     return replace(graph, tables=tuple(kept.values()))
 
 
-def orphans_of(catalog: Catalog, graph: Graph) -> list[TableName]:
+def orphans_of(catalog: PipelineCatalog, graph: Graph) -> list[TableName]:
     """Return the tables of a storage that its project does not define: renamed, or removed.
 
     Also kept snapshots that nothing reads. Of a table whose source cannot be reached, nobody knows which it
@@ -264,7 +269,7 @@ def _selected(graph: Graph, selection: Selection) -> tuple[frozenset[TableName],
 
 @dataclass(slots=True)
 class _Run:
-    catalog: Catalog
+    catalog: PipelineCatalog
     graph: Graph
     plans: Mapping[TableName, TablePlan]
     spark: SparkSession
@@ -276,20 +281,20 @@ class _Run:
     def run(self) -> RunReport:
         for table in self.graph.tables:
             chosen = table.name in self.selected
-            self._report(Event(table.dataset, State.QUEUED if chosen else State.EXCLUDED))
+            self._report(Event(table.dataset, UpdateState.QUEUED if chosen else UpdateState.EXCLUDED))
         self._deliver(last=False)
         compared = frozenset(root for plan in self.plans.values() for root in plan.compared_files)
-        cut = Cut(self.catalog, self.graph, self.spark, dict(self.catalog.entries), compared)
+        snapshot = RunSnapshot(self.catalog, self.graph, self.spark, dict(self.catalog.entries), compared)
         try:
             for table in self.graph.tables:
                 if table.name in self.selected:
-                    self._update(table, cut)
+                    self._update(table, snapshot)
         finally:
-            cut.close()
-        published = self._to_publish(cut.entries)
+            snapshot.files.close()
+        published = self._to_publish(snapshot.entries)
         if published != self.catalog.published:
-            self.catalog.commit(published, cut.entries)
-        cut.inputs.clean(self.catalog.files_read())
+            self.catalog.commit(published, snapshot.entries)
+        snapshot.files.contents.clean(self.catalog.files_read())
         self._deliver(last=True)
         return RunReport(self.events)
 
@@ -300,7 +305,7 @@ class _Run:
         A run that died may have left versions of tables that this one did not refresh.
         """
         published = dict(self.catalog.published)
-        found = [name for name, event in self.events.items() if event.state is State.COMPLETED]
+        found = [name for name, event in self.events.items() if event.state is UpdateState.COMPLETED]
         while found:
             name = found.pop()
             if name in entries and published.get(name) != entries[name]:
@@ -309,35 +314,39 @@ class _Run:
         return published
 
     def _deliver(self, *, last: bool) -> None:
-        """Deliver what is published; what cannot be delivered now is so by the next run."""
+        """Deliver what is published. The next run retries what fails."""
         for table in self.graph.tables:
             try:
                 deliver(self.catalog, table, self.spark)
             except Exception as error:
                 if last:
-                    self._report(Event(table.dataset, State.FAILED, error=error))
+                    self._report(Event(table.dataset, UpdateState.FAILED, error=error))
 
-    def _update(self, table: Table, cut: Cut) -> None:
+    def _update(self, table: StoredTable, snapshot: RunSnapshot) -> None:
         if table.failure is not None:
-            self._report(Event(table.dataset, State.FAILED, error=table.failure))
+            self._report(Event(table.dataset, UpdateState.FAILED, error=table.failure))
             return
-        if any(self.events[name].state in (State.FAILED, State.SKIPPED) for name in table.reads):
-            self._report(Event(table.dataset, State.SKIPPED))
+        if any(self.events[name].state in (UpdateState.FAILED, UpdateState.SKIPPED) for name in table.reads):
+            self._report(Event(table.dataset, UpdateState.SKIPPED))
             return
-        self._report(Event(table.dataset, State.RUNNING))
+        self._report(Event(table.dataset, UpdateState.RUNNING))
         start = perf_counter()
         try:
-            updated = Updater(cut, self.plans[table.name], table.name in self.anew).run()
+            updated = Updater(snapshot, self.plans[table.name], table.name in self.anew).run()
         except Exception as error:
-            self._report(Event(table.dataset, State.FAILED, error=error, seconds=perf_counter() - start))
+            self._report(
+                Event(table.dataset, UpdateState.FAILED, error=error, seconds=perf_counter() - start)
+            )
             return
-        cut.check(leaf for query in table.queries for leaf in query.leaves)
-        before = cut.entries.get(table.name)
-        cut.entries[table.name] = updated.entry
+        snapshot.check(leaf for query in table.queries for leaf in query.leaves)
+        before = snapshot.entries.get(table.name)
+        snapshot.entries[table.name] = updated.entry
         if updated.entry != before:
-            self.catalog.record(cut.entries)
+            self.catalog.record(snapshot.entries)
         changed = before is None or before.version != updated.entry.version
-        self._report(Event(table.dataset, State.COMPLETED, updated, changed, seconds=perf_counter() - start))
+        self._report(
+            Event(table.dataset, UpdateState.COMPLETED, updated, changed, seconds=perf_counter() - start)
+        )
 
     def _report(self, event: Event) -> None:
         self.events[event.table] = event

@@ -1,4 +1,4 @@
-"""Kept snapshots: hidden tables of a pipeline, of the rows of inputs that cannot be asked for their changes.
+"""Kept snapshots: hidden tables with the rows of inputs that cannot be asked for their changes.
 
 A run reads such an input once, when it recomputes the snapshot. What reads it gets the difference to the
 snapshot before, and all tables of the run see the same rows.
@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from typing import TYPE_CHECKING, TypeGuard
 
 from headrace.pipelines.definitions import RESERVED, SNAPSHOTS, TableName
 from headrace.pipelines.leaves import Leaf, UnversionedLeaf
-from headrace.pipelines.unversioned import digest
+from headrace.pipelines.relation_identity import digest
+from headrace.pipelines.weighted_rows import can_be_grouped, kinds_in
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
 
 def is_kept(leaf: Leaf) -> TypeGuard[UnversionedLeaf]:
@@ -52,38 +53,3 @@ def columns_of_snapshot(schema: StructType) -> StructType:
     from pyspark.sql.types import StructField, StructType
 
     return StructType([StructField(each.name, each.dataType) for each in schema.fields])
-
-
-def can_be_grouped(schema: StructType) -> bool:
-    """Return whether equal rows are known as such by Spark: not variants, nor texts with a collation."""
-    return not kinds_in(schema) & {"variant", "collated", "interval", "geography", "geometry"}
-
-
-def kinds_in(schema: StructType) -> set[str]:
-    """Return the kinds of the types of columns, and of what is in them."""
-    return {kind for field in schema.fields for kind in kinds_of(field.dataType)}
-
-
-def kinds_of(of: DataType) -> Iterator[str]:
-    """Yield the kinds of a type, and of what is in it."""
-    from pyspark.sql import types as t
-
-    match of:
-        case t.StringType():
-            yield "string" if of.isUTF8BinaryCollation() else "collated"
-        case t.DayTimeIntervalType() | t.YearMonthIntervalType() | t.CalendarIntervalType():
-            yield "interval"
-        case t.UserDefinedType():
-            yield "udt"
-        case _:
-            yield of.typeName()
-    match of:
-        case t.StructType():
-            yield from kinds_in(of)
-        case t.ArrayType():
-            yield from kinds_of(of.elementType)
-        case t.MapType():
-            yield from kinds_of(of.keyType)
-            yield from kinds_of(of.valueType)
-        case _:
-            pass

@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import SourceLocation
 from headrace.pipelines.auto_cdc import AutoCdc
-from headrace.pipelines.definitions import DELTA, Dataset, Definitions, Kind, Query, TableName
-from headrace.pipelines.delta_source import with_delta_names
+from headrace.pipelines.definitions import (
+    DELTA,
+    Dataset,
+    DatasetKind,
+    Definitions,
+    QueryDefinition,
+    TableName,
+)
+from headrace.pipelines.delta_source import resolve_delta_paths
 from headrace.pipelines.errors import BadDefinition, Report, reporting
 from headrace.queries.plan_details import frame_of_plan, items, java_class, java_session, pairs
 from headrace.queries.query_positions import QueryText
@@ -89,7 +96,9 @@ class _Reader:
         before = whole.get().partition(text)[0]
         return QueryText(whole.get(), str(self.file), line - before.count("\n"))
 
-    def dataset(self, parts: Iterable[str], kind: Kind, place: _Place, plan: Any | None = None) -> Dataset:
+    def dataset(
+        self, parts: Iterable[str], kind: DatasetKind, place: _Place, plan: Any | None = None
+    ) -> Dataset:
         name = self.definitions.name(list(parts), place.location)
         if plan is None:
             made = Dataset(name, kind, place.location)
@@ -112,7 +121,9 @@ class _Reader:
         """Add the query of a statement. query_of: finds it in the statement's plan."""
         frame = partial(_frame_of, self.spark, place.text.text, query_of, self.definitions)
         settings = dict(self.settings)
-        self.definitions.add_query(Query(name, target, frame, place.location, place.text, None, settings))
+        self.definitions.add_query(
+            QueryDefinition(name, target, frame, place.location, place.text, None, settings)
+        )
 
     def auto_cdc(self, name: str, target: TableName, plan: Any, place: _Place) -> None:
         from pyspark.sql import functions as f
@@ -134,7 +145,9 @@ class _Reader:
         )
         settings = dict(self.settings)
         records = partial(cdc.records, self.spark)
-        self.definitions.add_query(Query(name, target, records, place.location, None, cdc, settings))
+        self.definitions.add_query(
+            QueryDefinition(name, target, records, place.location, None, cdc, settings)
+        )
 
     def _declared(self, plan: Any) -> StructType | None:
         """Return the columns that a statement declares; None if the query decides."""
@@ -165,7 +178,7 @@ def _frame_of(
     parsed = java_session(spark).sessionState().sqlParser().parsePlan(text)
     query = query_of(parsed)
     if DELTA in text.lower():
-        query = with_delta_names(query, spark, definitions.datasets)
+        query = resolve_delta_paths(query, spark, definitions.datasets)
     return frame_of_plan(query, spark)
 
 
@@ -181,7 +194,7 @@ def _column_of(transform: Any, place: _Place) -> str:
     return names[0][0]
 
 
-def _view(kind: Kind) -> Callable[[_Reader, Any, _Place], None]:
+def _view(kind: DatasetKind) -> Callable[[_Reader, Any, _Place], None]:
     def read(reader: _Reader, plan: Any, place: _Place) -> None:
         made = reader.dataset(items(plan.name().nameParts()), kind, place, plan)
         reader.query(made.name.table, made.name, lambda parsed: parsed.query(), place)
@@ -190,7 +203,7 @@ def _view(kind: Kind) -> Callable[[_Reader, Any, _Place], None]:
 
 
 def _streaming_table(reader: _Reader, plan: Any, place: _Place) -> None:
-    reader.dataset(items(plan.name().nameParts()), Kind.STREAMING_TABLE, place, plan)
+    reader.dataset(items(plan.name().nameParts()), DatasetKind.STREAMING_TABLE, place, plan)
 
 
 def _flow(reader: _Reader, plan: Any, place: _Place) -> None:
@@ -205,7 +218,7 @@ def _flow(reader: _Reader, plan: Any, place: _Place) -> None:
 
 
 def _streaming_table_of_cdc(reader: _Reader, plan: Any, place: _Place) -> None:
-    made = reader.dataset(items(plan.name().nameParts()), Kind.STREAMING_TABLE, place, plan)
+    made = reader.dataset(items(plan.name().nameParts()), DatasetKind.STREAMING_TABLE, place, plan)
     reader.auto_cdc(made.name.table, made.name, plan, place)
 
 
@@ -237,13 +250,13 @@ def _temporary_view(reader: _Reader, plan: Any, place: _Place) -> None:
             fix="CREATE TEMPORARY VIEW, or MATERIALIZED VIEW",
         )
     database = [name.database().get()] if name.database().isDefined() else []
-    made = reader.dataset([*database, name.table()], Kind.TEMPORARY_VIEW, place)
+    made = reader.dataset([*database, name.table()], DatasetKind.TEMPORARY_VIEW, place)
     reader.query(made.name.table, made.name, lambda parsed: parsed.plan(), place)
 
 
 def _stored_view(reader: _Reader, plan: Any, place: _Place) -> None:
     # The session's catalogue ends with the run, so the view is one of the pipeline alone.
-    made = reader.dataset(items(plan.child().nameParts()), Kind.TEMPORARY_VIEW, place)
+    made = reader.dataset(items(plan.child().nameParts()), DatasetKind.TEMPORARY_VIEW, place)
     reader.query(made.name.table, made.name, lambda parsed: parsed.query(), place)
 
 
@@ -255,8 +268,8 @@ def _set(reader: _Reader, plan: Any, place: _Place) -> None:
 
 
 _READERS: dict[str, Callable[[_Reader, Any, _Place], None]] = {
-    "CreateMaterializedViewAsSelect": _view(Kind.MATERIALIZED_VIEW),
-    "CreateStreamingTableAsSelect": _view(Kind.STREAMING_TABLE),
+    "CreateMaterializedViewAsSelect": _view(DatasetKind.MATERIALIZED_VIEW),
+    "CreateStreamingTableAsSelect": _view(DatasetKind.STREAMING_TABLE),
     "CreateStreamingTable": _streaming_table,
     "CreateStreamingTableAutoCdc": _streaming_table_of_cdc,
     "CreateFlowCommand": _flow,

@@ -1,4 +1,4 @@
-"""Fingerprints of what is computed for a table, in parts, so that a change can be named.
+"""Fingerprints of the computation of a table, in named parts, so that a change can be explained.
 
 Parts hold no constants of a query, only checksums of them: a catalogue that keeps them has no values that its
 tables have not.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.analysis.canonical_data import to_canonical_data
 from headrace.pipelines.auto_cdc import TOMBSTONES
 from headrace.pipelines.definitions import TableName
-from headrace.pipelines.graph import AnalysedQuery, Table
+from headrace.pipelines.graph import AnalysedQuery, StoredTable
 from headrace.pipelines.leaves import text_of
 from headrace.queries.plan_details import items, java_class, with_subqueries
 from headrace.queries.session_settings import ANSI, ASSUMED, TIME_ZONE
@@ -41,8 +41,10 @@ _SENTENCES = {
 }
 
 
-def parts_of(table: Table, names: Mapping[TableName, TableName], spark: SparkSession) -> dict[str, str]:
-    """Return what changes whenever the rows of a table would be computed otherwise, by what it is."""
+def fingerprint_parts(
+    table: StoredTable, names: Mapping[TableName, TableName], spark: SparkSession
+) -> dict[str, str]:
+    """Return everything that determines how a table's rows are computed, in named parts."""
     import pyspark
 
     queries = sorted(table.queries, key=lambda each: each.query.name)
@@ -70,8 +72,8 @@ def parts_of(table: Table, names: Mapping[TableName, TableName], spark: SparkSes
     }
 
 
-def digest_of(parts: Mapping[str, str]) -> str:
-    """Return the fingerprint that parts make."""
+def fingerprint_of(parts: Mapping[str, str]) -> str:
+    """Hash of everything that determines how a table's rows are computed."""
     return _digest("\0".join(f"{name}\0{value}" for name, value in sorted(parts.items())))
 
 
@@ -79,32 +81,32 @@ def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def changes_between(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """Tell which parts of what is computed for a table have changed."""
+def describe_changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """Describe which parts of a fingerprint have changed."""
     if not before:
         return "its query or its settings have changed"
     different = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-    said = [each for name in different for each in _said(name, before.get(name, ""), now.get(name, ""))]
+    said = [each for name in different for each in _describe(name, before.get(name, ""), now.get(name, ""))]
     found = [each for each in said if each != _SENTENCES["constants"]] or said
     return ", ".join(dict.fromkeys(found)) or "its query has changed"
 
 
-def _said(name: str, was: str, now: str) -> Iterator[str]:
+def _describe(name: str, was: str, now: str) -> Iterator[str]:
     if name == "Spark":
         yield f"Spark is {now}, was {was}"
     elif name.startswith(_SETTING):
         yield f"{name.removeprefix(_SETTING)} is {now or 'not set'}, was {was or 'not set'}"
     elif name == _COLUMNS:
-        yield f"its columns have changed ({_columns_said(was, now)})"
+        yield f"its columns have changed ({_describe_columns(was, now)})"
     elif name == _PLAN:
-        yield f"its query has changed ({', '.join(_lines_said(was, now))})"
+        yield f"its query has changed ({', '.join(_changed_names(was, now))})"
     elif name == _FUNCTIONS:
-        yield f"the code of {', '.join(_lines_said(was, now))} has changed"
+        yield f"the code of {', '.join(_changed_names(was, now))} has changed"
     elif name in _SENTENCES:
         yield _SENTENCES[name]
 
 
-def _columns_said(was: str, now: str) -> str:
+def _describe_columns(was: str, now: str) -> str:
     before, after = (dict(line.rsplit(" ", 1) for line in text.split("\n") if line) for text in (was, now))
     said = [f"{name} is new" for name in after if name not in before]
     said += [f"{name} is gone" for name in before if name not in after]
@@ -112,8 +114,8 @@ def _columns_said(was: str, now: str) -> str:
     return ", ".join(said) or "they are in another order"
 
 
-def _lines_said(was: str, now: str) -> list[str]:
-    """Return the names of lines that are in one of two texts only."""
+def _changed_names(was: str, now: str) -> list[str]:
+    """Return the names of the lines that only one of two texts has."""
     before, after = (Counter(line for line in text.split("\n") if line) for text in (was, now))
     names = [line.rsplit(" ", 1)[0] for line in (*(after - before), *(before - after))]
     return list(dict.fromkeys(names)) or ["its parts are in another order"]
@@ -162,7 +164,7 @@ def _patterns(spark: SparkSession) -> Any:
 
 
 def _literals(query: AnalysedQuery, spark: SparkSession) -> Iterable[str]:
-    """Return the constants of a query, which the text of a plan does not tell for sure."""
+    """Return the constants of a query, which the text of a plan may abbreviate."""
     found = _expressions(query, _patterns(spark).LITERAL())
     return [each.sql() for each in found if each.nodeName() == "Literal"]
 
@@ -177,14 +179,14 @@ def _functions(query: AnalysedQuery, spark: SparkSession) -> Iterator[str]:
 
 
 def _code_of(function: Any) -> str:
-    """Return what tells a function from one with other code, or with other constants of its module."""
+    """Return the code of a function with the constants of its module that it may read."""
     named = getattr(function, "__globals__", {})
     read = {name: to_canonical_data(named[name]) for name in sorted(named) if not name.startswith("__")}
     return json.dumps([to_canonical_data(function), read], sort_keys=True)
 
 
-def _records(table: Table, query: AnalysedQuery) -> Iterator[str]:
-    """Yield what is made of the records of AUTO CDC."""
+def _records(table: StoredTable, query: AnalysedQuery) -> Iterator[str]:
+    """Yield the specification of AUTO CDC."""
     cdc = query.query.cdc
     if cdc is None:
         return

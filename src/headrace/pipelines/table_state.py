@@ -1,4 +1,4 @@
-"""State of an incremental table, which may be ahead of what was published."""
+"""State of an incremental table, which may be ahead of the published version."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import CheckpointDamaged
-from headrace.io.delivery.atomic_files import published_ticks, remove_folder, tick_folder
 from headrace.io.files import changelog
-from headrace.pipelines.catalog import TableEntry
-from headrace.pipelines.cut import Positions
+from headrace.pipelines.catalog import Positions, TableEntry
 from headrace.state.commit import CommitLog, read_checked, write_checked
 from headrace.state.erasure import erase
+from headrace.tables.version_folders import tick_folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,28 +39,27 @@ class TableState:
         return self.folder / f"tick-{tick}.json"
 
     def begin(self, positions: Positions) -> None:
-        """Keep how far the next tick will have read the inputs."""
+        """Record the positions of the inputs after the next tick."""
         self.folder.mkdir(parents=True, exist_ok=True)
         aside = self.folder / ".tick.tmp"
         write_checked(aside, {"positions": dict(positions)}, durable=True)
         aside.replace(self._begun(self.last_tick + 1))
 
     def forget_before(self, tick: int) -> None:
-        """Remove what ticks before one have left, which is in versions of the table."""
-        for each in published_ticks(self.sink):
-            if each < tick:
-                remove_folder(self.sink / tick_folder(each))
+        """Remove the changes and positions of earlier ticks, which are in versions of the table."""
+        ticks = tick_folders(self.sink)
+        ticks.retain([each for each in ticks.numbers() if each >= tick])
         for each in range(tick - 1, 0, -1):
             if not self._begun(each).exists():
                 break
             self._begun(each).unlink()
 
     def erase(self, tick: int) -> None:
-        """Remove all values that the state does not hold. tick: up to which its changes are in versions."""
+        """Remove deleted values from disk. tick: the last one whose changes are in a version."""
         self.forget_before(tick)
         if self.last_tick == tick:
             # The sink expects the folder of its last tick; what was in it is in a version.
-            for file in (self.sink / tick_folder(tick)).glob("*"):
+            for file in tick_folders(self.sink).folder(tick).glob("*"):
                 _empty(file)
         erase(self.checkpoint)
 
@@ -80,7 +78,8 @@ class TableState:
 
     def ticks_after(self, tick: int) -> list[Path]:
         """Return the folders of later ticks that changed something."""
-        return [self.sink / tick_folder(each) for each in published_ticks(self.sink) if each > tick]
+        ticks = tick_folders(self.sink)
+        return [ticks.folder(each) for each in ticks.numbers() if each > tick]
 
 
 def _empty(file: Path) -> None:

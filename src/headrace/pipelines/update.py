@@ -1,37 +1,31 @@
-"""Bringing one table up to date: by the changes of its inputs, or by Spark from the whole of them."""
+"""Update of one table: by the changes of its inputs, or by Spark from all their rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from signal import Signals
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from headrace.atomic_files import remove_folder
 from headrace.errors import CheckpointDamaged, FlowChanged, UnreadableSource
-from headrace.io.delivery.atomic_files import remove_folder
 from headrace.io.source import WEIGHT as SOURCE_WEIGHT
-from headrace.pipelines.catalog import Position, TableEntry
+from headrace.pipelines.catalog import Position, Positions, TableEntry
 from headrace.pipelines.costs import Costs
-from headrace.pipelines.cut import Cut, Positions
-from headrace.pipelines.definitions import RESERVED, Kind
+from headrace.pipelines.definitions import RESERVED, DatasetKind
+from headrace.pipelines.deliveries import stage
 from headrace.pipelines.errors import PipelineError
-from headrace.pipelines.event_order import in_time_order
-from headrace.pipelines.graph import AnalysedQuery, Table, no_rows, settings
+from headrace.pipelines.graph import AnalysedQuery, StoredTable, empty_frame, settings
 from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, with_leaves
-from headrace.pipelines.plans import ANSWER, Method, TablePlan
-from headrace.pipelines.sinks import stage
-from headrace.pipelines.table_fingerprints import changes_between
+from headrace.pipelines.plans import ANSWER, Method, TablePlan, in_time_order
+from headrace.pipelines.run_snapshot import RunSnapshot
+from headrace.pipelines.table_fingerprints import describe_changes
 from headrace.pipelines.table_state import TableState
-from headrace.pipelines.versions import (
-    WEIGHT,
-    VersionWriter,
-    has_removals,
-    read_sink,
-    repeated,
-    weighted,
-)
+from headrace.pipelines.table_versions import TableVersions
+from headrace.pipelines.weighted_rows import WEIGHT, consolidate, expand, has_removals, with_weight
 from headrace.spark.lowering.types import quoted
 
 if TYPE_CHECKING:
@@ -48,7 +42,7 @@ DELIVERY = f"{RESERVED}delivery"
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """What an update did.
+    """Outcome of an update.
 
     rows_in: rows of changes and streams that were read; None where that is not known, as of whole inputs that
              Spark has read. whole: whether it was made from all rows, and `why` says why.
@@ -65,34 +59,31 @@ class Updated:
 
 @dataclass(frozen=True, slots=True)
 class Updater:
-    """Brings a table up to date, within a cut. anew: forget its rows, or streams, and state."""
+    """Maintenance of one table from the snapshot of a run. anew: forget its rows, or streams, and state."""
 
-    cut: Cut
+    snapshot: RunSnapshot
     plan: TablePlan
     anew: bool
 
     @property
-    def _table(self) -> Table:
+    def _table(self) -> StoredTable:
         return self.plan.table
 
     @property
     def _before(self) -> TableEntry | None:
-        return self.cut.catalog.entries.get(self._table.name)
+        return self.snapshot.entries.get(self._table.name)
 
     @property
-    def _writer(self) -> VersionWriter:
-        name = self._table.name
-        is_read = bool(self.cut.graph.readers_of(name)) or self.cut.catalog.is_read(name)
-        is_read |= bool(self._table.dataset.delivery)
-        return VersionWriter(self.cut.catalog, self._table, self.cut.spark, is_read)
+    def _writer(self) -> TableVersions:
+        return self.snapshot.versions(self._table)
 
     def run(self) -> Updated:
         """Make the next version of the table, if anything changed. Raises the errors of its query."""
         start = perf_counter()
         try:
             if self.plan.method in (Method.STATELESS, Method.INCREMENTAL):
-                self.cut.keep(leaf for query in self._table.queries for leaf in query.leaves)
-            with settings(self.cut.spark, self._settings):
+                self.snapshot.keep(leaf for query in self._table.queries for leaf in query.leaves)
+            with settings(self.snapshot.spark, self._settings):
                 updated = _METHODS[self.plan.method](self)
         except (PipelineError, UnreadableSource) as error:
             if error.where:
@@ -103,7 +94,7 @@ class Updater:
 
     @property
     def _costs(self) -> Costs:
-        """What the last updates took, of the query as it is."""
+        """Measured costs of the last updates of the query as it is."""
         before = self._before
         if before is None or before.fingerprint != self.plan.fingerprint:
             return Costs()
@@ -111,7 +102,7 @@ class Updater:
 
     def _measured(self, updated: Updated, seconds: float) -> Updated:
         (query,) = self._table.queries
-        rows = self.cut.rows_of(query.leaves) if updated.whole else updated.rows_in
+        rows = self.snapshot.rows_of(query.leaves) if updated.whole else updated.rows_in
         costs = self._costs.after(seconds, rows, whole=updated.whole, estimated=updated.estimated)
         return replace(updated, entry=replace(updated.entry, costs=costs.to_entry()))
 
@@ -119,7 +110,7 @@ class Updater:
         """Return why the table is made from all rows though changes of its inputs are known; empty if not."""
         if not self.plan.chooses or not read:
             return ""
-        changes, rows = self.cut.rows_changed(query.leaves, read), self.cut.rows_of(query.leaves)
+        changes, rows = self.snapshot.rows_changed(query.leaves, read), self.snapshot.rows_of(query.leaves)
         return "" if changes is None or rows is None else self._costs.why_whole(changes, rows)
 
     def _entry(
@@ -137,11 +128,11 @@ class Updater:
         known.pop(DELIVERY, None)
         if self._table.dataset.delivery:
             # Its changes from there on are kept as for any table that reads it.
-            published = self.cut.catalog.published.get(self._table.name)
+            published = self.snapshot.catalog.published.get(self._table.name)
             known[DELIVERY] = {self._table.name.keys[0]: published.version if published else 0}
         return TableEntry(
             version,
-            self._writer.rows_of(version) if rows is None else rows,
+            self._writer.count(version) if rows is None else rows,
             self._table.schema.json(),
             self._table.layout,
             self.plan.fingerprint,
@@ -155,49 +146,51 @@ class Updater:
         """Return whether the inputs are those that the table was made from."""
         return self.plan.stable and None not in positions.values() and dict(positions) == dict(before)
 
-    def _hold_the_same(self, query: AnalysedQuery, read: Positions) -> bool:
+    def _inputs_unchanged(self, query: AnalysedQuery, read: Positions) -> bool:
         """Return whether the inputs are known to have the rows that they had at positions."""
         return self.plan.stable and all(
-            self.cut.holds_the_same(leaf, read.get(leaf.key)) for leaf in query.leaves
+            self.snapshot.input(leaf).is_unchanged(read.get(leaf.key)) for leaf in query.leaves
         )
 
     def _why_from_scratch(self, before: TableEntry | None) -> str:
-        """Return why nothing of the version before can be gone on with; empty if it can."""
+        """Return why the last version cannot be continued; empty if it can."""
         if before is None:
             return "first run"
         if self.anew:
             return "--full-refresh"
         if before.fingerprint != self.plan.fingerprint:
-            return changes_between(before.parts, self.plan.parts)
+            return describe_changes(before.parts, self.plan.parts)
         return ""
 
     def _why_unknown(self, query: AnalysedQuery, read: Positions) -> str:
         """Return why it is not known what changed in the inputs since positions."""
-        unknown = (leaf for leaf in query.leaves if self.cut.changes(leaf, read.get(leaf.key)) is None)
-        return ", ".join(self.cut.why_unknown(leaf, read.get(leaf.key)) for leaf in unknown)
+        unknown = (
+            leaf for leaf in query.leaves if self.snapshot.input(leaf).changes(read.get(leaf.key)) is None
+        )
+        return ", ".join(self.snapshot.input(leaf).why_unknown(read.get(leaf.key)) for leaf in unknown)
 
     # -- by Spark, from the whole inputs --
 
     def recompute(self) -> Updated:
         (query,) = self._table.queries
-        now, before = self.cut.positions(query), self._before
+        now, before = self.snapshot.positions(query), self._before
         if before is not None and not self._why_from_scratch(before):
             read = before.positions.get(query.query.name, {})
             if self._is_current(now, read):
                 return Updated(before, Method.RECOMPUTE, 0, self.plan.why)
-            if self._hold_the_same(query, read):
+            if self._inputs_unchanged(query, read):
                 return Updated(
                     self._entry(before.version, {query.query.name: now}), Method.RECOMPUTE, 0, self.plan.why
                 )
-        rows = self._over(query, self._whole(query))
+        rows = self._run_query(query, self._whole_inputs(query))
         version = self._writer.replace(rows)
         entry = self._entry(version, {query.query.name: now})
         return Updated(entry, Method.RECOMPUTE, None, self.plan.why, whole=True)
 
-    def _whole(self, query: AnalysedQuery) -> dict[str, Callable[[], DataFrame]]:
+    def _whole_inputs(self, query: AnalysedQuery) -> dict[str, Callable[[], DataFrame]]:
         """Return all rows of the inputs as they are in this run."""
         return {
-            leaf.exact: partial(self.cut.whole, leaf)
+            leaf.exact: self.snapshot.input(leaf).whole
             for leaf in query.leaves
             if isinstance(leaf, (TableLeaf, FilesLeaf, DeltaLeaf))
         }
@@ -211,47 +204,47 @@ class Updater:
         rows: DataFrame | None = None
         for query in self._table.queries:
             read = before.positions.get(query.query.name, {}) if before else {}
-            positions[query.query.name] = now = self._furthest(query, read)
+            positions[query.query.name] = now = self._next_positions(query, read)
             streams = [leaf for leaf in query.leaves if leaf.streaming]
             if before and all(read.get(leaf.key) == now[leaf.key] for leaf in streams):
                 continue
             unread = {
-                leaf.exact: partial(self.cut.unread, leaf, read.get(leaf.key), self._table)
+                leaf.exact: partial(self.snapshot.input(leaf).unread, read.get(leaf.key), self._table)
                 for leaf in streams
             }
             read_on.append((streams, read))
-            frame = self._over(query, {**self._whole(query), **unread})
+            frame = self._run_query(query, {**self._whole_inputs(query), **unread})
             frame = frame.select(*map(quoted, self._table.schema.fieldNames()))
             rows = frame if rows is None else rows.unionByName(frame)
-        if self._table.dataset.kind is Kind.SINK:
-            entry = self._staged(positions, rows)
+        if self._table.dataset.kind is DatasetKind.SINK:
+            entry = self._stage_for_sink(positions, rows)
         else:
             # A flow that is not in the project now, and returns, goes on where it was.
             gone = {} if before is None else {k: v for k, v in before.positions.items() if k not in positions}
-            entry = self._entry(self._appended(before, rows), {**gone, **positions})
-        counts = [self.cut.rows_changed(streams, read) for streams, read in read_on]
+            entry = self._entry(self._append_rows(before, rows), {**gone, **positions})
+        counts = [self.snapshot.rows_changed(streams, read) for streams, read in read_on]
         return Updated(entry, Method.APPEND, None if None in counts else sum(filter(None, counts)))
 
-    def _staged(self, positions: Mapping[str, Positions], rows: DataFrame | None) -> TableEntry:
+    def _stage_for_sink(self, positions: Mapping[str, Positions], rows: DataFrame | None) -> TableEntry:
         """Keep rows for a sink until the run is published."""
-        none = no_rows(self._table.schema, self.cut.spark)
-        version, count = stage(self.cut.catalog, self._table, none if rows is None else rows)
+        none = empty_frame(self._table.schema, self.snapshot.spark)
+        version, count = stage(self.snapshot.catalog, self._table, none if rows is None else rows)
         return self._entry(version, positions, rows=count)
 
-    def _appended(self, before: TableEntry | None, rows: DataFrame | None) -> int:
+    def _append_rows(self, before: TableEntry | None, rows: DataFrame | None) -> int:
         schema, layout = self._table.schema, self._table.layout
-        none = no_rows(schema, self.cut.spark)
+        none = empty_frame(schema, self.snapshot.spark)
         if before is None:
             return self._writer.replace(none if rows is None else rows)
         if before.schema != schema.json() or before.layout != layout:
             return self._writer.extend(none if rows is None else rows)
         return before.version if rows is None else self._writer.append(rows)
 
-    def _furthest(self, query: AnalysedQuery, read: Positions) -> dict[str, Position | None]:
+    def _next_positions(self, query: AnalysedQuery, read: Positions) -> dict[str, Position | None]:
         """Return how far inputs are read in this run; files that a stream has read stay read when they go."""
         found: dict[str, Position | None] = {}
         for leaf in query.leaves:
-            before, now = read.get(leaf.key), self.cut.position(leaf)
+            before, now = read.get(leaf.key), self.snapshot.input(leaf).position()
             both = leaf.streaming and isinstance(before, dict) and isinstance(now, dict)
             found[leaf.key] = {**before, **now} if both else now  # pyright: ignore[reportGeneralTypeIssues]
         return found
@@ -264,59 +257,63 @@ class Updater:
 
     def stateless(self) -> Updated:
         (query,) = self._table.queries
-        name, now, before = query.query.name, self.cut.positions(query), self._before
+        name, now, before = query.query.name, self.snapshot.positions(query), self._before
         from_scratch = self._why_from_scratch(before)
         read = before.positions.get(name, {}) if before is not None and not from_scratch else {}
         if before is not None and read and self._is_current(now, read):
             return Updated(before, self.plan.method, 0)
         estimated = self._why_whole(query, read)
-        changes = {leaf.exact: self.cut.changes(leaf, read.get(leaf.key)) for leaf in query.leaves}
+        changes = {leaf.exact: self.snapshot.input(leaf).changes(read.get(leaf.key)) for leaf in query.leaves}
         known = {key: rows for key, rows in changes.items() if rows is not None}
         if estimated or len(known) < len(changes):
-            version = self._writer.replace(self._over(query, self._whole(query)))
-            made, rows = self._entry(version, {name: now}), self.cut.rows_changed(query.leaves, {})
+            version = self._writer.replace(self._run_query(query, self._whole_inputs(query)))
+            made, rows = self._entry(version, {name: now}), self.snapshot.rows_changed(query.leaves, {})
             why = estimated or _FROM_ALL_ROWS + (from_scratch or self._why_unknown(query, read))
             return Updated(made, self.plan.method, rows, why, whole=True, estimated=bool(estimated))
-        if before is not None and self._hold_the_same(query, read):
+        if before is not None and self._inputs_unchanged(query, read):
             return Updated(self._entry(before.version, {name: now}), self.plan.method, 0)
-        version = self._applied(query, known, read)
-        changed = self.cut.rows_changed(query.leaves, read)
+        version = self._apply_changes(query, known, read)
+        changed = self.snapshot.rows_changed(query.leaves, read)
         return Updated(self._entry(version, {name: now}), self.plan.method, changed)
 
-    def _applied(self, query: AnalysedQuery, changes: Mapping[str, DataFrame], read: Positions) -> int:
-        """Write what a query makes of changes of its inputs since positions."""
+    def _apply_changes(self, query: AnalysedQuery, changes: Mapping[str, DataFrame], read: Positions) -> int:
+        """Write the changes that a query makes of the changes of its inputs."""
         # What may take rows back is looked at, and read for those that came and for those that went.
-        doubtful = [leaf for leaf in query.leaves if not self.cut.adds_only(leaf, read.get(leaf.key))]
+        doubtful = [
+            leaf for leaf in query.leaves if not self.snapshot.input(leaf).adds_only(read.get(leaf.key))
+        ]
         kept = {leaf.exact: changes[leaf.exact].persist() for leaf in doubtful}
         try:
             back = any(map(has_removals, kept.values()))
-            return self._written(query, {**changes, **kept}, takes_back=back)
+            return self._write_changes(query, {**changes, **kept}, has_retractions=back)
         finally:
             for rows in kept.values():
                 rows.unpersist()
 
-    def _written(self, query: AnalysedQuery, changes: Mapping[str, DataFrame], *, takes_back: bool) -> int:
+    def _write_changes(
+        self, query: AnalysedQuery, changes: Mapping[str, DataFrame], *, has_retractions: bool
+    ) -> int:
         def part(condition: str, copies: str) -> DataFrame:
             def rows_of(rows: DataFrame) -> DataFrame:
-                return repeated(rows.where(condition), copies)
+                return expand(rows.where(condition), copies)
 
-            return self._over(query, {exact: partial(rows_of, rows) for exact, rows in changes.items()})
+            return self._run_query(query, {exact: partial(rows_of, rows) for exact, rows in changes.items()})
 
         added = part(f"{WEIGHT} > 0", WEIGHT)
-        if not takes_back:
+        if not has_retractions:
             return self._writer.append(added)
         removed = part(f"{WEIGHT} < 0", f"-{WEIGHT}")
-        return self._writer.apply(weighted(added, 1).unionByName(weighted(removed, -1)))
+        return self._writer.apply(with_weight(added, 1).unionByName(with_weight(removed, -1)))
 
-    def _over(self, query: AnalysedQuery, replaced: Mapping[str, Callable[[], DataFrame]]) -> DataFrame:
-        return with_leaves(query.plan, replaced, self.cut.graph.names, self.cut.spark)
+    def _run_query(self, query: AnalysedQuery, replaced: Mapping[str, Callable[[], DataFrame]]) -> DataFrame:
+        return with_leaves(query.plan, replaced, self.snapshot.graph.names, self.snapshot.spark)
 
     # -- by changes, with state --
 
     def incremental(self) -> Updated:
         (query,) = self._table.queries
         before, name = self._before, query.query.name
-        now = self._furthest(query, before.positions.get(name, {}) if before and not self.anew else {})
+        now = self._next_positions(query, before.positions.get(name, {}) if before and not self.anew else {})
         if before is None:
             return self._from_scratch(1, now, "first run")
         generation = before.generation + 1
@@ -324,7 +321,7 @@ class Updater:
             return self._from_scratch(generation, now, why)
         if not before.generation:
             return self._from_scratch(generation, now, "it was made without state before")
-        state = TableState(self.cut.catalog.state(self._table.name, before.generation))
+        state = TableState(self._state_folder(before.generation))
         state.forget_before(before.tick)
         read = state.positions(before, name)
         if read is None:
@@ -337,13 +334,13 @@ class Updater:
             if changes is None:
                 return self._from_scratch(generation, now, self._why_unknown(query, read))
             if state.last_tick != before.tick and not all(
-                self.cut.adds_only(leaf, read.get(leaf.key))
+                self.snapshot.input(leaf).adds_only(read.get(leaf.key))
                 for leaf in query.leaves
                 if isinstance(leaf, FilesLeaf)
             ):
                 # Nobody has looked whether the files stayed the same while the run that died has read them.
                 return self._from_scratch(generation, now, "the run before died, and files have changed")
-            if not self._hold_the_same(query, read):
+            if not self._inputs_unchanged(query, read):
                 try:
                     changed = self._tick(state, changes, now)
                 except (FlowChanged, CheckpointDamaged) as error:
@@ -355,15 +352,19 @@ class Updater:
         made = self._entry(version, {name: now}, before.generation, state.last_tick)
         return Updated(made, Method.INCREMENTAL, changed)
 
+    def _state_folder(self, generation: int) -> Path:
+        catalog = self.snapshot.catalog
+        return catalog.states(catalog.storage, self._table.name).folder(generation)
+
     def _all_changes(self, read: Positions) -> dict[str, DataFrame] | None:
         assert self.plan.inputs is not None
         found: dict[str, DataFrame] = {}
         for source, leaf in self.plan.inputs.items():
             if leaf.streaming:
-                unread = self.cut.unread(leaf, read.get(leaf.key), self._table)
+                unread = self.snapshot.input(leaf).unread(read.get(leaf.key), self._table)
                 found[source] = self._in_order(leaf, unread)
                 continue
-            changes = self.cut.changes(leaf, read.get(leaf.key))
+            changes = self.snapshot.input(leaf).changes(read.get(leaf.key))
             if changes is None:
                 return None
             found[source] = changes.withColumnRenamed(WEIGHT, SOURCE_WEIGHT)
@@ -372,37 +373,39 @@ class Updater:
     def _in_order(self, leaf: Leaf, rows: DataFrame) -> DataFrame:
         """Return the rows of an input in the order in which the flow is to read them."""
         (query,) = self._table.queries
-        return in_time_order(rows, query, leaf, self.cut.spark) if leaf.streaming else rows
+        return in_time_order(rows, query, leaf, self.snapshot.spark) if leaf.streaming else rows
 
     def _from_scratch(self, generation: int, now: Positions, why: str = "") -> Updated:
         assert self.plan.inputs is not None
         (query,) = self._table.queries
         if self._before is not None and not self.anew:
             self._check_records_are_there(self._before.positions.get(query.query.name, {}))
-        state = TableState(self.cut.catalog.state(self._table.name, generation))
+        state = TableState(self._state_folder(generation))
         remove_folder(state.folder)
-        whole = {s: self._in_order(leaf, self.cut.whole(leaf)) for s, leaf in self.plan.inputs.items()}
+        whole = {
+            s: self._in_order(leaf, self.snapshot.input(leaf).whole()) for s, leaf in self.plan.inputs.items()
+        }
         changed = self._tick(state, whole, now, self._shards(query))
         ticks = state.ticks_after(0)
         if ticks:
-            rows = read_sink(ticks, self._table, self.cut.spark)
-            version = self._writer.replace_by_changes(rows)
+            rows = self._writer.read_ticks(ticks)
+            version = self._writer.replace(expand(consolidate(rows)))
         else:
-            version = self._writer.replace(no_rows(self._table.schema, self.cut.spark))
+            version = self._writer.replace(empty_frame(self._table.schema, self.snapshot.spark))
         made = self._entry(version, {query.query.name: now}, generation, state.last_tick)
         return Updated(made, Method.INCREMENTAL, changed, _FROM_ALL_ROWS + why, whole=True)
 
     def _shards(self, query: AnalysedQuery) -> int:
         """Return the number of state shards: a task holds the rows of one in memory."""
-        rows = sum(self.cut.rows_changed([leaf], {}) or 0 for leaf in query.leaves)
-        return max(self.cut.spark.sparkContext.defaultParallelism, -(-rows // SHARD_ROWS))
+        rows = sum(self.snapshot.rows_changed([leaf], {}) or 0 for leaf in query.leaves)
+        return max(self.snapshot.spark.sparkContext.defaultParallelism, -(-rows // SHARD_ROWS))
 
     def _check_records_are_there(self, read: Positions) -> None:
         """Raise `PipelineError` if records that a table of records was made from are gone."""
         assert self.plan.inputs is not None
         for leaf in (each for each in self.plan.inputs.values() if each.streaming):
-            changes = self.cut.changes(leaf, read.get(leaf.key))
-            if changes is None or self.cut.takes_back(leaf, read.get(leaf.key), changes):
+            changes = self.snapshot.input(leaf).changes(read.get(leaf.key))
+            if changes is None or self.snapshot.input(leaf).has_retractions(read.get(leaf.key), changes):
                 raise PipelineError(
                     f"{self._table.name} would be made anew, of fewer records than it was made from",
                     where=[self._table.dataset.location],
@@ -424,7 +427,7 @@ class Updater:
         tick = state.last_tick
         result = run(
             self.plan.flow,
-            self.cut.spark,
+            self.snapshot.spark,
             sources={name: Frame(frame, every_run=True) for name, frame in inputs.items()},
             sinks={ANSWER: Changelog(state.sink)},
             checkpoint=state.checkpoint,

@@ -14,7 +14,7 @@ from headrace.engine.partial_operators import PartialAggregate, PartialWindow
 from headrace.engine.program import compile_program
 from headrace.errors import NotOnSpark
 from headrace.graph.graph_algorithms import adjacency_lists, is_cyclic, strongly_connected_components
-from headrace.io.delivery.guarantee import guarantee_of
+from headrace.io.source import guarantee_of
 from headrace.operators.end_of_input import EndOfInput
 from headrace.operators.sink import Sink
 from headrace.operators.source import Source

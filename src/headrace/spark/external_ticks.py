@@ -22,7 +22,7 @@ from headrace.spark.checkpoints.resume import Loops, SparkResumeBinding
 from headrace.spark.local.session_properties import is_local, tasks_at_a_time
 from headrace.spark.placing.combining import insert_partial_operators
 from headrace.spark.placing.stages import cut_stages
-from headrace.spark.sources.arrivals import Found
+from headrace.spark.sources.arrivals import FoundInput
 from headrace.spark.sources.tick_input import Located, TickInput
 from headrace.spark.ticks.deaths import told_deaths
 from headrace.spark.ticks.driver_sinks import open_outlets
@@ -124,7 +124,7 @@ class DrivenFlow:
             for number, (tag, rows, content) in enumerate(self._files(given)):
                 path = spool / str(number)
                 path.write_bytes(content)
-                located.append((tag, Found(str(path), len(content), partial(int, rows)), number))
+                located.append((tag, FoundInput(str(path), len(content), partial(int, rows)), number))
                 count += rows
             self._ticker.run(spark, TickInput(located), positions, times=tuple(times))
         shutil.rmtree(spool, ignore_errors=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from headrace.analysis.column_liveness import live_graph
+from headrace.atomic_files import subfolder_for
 from headrace.engine.endpoints import (
     as_read_by,
     as_sink,
@@ -32,7 +33,6 @@ from headrace.engine.run import RunResult
 from headrace.errors import BadInput, NotOnSpark
 from headrace.full_disk import telling_full_disk
 from headrace.graph.node import graph_of
-from headrace.io.delivery.atomic_files import subfolder_for
 from headrace.operators.source import Source as SourceOperator
 from headrace.path_or_url import local_path
 from headrace.spark.checkpoints.resume import Loops, SparkResumeBinding
@@ -45,8 +45,14 @@ from headrace.spark.placing.stages import StagePlan, cut_stages
 from headrace.spark.sources import change_frames, kafka, pull_source
 from headrace.spark.sources import delta as delta_source
 from headrace.spark.sources.arrivals import SourcePositions
-from headrace.spark.sources.names import named_sources_enabled
-from headrace.spark.sources.opening import OpenedSource, Opening, has_own_name, open_on_spark, sends_rows
+from headrace.spark.sources.opening import (
+    OpenedSource,
+    Opening,
+    has_own_name,
+    named_sources_enabled,
+    open_on_spark,
+    sends_rows,
+)
 from headrace.spark.ticks.cost import CostMeter
 from headrace.spark.ticks.deaths import told_deaths
 from headrace.spark.ticks.driver_sinks import open_outlets
@@ -63,7 +69,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.flow.flow import Flow
-    from headrace.io.files.dead_letters import DeadLetters
+    from headrace.io.source import DeadLetters
 
 SOURCES = (change_frames, delta_source, kafka, pull_source)
 """Modules for further kinds of sources, which register with `open_on_spark` and `source_frame`."""

@@ -21,14 +21,13 @@ from urllib.parse import quote
 
 from headrace.engine.live_rows import CurrentRows, Occurrence, number_columns, shown_json
 from headrace.expr.types import Schema
-from headrace.io.delivery.atomic_files import tick_folder
-from headrace.io.files.changelog import Changelog
-from headrace.io.files.csv_changelog import CsvChangelog
+from headrace.io.files.changelog import Changelog, CsvChangelog
 from headrace.io.files.csv_files import CsvFiles
 from headrace.io.files.json_values import object_encoder
 from headrace.io.files.table_files import TableFiles
 from headrace.io.in_process import Print
 from headrace.io.source import Feed, open_source
+from headrace.tables.version_folders import tick_folders
 
 if TYPE_CHECKING:
     from headrace.ui.server import Json
@@ -193,14 +192,14 @@ def _(sink: Changelog, tick: int, schema: Schema) -> Iterator[list[Row]]:
     # Only with Spark, and arrow takes time to load.
     from headrace.io.arrow import read_part
 
-    folder = Path(sink.path, tick_folder(tick))
+    folder = tick_folders(sink.path).folder(tick)
     for file in sorted(folder.glob("*.parquet")):
         yield read_part(file, schema)
 
 
 @changes_of_tick.register
 def _(sink: CsvChangelog, tick: int, schema: Schema) -> Iterator[list[Row]]:
-    folder = Path(sink.path, tick_folder(tick))
+    folder = tick_folders(sink.path).folder(tick)
     if not any(folder.glob("*.csv")):
         return
     form = sink.dialect

@@ -9,7 +9,7 @@ from headrace.view.picture import Arrow, Box, BoxRole, Cluster, Kind, Picture
 
 if TYPE_CHECKING:
     from headrace.pipelines.definitions import TableName
-    from headrace.pipelines.graph import Graph, Table
+    from headrace.pipelines.graph import Graph, StoredTable
     from headrace.pipelines.leaves import Leaf
     from headrace.pipelines.plans import TablePlan
 
@@ -42,7 +42,7 @@ def picture_of_pipeline(title: str, graph: Graph, plans: Mapping[TableName, Tabl
     return Picture(title, tuple(boxes.values()), tuple(dict.fromkeys(arrows)), (cluster,))
 
 
-def _caption(table: Table, plan: TablePlan) -> str:
+def _caption(table: StoredTable, plan: TablePlan) -> str:
     return table.dataset.kind.value if table.dataset.input else plan.method.value
 
 

@@ -13,8 +13,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from headrace.compute.collections.delta import DeltaCollections
-from headrace.compute.collections.delta_rows import FEW, choose_files_to_merge
-from headrace.compute.collections.delta_table import CollectionFile
+from headrace.compute.collections.delta_table import FEW, CollectionFile, choose_files_to_merge
 from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.errors import StoreDamaged, StoreUnavailable
 from headrace.compute.frontier import START, Frontier
@@ -80,10 +79,10 @@ def test_what_was_made_is_known_though_the_answer_was_lost(
         raise OSError("the disk is full")
 
     append = CollectionAppend("s1", START, Frontier(1), [(("a",), 0, 1)])
-    monkeypatch.setattr("headrace.compute.collections.delta_table.write_deltalake", fails_before)
+    monkeypatch.setattr("headrace.tables.delta.write_deltalake", fails_before)
     with pytest.raises(StoreUnavailable, match="disk is full"):
         store.append([append])
-    monkeypatch.setattr("headrace.compute.collections.delta_table.write_deltalake", fails_after)
+    monkeypatch.setattr("headrace.tables.delta.write_deltalake", fails_after)
     store.append([append])
     assert store.bounds(["s1"])[0].upper == Frontier(1)
     assert list(store.snapshot("s1", 0)) == [[(("a",), 1)]]

@@ -15,16 +15,21 @@ from functools import partial
 from random import random
 from threading import RLock
 
-from headrace.compute.collections.delta_rows import (
+from headrace.compute.collections.delta_table import (
+    LAST_NUMBER,
+    SCHEMA,
+    ArrowTable,
+    CollectionFile,
+    CollectionTable,
     MultiplicitySums,
     changes_to_table,
     choose_files_to_merge,
     merge_tables,
+    pa,
     shared_hashes,
     updates_up_to,
     updates_with_hashes,
 )
-from headrace.compute.collections.delta_table import LAST_NUMBER, SCHEMA, CollectionFile, Table
 from headrace.compute.collections.rows import (
     RowCodec,
     StoredChange,
@@ -47,7 +52,6 @@ from headrace.compute.collections.store import (
     check_same_collection,
     unknown_collection_error,
 )
-from headrace.compute.collections.untyped_pyarrow import ArrowTable, pa
 from headrace.compute.frontier import START, Frontier
 from headrace.compute.protocol.dataflow import Id
 from headrace.compute.protocol.responses import Counted, Row, Update
@@ -78,7 +82,7 @@ class DeltaCollections(Collections):
 
     def __init__(self, path: str) -> None:
         self._lock = RLock()
-        self._table = Table(path)
+        self._table = CollectionTable(path)
         self._catalogue: tuple[list[CollectionFile], dict[Id, tuple[int, bytes]]] = [], {}
         self._seen = self._table.version
         self._pause = _SHORTEST

@@ -11,23 +11,33 @@ table's log: "upper 3", "since 3"; -1 is the end.
 
 from __future__ import annotations
 
-import os
-import uuid
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-import deltalake
-from deltalake import CommitProperties, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.fs import DeltaStorageHandler
+import pyarrow  # pyright: ignore[reportMissingTypeStubs]
+import pyarrow.compute  # pyright: ignore[reportMissingTypeStubs]
+from deltalake.exceptions import DeltaError
 
-from headrace.compute.collections.rows import damaged_store_error
-from headrace.compute.collections.untyped_pyarrow import ArrowBatch, ArrowTable, file_systems, pa, parquet
+from headrace.compute.collections.rows import (
+    RowCodec,
+    StoredChange,
+    damaged_store_error,
+    decode_row,
+    hash_row_key,
+)
 from headrace.compute.errors import StoreUnavailable
-from headrace.compute.frontier import Frontier
-from headrace.path_or_url import scheme_of
+from headrace.compute.frontier import LAST_TIME, Frontier
+from headrace.compute.protocol.responses import Row
+from headrace.errors import HeadraceError
+from headrace.tables.delta import DeltaLakeTable
+
+# pyarrow has no type stubs: the type checker sees its modules as `Any`.
+ArrowTable: TypeAlias = Any
+ArrowBatch: TypeAlias = Any
+pa: Any = pyarrow
+compute: Any = pyarrow.compute  # pyright: ignore[reportUnknownMemberType]
 
 LAYOUT = "collections of Headrace, layout 1"
 SCHEMA: Any = pa.schema(
@@ -47,11 +57,9 @@ _CONFIGURATION = {
 }
 KEPT_HOURS = 1
 """Hours for which replaced files are kept, so that snapshots in progress can still read them."""
-_COMMIT = "headrace.commit"
 LAST_NUMBER = "last"
 """Transaction id under which the log records the highest number assigned so far."""
 _END = -1
-_DAMAGE: tuple[type[Exception], ...] = (DeltaError, pa.ArrowException, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,45 +73,34 @@ class CollectionFile:
     size: int
 
 
-class Table:
-    """Delta table as of the last `refresh`, created if missing."""
+class CollectionTable:
+    """Delta table that holds collections, as of the last `refresh`; created if missing."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        with self.translated_errors():
-            if not deltalake.DeltaTable.is_deltatable(path):
+        self._table = DeltaLakeTable(path, self._error)
+        with self._table.reporting(""):
+            if not self._table.exists():
                 self._create()
-            self._table = deltalake.DeltaTable(path)
-            there = self._table.metadata()
-            self._files_of = file_systems.PyFileSystem(DeltaStorageHandler(path))
-        if there.description != LAYOUT:
-            raise damaged_store_error(
-                path, f"it is a Delta table that says {there.description!r}, not {LAYOUT!r}"
-            )
+            description = self._table.description
+        if description != LAYOUT:
+            raise damaged_store_error(path, f"it is a Delta table that says {description!r}, not {LAYOUT!r}")
         self._listed: tuple[int, dict[int, list[CollectionFile]]] | None = None
 
     def _create(self) -> None:
         try:
-            deltalake.DeltaTable.create(
-                self.path,
-                schema=deltalake.Schema.from_arrow(SCHEMA),
-                partition_by=["collection"],
-                description=LAYOUT,
-                configuration=_CONFIGURATION,
+            self._table.create(
+                SCHEMA, partitioned_by=["collection"], description=LAYOUT, properties=_CONFIGURATION
             )
         except DeltaError:
-            if not deltalake.DeltaTable.is_deltatable(self.path):  # else somebody was faster
+            if not self._table.exists():  # else somebody was faster
                 raise
 
-    @contextmanager
-    def translated_errors(self) -> Generator[None]:
-        """Convert `deltalake` errors to ours."""
-        try:
-            yield
-        except _DAMAGE as error:
-            raise damaged_store_error(self.path, str(error)) from error
-        except OSError as error:
-            raise self.unavailable_error(str(error)) from error
+    def _error(self, _what: str, why: str, _fix: str, error: Exception) -> HeadraceError:
+        """Return the error of a folder that cannot be reached, or of a table that is damaged."""
+        if isinstance(error, OSError):
+            return self.unavailable_error(why)
+        return damaged_store_error(self.path, why)
 
     def unavailable_error(self, why: str) -> StoreUnavailable:
         return StoreUnavailable(
@@ -116,23 +113,23 @@ class Table:
 
     @property
     def version(self) -> int:
-        return self._table.version()
+        return self._table.seen
 
     def refresh(self) -> None:
-        with self.translated_errors():
-            self._table.update_incremental()
+        with self._table.reporting(""):
+            self._table.refresh()
 
     def frontier(self, kind: str, number: int) -> Frontier:
-        with self.translated_errors():
-            time = self._table.transaction_version(f"{kind} {number}")
+        with self._table.reporting(""):
+            time = self._table.seen_transaction(f"{kind} {number}")
         if time is None:
             raise damaged_store_error(self.path, f"the {kind} of collection {number} is missing")
         return Frontier(None if time == _END else time)
 
     def last_collection_number(self) -> int:
         """Return the highest number ever assigned to a collection."""
-        with self.translated_errors():
-            return self._table.transaction_version(LAST_NUMBER) or 0
+        with self._table.reporting(""):
+            return self._table.seen_transaction(LAST_NUMBER) or 0
 
     def collection_numbers(self) -> list[int]:
         """Return the numbers of the collections that have files."""
@@ -149,26 +146,21 @@ class Table:
 
     def _list(self) -> dict[int, list[CollectionFile]]:
         found: dict[int, list[CollectionFile]] = {}
-        with self.translated_errors():
-            actions = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
-        for action in actions:
+        with self._table.reporting(""):
+            listed = self._table.seen_files()
+        for file in listed:
             one = CollectionFile(
-                action["path"],
-                action["min.time"],
-                action["max.time"],
-                action["num_records"],
-                action["size_bytes"],
+                file["path"], file["min.time"], file["max.time"], file["num_records"], file["size_bytes"]
             )
-            found.setdefault(action["partition.collection"], []).append(one)
+            found.setdefault(file["partition.collection"], []).append(one)
         for files in found.values():
             files.sort(key=lambda one: (one.first, one.last, one.path))
         return found
 
     def batches(self, file: CollectionFile, columns: list[str], most: int) -> Iterator[ArrowBatch]:
         """Read the rows of a file in the order of writing."""
-        with self.translated_errors(), self._files_of.open_input_file(file.path) as source:
-            reader = parquet.ParquetFile(source)
-            yield from reader.iter_batches(batch_size=most, columns=columns)
+        with self._table.reporting(""):
+            yield from self._table.batches_of_file(file.path, columns, most)
 
     # -- writing --------------------------------------------------------------------------------
 
@@ -183,47 +175,150 @@ class Table:
 
         frontiers: new frontiers by kind and number. instead_of: condition on the rows to replace.
         """
-        name = uuid.uuid4().hex
-        transactions = [
-            Transaction(app, _END if frontier.time is None else frontier.time)
+        transactions = {
+            app: _END if frontier.time is None else frontier.time
             for app, frontier in (frontiers or {}).items()
-        ]
-        properties = CommitProperties(
-            custom_metadata={_COMMIT: name}, max_commit_retries=0, app_transactions=transactions
-        )
-        more: dict[str, Any] = {"mode": "append"}
-        if instead_of is not None:
-            more = {"mode": "overwrite", "predicate": instead_of}
+        }
         try:
-            write_deltalake(self._table, rows, commit_properties=properties, **more)
-        except CommitFailedError as error:
-            before = self.version
-            self.refresh()
-            if self.version == before:
-                raise self.unavailable_error(str(error)) from error
-            return False
-        except (*_DAMAGE, OSError) as error:
-            # What follows a commit may fail, too: a checkpoint of the log, say.
-            before = self.version
-            self.refresh()
-            if not self._was_made(name, self.version - before):
-                raise self.unavailable_error(str(error)) from error
-        return True
-
-    def _was_made(self, name: str, versions: int) -> bool:
-        with self.translated_errors():
-            return any(made.get(_COMMIT) == name for made in self._table.history(max(1, versions)))
+            return self._table.commit_next(rows, transactions, instead_of=instead_of)
+        except self._table.errors as error:
+            raise self.unavailable_error(str(error)) from error
 
     def delete_replaced_files(self) -> None:
         """Delete files that were replaced more than `KEPT_HOURS` ago."""
-        with self.translated_errors():
-            self._table.vacuum(KEPT_HOURS, dry_run=False, enforce_retention_duration=False)
-            self._table.cleanup_metadata()
+        with self._table.reporting(""):
+            self._table.vacuum(KEPT_HOURS)
 
     def next_is_there(self) -> bool:
         """Return whether a newer version exists. Cheap for a local folder."""
-        if scheme_of(self.path):
-            seen = self.version
-            self.refresh()
-            return self.version != seen
-        return os.path.exists(os.path.join(self.path, "_delta_log", f"{self.version + 1:020}.json"))
+        with self._table.reporting(""):
+            return self._table.newer_is_there()
+
+
+# --- rows: encoding of an append, and weights summed per row --------------------------------------
+
+
+_BATCH = 50_000
+
+
+def changes_to_table(number: int, changes: Sequence[StoredChange]) -> ArrowTable:
+    """Convert the changes that an append makes to one collection to an Arrow table."""
+    return pa.table(
+        [
+            [number] * len(changes),
+            [change.time for change in changes],
+            [change.weight for change in changes],
+            [hash_row_key(change.key) for change in changes],
+            [change.row for change in changes],
+        ],
+        schema=SCHEMA,
+    )
+
+
+def updates_up_to(batch: ArrowBatch, file: CollectionFile, time: int) -> ArrowBatch:
+    return batch if file.last <= time else batch.filter(compute.less_equal(batch.column("time"), time))
+
+
+def shared_hashes(table: CollectionTable, files: Iterable[CollectionFile], time: int) -> set[int]:
+    """Return the hashes shared by more than one update up to a time."""
+    chunks = [
+        updates_up_to(batch, file, time).column("hash")
+        for file in files
+        for batch in table.batches(file, ["time", "hash"], _BATCH)
+    ]
+    counts = compute.value_counts(pa.chunked_array(chunks, pa.int64()))
+    return set(counts.filter(compute.greater(counts.field("counts"), 1)).field("values").to_pylist())
+
+
+def updates_with_hashes(
+    table: CollectionTable, files: Iterable[CollectionFile], hashes: Iterable[int]
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the weights and rows of updates with any of these hashes."""
+    wanted = pa.array(list(hashes), pa.int64())
+    for file in files:
+        for batch in table.batches(file, ["weight", "hash", "row"], _BATCH):
+            found = batch.filter(compute.is_in(batch.column("hash"), wanted))
+            yield from zip(found.column("weight").to_pylist(), found.column("row").to_pylist())
+
+
+class MultiplicitySums:
+    """Multiplicities of rows, summed over updates by row key."""
+
+    def __init__(self, codec: RowCodec, location: str) -> None:
+        self._codec = codec
+        self._location = location
+        self._counts: dict[bytes, int] = defaultdict(int)
+        self._rows: dict[bytes, tuple[Row, bytes]] = {}
+
+    def add(self, data: bytes, weight: int) -> None:
+        row = decode_row(data, self._location)
+        key = self._codec.key(row)
+        self._counts[key] += weight
+        self._rows.setdefault(key, (row, data))
+
+    def rows(self) -> Iterator[tuple[Row, int]]:
+        return ((self._rows[key][0], count) for key, count in self._counts.items() if count)
+
+    def changes(self, time: int) -> list[StoredChange]:
+        """Convert the sums to updates at one time. Weights of more than 63 bits are split."""
+        return [
+            StoredChange(time, key, self._rows[key][1], part)
+            for key, count in self._counts.items()
+            for part in _parts(count)
+        ]
+
+
+def _parts(count: int) -> Iterator[int]:
+    while count:
+        part = max(-LAST_TIME, min(LAST_TIME, count))
+        yield part
+        count -= part
+
+
+def merge_tables(
+    table: CollectionTable, number: int, files: Sequence[CollectionFile], codec: RowCodec
+) -> ArrowTable:
+    """Merge several files' updates into one table, with each row once, at the last time."""
+    time = files[-1].last
+    shared = shared_hashes(table, files, time)
+    sums = MultiplicitySums(codec, table.path)
+    wanted = pa.array(list(shared), pa.int64())
+    chunks: list[ArrowTable] = []
+    for file in files:
+        for batch in table.batches(file, ["weight", "hash", "row"], _BATCH):
+            both = compute.is_in(batch.column("hash"), wanted)
+            once = batch.filter(compute.invert(both))
+            n = once.num_rows
+            columns = [
+                [number] * n,
+                [time] * n,
+                once.column("weight"),
+                once.column("hash"),
+                once.column("row"),
+            ]
+            chunks.append(pa.table(columns, schema=SCHEMA))
+            again = batch.filter(both)
+            for weight, data in zip(again.column("weight").to_pylist(), again.column("row").to_pylist()):
+                sums.add(data, weight)
+    return pa.concat_tables([*chunks, changes_to_table(number, sums.changes(time))])
+
+
+FEW = 8
+"""Number of similar files at which they are merged into one."""
+
+
+def choose_files_to_merge(files: Sequence[CollectionFile], since: int) -> list[CollectionFile]:
+    """Choose the files to merge now.
+
+    These are the newest files up to the since, back to one that is much larger than their total, so that each
+    update is merged only a few times, however long the history. Files that share a time stay together.
+    """
+    ready = [file for file in files if file.last <= since]
+    run: list[CollectionFile] = []
+    rows = 0
+    for file in reversed(ready):
+        if run and file.rows > 2 * rows and file.last < run[-1].first:
+            break
+        run.append(file)
+        rows += file.rows
+    return run[::-1] if len(run) >= FEW else []

@@ -15,9 +15,9 @@ from typing import TypeAlias
 
 from headrace.compute.collections.store import Collections
 from headrace.errors import BadInput, BadUri
-from headrace.io.delta import check_location, require_deltalake
-from headrace.io.postgres.server import without_password
+from headrace.io.postgres import without_password
 from headrace.path_or_url import local_path
+from headrace.requirements import require_package
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
 
@@ -80,7 +80,9 @@ def _postgresql(url: str) -> Opener:
 
 
 def _delta(path: str) -> Opener:
-    require_deltalake("a store of collections")
+    require_package("a store of collections", "deltalake", "delta")
+    from headrace.tables.delta import check_location
+
     check_location(path, {}, "collections in Delta Lake")
     from headrace.compute.collections.delta import DeltaCollections
 

@@ -25,7 +25,7 @@ from headrace.compute.collections.sql_collections import SqlCollections
 from headrace.compute.collections.sql_tables import Database, Stored, Transaction
 from headrace.compute.errors import ComputeError, StoreUnavailable
 from headrace.errors import BadInput
-from headrace.io.postgres.server import Server, server_message, sqlstate, ssl_context, without_password
+from headrace.io.postgres import Server, server_message, sqlstate, ssl_context, without_password
 
 # --- connection ---------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Changelog sink: every change of every tick, as Parquet.
+"""Changelog sinks: every change of every tick, as Parquet files or CSV files.
 
     <path>/tick=1/part-*.parquet             columns of the stream, then `weight` (int64)
     <path>/tick=2/part-*.parquet
@@ -22,29 +22,37 @@ commit and `publish` after it. `recover` discards staged parts that were not ass
 
 from __future__ import annotations
 
+import csv
 import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import singledispatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.errors import BadInput, SourceLocation
+from headrace.atomic_files import FolderLock, remove_empty, remove_folder, sync_file, sync_folder
+from headrace.errors import BadInput, HeadraceError, SourceLocation, UnwritableSink
 from headrace.expr.call_errors import explains_calls
-from headrace.expr.types import Schema
-from headrace.io.declared_types import refuse_untyped
-from headrace.io.delivery.atomic_files import (
-    STAGING,
-    TICK,
-    move_folder,
-    published_ticks,
-    remove_empty,
-    remove_folder,
-    sync_folder,
-    tick_folder,
+from headrace.expr.functions import intervals
+from headrace.expr.types import (
+    BoolType,
+    BytesType,
+    DataType,
+    DateType,
+    DecimalType,
+    FloatingType,
+    IntegerType,
+    IntervalType,
+    Schema,
+    StrType,
+    TimestampNtzType,
+    TimestampType,
+    with_article,
 )
-from headrace.io.delivery.folder_lock import FolderLock
-from headrace.io.delivery.guarantee import Guarantee
 from headrace.io.files.compaction import Compactor, aside, check_can_compact
+from headrace.io.files.csv_dialect import CsvDialect
+from headrace.io.files.csv_files import CsvFiles
 from headrace.io.sink import (
     Contents,
     ReadableWriter,
@@ -56,8 +64,9 @@ from headrace.io.sink import (
     refuse_later_ticks,
     refuse_mid_run_start,
 )
-from headrace.io.source import WEIGHT, set_fields
+from headrace.io.source import WEIGHT, Feed, Guarantee, open_source, refuse_untyped, set_fields
 from headrace.path_or_url import local_path
+from headrace.tables.version_folders import STAGING, TICK, VersionFolders, tick_folders
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -159,8 +168,7 @@ def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, d
 
     Raises `FileNotFoundError` if a part is missing.
     """
-    staging = Path(path, STAGING)
-    folder = staging / tick_folder(tick)
+    staging, folder = Path(path, STAGING), assembled(path, tick)
     folder.mkdir(parents=True, exist_ok=True)
     wanted = set(names)
     present = set(os.listdir(folder))
@@ -174,16 +182,18 @@ def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, d
         sync_folder(staging)
 
 
+def assembled(path: str | os.PathLike[str], tick: int) -> Path:
+    """Return the folder of a tick that is not published."""
+    return tick_folders(Path(path, STAGING)).folder(tick)
+
+
 def publish(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
     """Publish an assembled tick. Does nothing if the tick is already published or had no changes."""
-    assembled = Path(path, STAGING, tick_folder(tick))
-    if not assembled.is_dir():
-        return
-    target = Path(path, tick_folder(tick))
-    if target.is_dir():
-        remove_folder(assembled)
-    else:
-        move_folder(assembled, target, durable=durable)
+    folder, ticks = assembled(path, tick), tick_folders(path)
+    if ticks.folder(tick).is_dir():
+        remove_folder(folder)
+    elif folder.is_dir():
+        ticks.publish(tick, folder, durable=durable)
 
 
 def recover(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
@@ -222,7 +232,7 @@ class ChangelogWriter(ReadableWriter):
                 sink=name,
                 path=str(self._path),
             )
-        refuse_later_ticks(name, self._path, max(published_ticks(self._path), default=0), tick)
+        refuse_later_ticks(name, self._path, tick_folders(self._path).latest() or 0, tick)
         recover(self._path, tick, durable=durable)
         if self._compact_after is not None:
             check_can_compact(self._lock)
@@ -244,7 +254,7 @@ class ChangelogWriter(ReadableWriter):
             self.assemble(tick, [part])
 
     def assemble(self, tick: int, names: Iterable[str]) -> None:
-        if Path(self._path, tick_folder(tick)).is_dir():
+        if tick_folders(self._path).folder(tick).is_dir():
             # Another run has begun to write there since. Its tick would be taken for this one, which is lost.
             refuse_later_ticks(self._request.name, self._path, tick, tick - 1)
         assemble(self._path, tick, names, durable=self._request.durable)
@@ -258,11 +268,11 @@ class ChangelogWriter(ReadableWriter):
             self._compactor.compact_if_due(tick)
 
     def contents(self) -> Contents | None:
-        ticks = published_ticks(self._path)
-        return Contents(max(ticks, default=0), self._rows(ticks)) if self._path.is_dir() else None
+        ticks = tick_folders(self._path)
+        return Contents(ticks.latest() or 0, self._rows(ticks)) if self._path.is_dir() else None
 
-    def _rows(self, ticks: Iterable[int]) -> Iterator[tuple[Any, ...]]:
-        for file in (f for tick in ticks for f in sorted(Path(self._path, tick_folder(tick)).iterdir())):
+    def _rows(self, ticks: VersionFolders) -> Iterator[tuple[Any, ...]]:
+        for file in (f for tick in ticks.numbers() for f in sorted(ticks.folder(tick).iterdir())):
             if file.name.startswith((".", "_")):
                 continue
             try:
@@ -287,4 +297,136 @@ class ChangelogWriter(ReadableWriter):
 @open_sink.register
 def _(sink: Changelog, request: SinkRequest) -> Writer:
     refuse_untyped(request.schema, f"sink {request.name!r}, a changelog")
+    return ChangelogWriter(sink, request)
+
+
+# --- CSV files, with a header each ----------------------------------------------------------------
+
+# `CsvFiles("out/tick=*/*.csv")` with the same options reads them back into a table source. CSV has one text
+# for null: the first null word, or an empty field. A text of a nullable column that equals it is read back
+# as null.
+
+
+@dataclass(frozen=True, init=False)
+class CsvChangelog(Changelog):
+    """Sink with all changes as CSV files, one folder per tick, exactly once with a checkpoint.
+
+    path:    created if missing.
+    dialect: form of the files: `CsvChangelog("out", CsvDialect(sep=";", encoding="cp1252"))`.
+    """
+
+    ending: ClassVar[str] = ".csv"
+    dialect: CsvDialect
+
+    def __init__(self, path: str | os.PathLike[str], dialect: CsvDialect | None = None) -> None:
+        super().__init__(path)
+        set_fields(self, dialect=dialect or CsvDialect())
+
+    def write(
+        self, file: Path, rows: Sequence[tuple[Any, ...]] | pa.Table, schema: Schema, *, durable: bool
+    ) -> None:
+        if not isinstance(rows, Sequence):
+            from headrace.io.arrow import table_to_rows
+
+            rows = table_to_rows(rows, schema, weighted=True)
+        null = self.dialect.null[0] if self.dialect.null else ""
+        to_text = [text_of(f.type) for f in schema.fields]
+        try:
+            with file.open("w", encoding=self.dialect.encoding, newline="") as out:
+                write = self.dialect.writer(out)
+                if self.dialect.header:
+                    write.writerow([*schema.names, WEIGHT])
+                for *values, weight in rows:
+                    texts = [null if v is None else text(v) for text, v in zip(to_text, values, strict=True)]
+                    write.writerow([*texts, str(weight)])
+        except (UnicodeError, csv.Error) as error:
+            raise UnwritableSink(
+                f"{self.path} cannot hold a row as CSV",
+                why=str(error),
+                fix="use the encoding utf-8, and a quote or an escape",
+                path=self.path,
+            ) from error
+        if durable:
+            sync_file(file)
+
+    def read(self, file: Path, schema: Schema) -> list[tuple[Any, ...]]:
+        form = {name: getattr(self.dialect, name) for name in CsvDialect.__slots__}
+        wanted = [*schema.names, WEIGHT]
+        try:
+            first = next(self.dialect.reader([file.read_text(self.dialect.encoding).encode()]), [])
+            if self.dialect.header and first != wanted:
+                raise ValueError(f"it has {', '.join(first)}; the sink has {', '.join(wanted)}")
+            with closing(
+                open_source(CsvFiles(file, **form), Feed("changes", schema, append=False))
+            ) as reader:
+                batch = reader.read(None)
+        except csv.Error as error:
+            raise ValueError(str(error)) from error
+        except HeadraceError as error:
+            raise ValueError(error.why or error.what) from error
+        return [] if batch is None else batch.rows
+
+
+@singledispatch
+def text_of(data_type: DataType) -> Callable[[Any], str]:
+    """Build the inverse of `text_values.parser_of`. Raises TypeError for types without a text form."""
+    raise TypeError(f"{data_type} cannot be written as text")
+
+
+@text_of.register(IntegerType)
+@text_of.register(StrType)
+@text_of.register(DateType)
+def _(data_type: DataType) -> Callable[[Any], str]:
+    return str
+
+
+@text_of.register
+def _(data_type: BoolType) -> Callable[[Any], str]:
+    return lambda value: "true" if value else "false"
+
+
+@text_of.register
+def _(data_type: FloatingType) -> Callable[[Any], str]:
+    spelled = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+    return lambda value: spelled.get(repr(value)) or repr(value)
+
+
+@text_of.register
+def _(data_type: DecimalType) -> Callable[[Any], str]:
+    return lambda value: f"{value:f}"
+
+
+@text_of.register
+def _(data_type: BytesType) -> Callable[[Any], str]:
+    return lambda value: value.decode()
+
+
+@text_of.register
+def _(data_type: TimestampType) -> Callable[[Any], str]:
+    return lambda value: value.replace(tzinfo=None).isoformat(" ") + "Z"
+
+
+@text_of.register
+def _(data_type: IntervalType) -> Callable[[Any], str]:
+    return intervals.writer_of(data_type)
+
+
+@text_of.register
+def _(data_type: TimestampNtzType) -> Callable[[Any], str]:
+    return lambda value: value.isoformat(" ")
+
+
+@open_sink.register
+def _(sink: CsvChangelog, request: SinkRequest) -> Writer:
+    for field in request.schema.fields:
+        try:
+            text_of(field.type)
+        except TypeError:
+            raise BadInput(
+                f"sink {request.name!r}: column {field.name!r} is {with_article(field.type)}, "
+                "which CSV cannot hold",
+                fix="write a changelog (Parquet), or the column as text with a select before the sink",
+                sink=request.name,
+                column=field.name,
+            ) from None
     return ChangelogWriter(sink, request)

@@ -52,17 +52,16 @@ from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import BadInput
-from headrace.io.delivery.atomic_files import (
-    published_ticks,
+from headrace.atomic_files import (
+    FolderLock,
     remove_folder,
     sync_file,
     sync_folder,
     take_over_folder,
-    tick_folder,
 )
-from headrace.io.delivery.folder_lock import FolderLock
+from headrace.errors import BadInput
 from headrace.io.source import WEIGHT
+from headrace.tables.version_folders import tick_folders
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,14 +115,16 @@ def compact(folder: str | os.PathLike[str], keep: int = KEEP, *, everything: boo
     path = Path(os.path.realpath(folder))
     if keep < 1 and not everything:
         raise BadInput(f"keep is {keep}", fix="keep at least the last tick")
-    if not published_ticks(path):
+    ticks = tick_folders(path)
+    last = ticks.latest()
+    if last is None:
         raise BadInput(
             f"{folder} is not a changelog",
-            why=f"It has no folders {tick_folder(1)}, {tick_folder(2)} ...",
+            why=f"It has no folders {ticks.name(1)}, {ticks.name(2)} ...",
             fix="give the folder of a Changelog(...) sink that has written a tick",
             path=str(folder),
         )
-    if any(path.glob(f"{tick_folder(published_ticks(path)[-1])}/*.csv")):
+    if any(ticks.folder(last).glob("*.csv")):
         raise BadInput(
             f"{folder} is a changelog of CSV files, which are not compacted",
             fix="write the sink as changelog:PATH, in Parquet files",
@@ -158,7 +159,7 @@ def erase(folder: str | os.PathLike[str]) -> Compacted:
 
 
 class Compactor:
-    """Compaction of a changelog by the run that writes it, once in a number of ticks.
+    """Compaction of a changelog by the run that writes it, every few ticks.
 
     keep: number of the latest ticks that stay as they are.
     """
@@ -265,7 +266,8 @@ class TickDirectory:
 
 def _tick_folders(path: Path) -> list[TickDirectory]:
     """List the published folders at `path`, in order."""
-    return [_tick_folder(path / tick_folder(tick), tick) for tick in published_ticks(path)]
+    ticks = tick_folders(path)
+    return [_tick_folder(ticks.folder(tick), tick) for tick in ticks.numbers()]
 
 
 def _tick_folder(folder: Path, tick: int) -> TickDirectory:
@@ -315,7 +317,7 @@ def tick_to_merge_into(group: Sequence[TickDirectory], listed: Sequence[str]) ->
 
     listed: names of the folders, in the order of directory entries.
     """
-    ticks = {tick_folder(folder.tick): folder.tick for folder in group}
+    ticks = {tick_folders("").name(folder.tick): folder.tick for folder in group}
     firsts = {group[0].tick, ticks[min(ticks)], next(ticks[name] for name in listed if name in ticks)}
     return max(tick for tick in ticks.values() if tick not in firsts)
 
@@ -334,11 +336,11 @@ def _compact(lock: FolderLock, keep: int, *, durable: bool, everything: bool = F
         listed = os.listdir(path)
         for group in groups:
             tick = group[-1].tick if everything else tick_to_merge_into(group, listed)
-            target = new / tick_folder(tick)
+            target = tick_folders(new).folder(tick)
             target.mkdir()
             file = target / f"merged-{group[0].first}-{group[-1].last}.parquet"
             _merge(group, file, durable=durable, memory=sys.maxsize if everything else MEMORY_BYTES)
-        take_over_folder(path, new, without=frozenset(map(tick_folder, gone)))
+        take_over_folder(path, new, without=frozenset(map(tick_folders(path).name, gone)))
         if durable:
             # The folders in it, too: file systems that exchange folders write a journal of all their changes.
             sync_folder(new)

@@ -20,21 +20,19 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import BadInput, UnreadableSource
 from headrace.expr.call_errors import explains_calls
 from headrace.expr.types import BytesType, Field, StrType, with_article
-from headrace.io.declared_types import refuse_untyped
 from headrace.io.files.csv_dialect import CsvDialect, Malformed
-from headrace.io.files.file_reader import Block, FileFormat, Record, open_format, unreadable
+from headrace.io.files.file_reader import Block, FileFormat, Record, near_miss, open_format, unreadable
 from headrace.io.files.file_source import OF_OTHER_READERS, Files
 from headrace.io.files.json_files import checked_weight
-from headrace.io.files.text_blocks import WHOLE, Part, Position, line_blocks, line_parts, open_bytes
+from headrace.io.files.text_blocks import WHOLE, BlockPosition, FilePart, line_blocks, line_parts, open_bytes
 from headrace.io.files.text_values import Unfit, parser_of, shortened
-from headrace.io.files.widening import near_miss
-from headrace.io.source import WEIGHT, BadRecord, Feed, printable, set_fields
+from headrace.io.source import WEIGHT, BadRecord, Feed, printable, refuse_untyped, set_fields
 from headrace.near_names import nearest
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.io.files.csv_columns import CsvColumns
+    from headrace.io.files.text_columns import CsvColumns
 
 
 _OF_OTHER_READERS = {
@@ -121,7 +119,7 @@ class _Header:
     @cached_property
     def _columns(self) -> CsvColumns:
         # Not at the top, because small files need no Arrow, which is expensive to import.
-        from headrace.io.files.csv_columns import CsvColumns
+        from headrace.io.files.text_columns import CsvColumns
 
         return CsvColumns(self.dialect, self.width, self.fields, self.positions)
 
@@ -134,8 +132,8 @@ class CsvFormat(FileFormat):
         null = frozenset(dialect.null)
         self._parsers = {name: field_parser(feed.name, f, null) for name, f in declared.items()}
 
-    def blocks(self, path: Path, part: Part = WHOLE) -> Iterator[Block]:
-        before = Position(begin=partial(self._count, path, part.start) if part.start else None)
+    def blocks(self, path: Path, part: FilePart = WHOLE) -> Iterator[Block]:
+        before = BlockPosition(begin=partial(self._count, path, part.start) if part.start else None)
         with self._open(path) as file:
             first = self._first_line(file)
             if not self._dialect.is_header(first):
@@ -170,7 +168,7 @@ class CsvFormat(FileFormat):
                 before.find()
                 yield self._records(path, before, chain([lines], blocks), header)
 
-    def parts(self, path: Path, size: int) -> list[Part]:
+    def parts(self, path: Path, size: int) -> list[FilePart]:
         form = self._dialect
         if not form.is_utf8:
             return [WHOLE]
@@ -190,7 +188,7 @@ class CsvFormat(FileFormat):
         return self._dialect.in_utf8(open_bytes(path))
 
     def _records(
-        self, path: Path, before: Position, blocks: Iterable[bytes], header: _Header | None = None
+        self, path: Path, before: BlockPosition, blocks: Iterable[bytes], header: _Header | None = None
     ) -> Iterator[Record]:
         """Read records one by one, after the header if it is not known yet."""
         records = self._dialect.records(blocks)
@@ -246,7 +244,7 @@ class CsvFormat(FileFormat):
         """Count the rows and lines before a part."""
         with self._open(path) as file:
             rows = lines = 0
-            for block in line_blocks(file, Part(0, stop)):
+            for block in line_blocks(file, FilePart(0, stop)):
                 rows += sum(1 for _ in self._dialect.records([block]))
                 lines += _count_lines(block)
             return rows - self._dialect.header, lines

@@ -2,27 +2,119 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import zlib
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import singledispatch
 from itertools import chain, islice, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from headrace.errors import UnreadableSource
-from headrace.expr.types import INT64, Field, Schema
+from headrace.expr.types import INT64, Field, Schema, StructType
 from headrace.io.files.file_source import Files, Listing, UnreadFile, UnreadFiles
-from headrace.io.files.text_blocks import WHOLE, Part
+from headrace.io.files.text_blocks import WHOLE, FilePart
 from headrace.io.files.text_values import Unfit
-from headrace.io.files.widening import Widened, WideningLog
 from headrace.io.source import DONE, WEIGHT, BadRecord, Batch, Feed, Reader, open_source, printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+# --- columns that are narrower than declared, or missing ------------------------------------------
+
+# Values are widened, or null, with one warning per column. Widening never changes a value: an integer beyond
+# 2**53 is no float64, and its row is unreadable.
+
+
+log = logging.getLogger("headrace.files")
+
+
+@dataclass(frozen=True, slots=True)
+class Widened:
+    """A column of a file that is widened. found: its type in the file.
+
+    near: a column of the file whose name differs by case or blanks alone, if this one is missing and null.
+    """
+
+    source: str
+    column: str
+    found: str
+    declared: str
+    file: str
+    near: str = ""
+
+    def __str__(self) -> str:
+        if self.near:
+            return (
+                f"source {self.source!r}: column {self.column!r} is missing in {printable(self.file)}, "
+                f"and null; the file has {printable(repr(self.near))}; later files are not reported"
+            )
+        return (
+            f"source {self.source!r}: column {self.column!r} is {self.found} in {printable(self.file)}, "
+            f"and was widened to {self.declared}; later files are not reported"
+        )
+
+
+def near_miss(
+    source: str, missing: Field, declared: Collection[str], there: Iterable[str], file: str, within: str = ""
+) -> Iterator[Widened]:
+    """Yield a missing column, if a file has one whose name differs by case or blanks alone.
+
+    declared: the names of all columns; a declared one is no misspelt one. within: prefix of the column's
+    name, if it is a field of others.
+    """
+    name = _folded(missing.name)
+    near = next((each for each in there if each not in declared and _folded(each) == name), None)
+    if near is not None:
+        yield Widened(source, f"{within}{missing.name}", "", str(missing.type), file, near)
+
+
+def near_misses(
+    source: str,
+    fields: Iterable[Field],
+    declared: Collection[str],
+    found: object,
+    file: str,
+    within: str = "",
+) -> Iterator[Widened]:
+    """Yield nullable fields that are missing in a JSON object, or in one of its fields; see `near_miss`."""
+    if not isinstance(found, dict):
+        return
+    there = cast("dict[str, object]", found)
+    for each in fields:
+        if each.name not in there:
+            if each.nullable:
+                yield from near_miss(source, each, declared, there, file, within)
+        elif isinstance(each.type, StructType):
+            inner = each.type.fields
+            names = {f.name for f in inner}
+            yield from near_misses(source, inner, names, there[each.name], file, f"{within}{each.name}.")
+
+
+def _folded(name: str) -> str:
+    return "".join(name.casefold().split()).strip("\ufeff")
+
+
+@dataclass(slots=True)
+class WideningLog:
+    """Warnings of a run, one per source and column."""
+
+    _warned: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+
+    def warn(self, found: Iterable[Widened]) -> None:
+        # Tasks report in any order.
+        for each in sorted(found, key=lambda widened: (widened.source, widened.file, widened.column)):
+            key = each.source, each.column
+            if key not in self._warned:
+                self._warned.add(key)
+                log.warning("%s", each)
+
 
 Record: TypeAlias = "tuple[Any, ...] | list[tuple[Any, ...]] | BadRecord"
 """Result of reading a record: a row, the rows of a change data record, or why it is unreadable."""
@@ -61,17 +153,17 @@ class FileFormat(ABC):
         self._bytes_read = self._refused = 0
 
     @abstractmethod
-    def blocks(self, path: Path, part: Part = WHOLE) -> Iterator[Block]:
+    def blocks(self, path: Path, part: FilePart = WHOLE) -> Iterator[Block]:
         """Yield the records of a part of a file. Records are to be taken before the next block is.
 
         Raises `UnreadableSource` for a file of another format; errors that `reported` turns into it pass.
         """
 
     @abstractmethod
-    def parts(self, path: Path, size: int) -> list[Part]:
+    def parts(self, path: Path, size: int) -> list[FilePart]:
         """Divide a file into parts of about `size` bytes, each of which `blocks` can read by itself."""
 
-    def count(self, path: Path, part: Part = WHOLE) -> int | None:
+    def count(self, path: Path, part: FilePart = WHOLE) -> int | None:
         """Return the number of records in a part of a file, or None if only reading it would tell.
 
         Raises like `blocks`.
@@ -154,7 +246,7 @@ def add_records(batch: Batch, records: Iterable[Record], feed: Feed, *, set_asid
     return count
 
 
-def read_rows(file_format: FileFormat, path: Path, part: Part = WHOLE, *, set_aside: bool) -> Batch:
+def read_rows(file_format: FileFormat, path: Path, part: FilePart = WHOLE, *, set_aside: bool) -> Batch:
     """Read a part of a file into rows.
 
     set_aside: return unreadable rows; otherwise they raise `BadRow`. Raises `UnreadableSource`.
@@ -167,7 +259,7 @@ def read_rows(file_format: FileFormat, path: Path, part: Part = WHOLE, *, set_as
 
 
 def read_columns(
-    file_format: FileFormat, path: Path, part: Part = WHOLE, *, set_aside: bool
+    file_format: FileFormat, path: Path, part: FilePart = WHOLE, *, set_aside: bool
 ) -> tuple[pa.Table, list[BadRecord]]:
     """Read a part of a file into columns of the live fields and the weight, like `read_rows`."""
     import pyarrow as pa

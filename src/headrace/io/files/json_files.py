@@ -2,7 +2,7 @@
 
 The first character of a file decides between the two. Values are converted by
 `headrace.io.files.json_values`. Files are UTF-8; `.gz` is decompressed. An array is parsed as a whole, so
-prefer lines for large files; these are parsed by `headrace.io.files.json_columns` where that means the same.
+prefer lines for large files; these are parsed by `headrace.io.files.text_columns` where that means the same.
 """
 
 from __future__ import annotations
@@ -19,19 +19,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.expr.types import INT64, DataType, DecimalType, Field, holds_maps, parts_of
-from headrace.io.declared_types import refuse_untyped
-from headrace.io.files.file_reader import Block, FileFormat, Record, open_format, unreadable
+from headrace.io.files.file_reader import Block, FileFormat, Record, near_misses, open_format, unreadable
 from headrace.io.files.file_source import Files
 from headrace.io.files.json_values import object_decoder, object_of
-from headrace.io.files.text_blocks import BLOCK, WHOLE, Part, Position, line_blocks, line_parts, open_bytes
+from headrace.io.files.text_blocks import (
+    BLOCK,
+    WHOLE,
+    BlockPosition,
+    FilePart,
+    line_blocks,
+    line_parts,
+    open_bytes,
+)
 from headrace.io.files.text_values import Unfit, shortened
-from headrace.io.files.widening import near_misses
-from headrace.io.source import WEIGHT, BadRecord, Feed
+from headrace.io.source import WEIGHT, BadRecord, Feed, refuse_untyped
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.io.files.json_columns import JsonColumns
+    from headrace.io.files.text_columns import JsonColumns
 
 
 @dataclass(frozen=True, init=False)
@@ -51,8 +57,8 @@ class JsonFormat(FileFormat):
         self._load = partial(json.loads, **options)
         self._decode = json.JSONDecoder(**options).raw_decode
 
-    def blocks(self, path: Path, part: Part = WHOLE) -> Iterator[Block]:
-        before = Position(begin=partial(_count, path, part.start) if part.start else None)
+    def blocks(self, path: Path, part: FilePart = WHOLE) -> Iterator[Block]:
+        before = BlockPosition(begin=partial(_count, path, part.start) if part.start else None)
         with open_bytes(path) as file:
             blocks = line_blocks(file, part, self.max_value_bytes)
             for lines in blocks:
@@ -71,7 +77,7 @@ class JsonFormat(FileFormat):
                     before.row += rows
                     before.line += ends
 
-    def parts(self, path: Path, size: int) -> list[Part]:
+    def parts(self, path: Path, size: int) -> list[FilePart]:
         with open_bytes(path) as file:
             first = b" "
             while first and not first.strip():
@@ -91,7 +97,7 @@ class JsonFormat(FileFormat):
     @cached_property
     def _columns(self) -> JsonColumns:
         # Not at the top, because small files need no Arrow, which is expensive to import.
-        from headrace.io.files.json_columns import JsonColumns
+        from headrace.io.files.text_columns import JsonColumns
 
         return JsonColumns(self.fields)
 
@@ -100,7 +106,7 @@ class JsonFormat(FileFormat):
             return None  # Arrow reads no objects of any names.
         return self._columns.table(lines, ends)
 
-    def _lines(self, path: Path, before: Position, lines: bytes) -> Iterator[Record]:
+    def _lines(self, path: Path, before: BlockPosition, lines: bytes) -> Iterator[Record]:
         is_first = True
         for line in io.BytesIO(lines):
             before.line += 1
@@ -172,7 +178,7 @@ def _from_text(lines: bytes) -> bytes:
 def _count(path: Path, stop: int) -> tuple[int, int]:
     """Count the rows and lines before a part."""
     with open_bytes(path) as file:
-        blocks = line_blocks(file, Part(0, stop))
+        blocks = line_blocks(file, FilePart(0, stop))
         blank = [not line.strip() for block in blocks for line in io.BytesIO(block)]
     return len(blank) - sum(blank), len(blank)
 

@@ -3,7 +3,7 @@
 Extra columns are ignored. A column may have any type that converts without loss: narrower or unsigned
 integers and floats, integers for floats (up to 2**53) and decimals, other timestamp units and zones (no zone
 means UTC; fractions of a microsecond are dropped), other decimal precisions if the digits fit, dictionaries,
-large and view types. A log line tells of widened columns (`headrace.io.files.widening`). Anything else is an
+large and view types. A log line tells of widened columns (`io.files.file_reader`). Anything else is an
 error naming the file and column; as in Spark's own reader, a date is not a timestamp.
 """
 
@@ -13,11 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.io.declared_types import refuse_untyped
 from headrace.io.files.file_reader import Block, FileFormat, open_format
 from headrace.io.files.file_source import Files
-from headrace.io.files.text_blocks import WHOLE, Part
-from headrace.io.source import Feed
+from headrace.io.files.text_blocks import WHOLE, FilePart
+from headrace.io.source import Feed, refuse_untyped
 
 
 @dataclass(frozen=True, init=False)
@@ -26,18 +25,18 @@ class ParquetFiles(Files):
 
 
 class ParquetFormat(FileFormat):
-    def blocks(self, path: Path, part: Part = WHOLE) -> Iterator[Block]:
+    def blocks(self, path: Path, part: FilePart = WHOLE) -> Iterator[Block]:
         # Not at the top, because Arrow is expensive to import, and tasks that read JSON do not need it.
         from headrace.io.files.parquet_rows import blocks
 
         return blocks(self, path, part)
 
-    def parts(self, path: Path, size: int) -> list[Part]:
+    def parts(self, path: Path, size: int) -> list[FilePart]:
         from headrace.io.files.parquet_rows import parts
 
         return parts(path, size)
 
-    def count(self, path: Path, part: Part = WHOLE) -> int | None:
+    def count(self, path: Path, part: FilePart = WHOLE) -> int | None:
         from headrace.io.files.parquet_rows import count
 
         return count(path, part)

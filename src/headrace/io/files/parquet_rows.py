@@ -35,12 +35,11 @@ from headrace.expr.types import (
     TimestampType,
 )
 from headrace.io.arrow import arrow_field, arrow_type, column_to_values, entries_of, is_valid
-from headrace.io.files.file_reader import Block, FileFormat, Record, unreadable
+from headrace.io.files.file_reader import Block, FileFormat, Record, Widened, near_miss, unreadable
 from headrace.io.files.json_files import checked_weight
 from headrace.io.files.parquet_pages import large_pages
-from headrace.io.files.text_blocks import WHOLE, Part, parts_from
+from headrace.io.files.text_blocks import WHOLE, FilePart, parts_from
 from headrace.io.files.text_values import Unfit, exact_decimal, shortened
-from headrace.io.files.widening import Widened, near_miss
 from headrace.io.source import BadRecord, Feed
 
 _ROWS = 1 << 16
@@ -48,7 +47,7 @@ _ROWS_AT_ONCE = 1 << 13
 """Rows that are converted one by one if one of them does not fit."""
 
 
-def blocks(file_format: FileFormat, path: Path, part: Part) -> Iterator[Block]:
+def blocks(file_format: FileFormat, path: Path, part: FilePart) -> Iterator[Block]:
     """Yield the records of row groups of a Parquet file. Implements `FileFormat.blocks`."""
     feed = file_format.feed
     try:
@@ -96,7 +95,7 @@ def _check_pages(
         raise unreadable(source, path, str(error)) from error
 
 
-def parts(path: Path, size: int) -> list[Part]:
+def parts(path: Path, size: int) -> list[FilePart]:
     """Divide a file into row groups of about `size` bytes together. Implements `FileFormat.parts`."""
     try:
         with pq.ParquetFile(path) as file:
@@ -112,7 +111,7 @@ def parts(path: Path, size: int) -> list[Part]:
     return parts_from(starts)
 
 
-def count(path: Path, part: Part = WHOLE) -> int | None:
+def count(path: Path, part: FilePart = WHOLE) -> int | None:
     """Read the number of rows from a file's footer. Implements `FileFormat.count`."""
     try:
         metadata = pq.read_metadata(path)

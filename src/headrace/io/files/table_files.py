@@ -3,7 +3,7 @@
     <path>/current                                       a symbolic link to the newest version
     <path>/versions/tick=12/bucket-0003.parquet          columns of the stream, nothing else
     <path>/versions/tick=12/_bucket-0003.held            rows held back, if any, with a column `weight`
-    <path>/_staging/...                                  buckets of unpublished versions
+    <path>/_staging/...                                  buckets of versions that are not assembled
 
 Read `<path>/current/*.parquet`. The link is switched by a rename, so a reader that resolves it once sees a
 consistent tick. The previous version is kept for active readers; older ones are removed.
@@ -26,25 +26,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from headrace.atomic_files import remove_empty, remove_folder, write_file
 from headrace.errors import BadInput
 from headrace.expr.call_errors import explains_calls
 from headrace.expr.dict_keys import with_representatives
 from headrace.expr.types import Schema
-from headrace.io.declared_types import refuse_untyped
-from headrace.io.delivery.atomic_files import (
-    STAGING,
-    move_folder,
-    published_ticks,
-    remove_empty,
-    remove_folder,
-    sync_folder,
-    take_over,
-    tick_folder,
-    write_file,
-)
-from headrace.io.delivery.guarantee import Guarantee
-from headrace.io.delivery.negative_rows import HeldBack
-from headrace.io.delivery.table_keys import Bucketing, TableKey, build_bucketing, duplicate_key_error
+from headrace.io.keyed_tables import Bucketing, HeldBack, TableKey, build_bucketing, duplicate_key_error
 from headrace.io.sink import (
     Contents,
     ReadableWriter,
@@ -58,21 +45,20 @@ from headrace.io.sink import (
     refuse_later_ticks,
     refuse_mid_run_start,
 )
-from headrace.io.source import set_fields
+from headrace.io.source import Guarantee, Row, refuse_untyped, set_fields
 from headrace.path_or_url import local_path
+from headrace.tables.version_folders import STAGING, VersionFolders, share_files, tick_folders
 
-VERSIONS = "versions"
 CURRENT = "current"
-Row = tuple[Any, ...]
-Rows = Sequence[Row]
 
 
 def erase_earlier(path: str | os.PathLike[str]) -> int:
     """Remove all versions of a table but the current one, and return how many. No run may be at work."""
-    current = os.path.realpath(Path(path, "current"))
-    others = [each for each in Path(path, "versions").iterdir() if os.path.realpath(each) != current]
-    for each in others:
-        remove_folder(each)
+    versions = versions_of(path)
+    others = {*versions.numbers()} - {versions.linked(Path(path, CURRENT))}
+    for number in others:
+        versions.remove(number)
+    versions.discard_staged()
     remove_folder(Path(path, STAGING))
     return len(others)
 
@@ -115,20 +101,17 @@ def held_file(bucket: int) -> str:
     return f"_bucket-{bucket:04d}.held"
 
 
-def version(path: str | os.PathLike[str], tick: int) -> Path:
-    return Path(path, VERSIONS, tick_folder(tick))
-
-
-def newest(path: str | os.PathLike[str]) -> int | None:
-    """Return the tick of the newest version, published or not, or None."""
-    return max(published_ticks(Path(path, VERSIONS)), default=None)
+def versions_of(path: str | os.PathLike[str]) -> VersionFolders:
+    """Return the versions of a table, published or not, by their ticks."""
+    return tick_folders(Path(path, "versions"))
 
 
 def base_of(path: str | os.PathLike[str], tick: int) -> Path:
     """Return the version a tick builds on: the newest before it, ignoring earlier attempts at the tick."""
-    before = [t for t in published_ticks(Path(path, VERSIONS)) if t < tick]
-    assert before, "create() comes first"
-    return version(path, before[-1])
+    versions = versions_of(path)
+    before = versions.latest(before=tick)
+    assert before is not None, "create() comes first"
+    return versions.folder(before)
 
 
 # --- in parallel tasks ---------------------------------------------------------------
@@ -138,16 +121,14 @@ def create(sink: str, target: TableFiles, schema: Schema) -> None:
     """Create an empty table unless it exists. Raises `BadInput` for one with other buckets."""
     from headrace.io.arrow import write_part
 
-    number = Path(target.path, "buckets")
-    if newest(target.path) is None:
-        Path(target.path, VERSIONS).mkdir(parents=True, exist_ok=True)
+    number, versions = Path(target.path, "buckets"), versions_of(target.path)
+    if versions.latest() is None:
+        staged = versions.stage(0)
         write_file(number, f"{target.buckets}\n".encode(), durable=True)
-        staged = Path(target.path, STAGING, tick_folder(0))
-        remove_folder(staged)
-        staged.mkdir(parents=True)
+        staged.mkdir()
         # Bucket 0 has a file even if it is empty, so that readers find the columns.
         write_part(staged / bucket_file(0), [], schema, weighted=False, durable=True)
-        move_folder(staged, version(target.path, 0), durable=True)
+        versions.publish(0, staged)
         publish(target.path, 0)
     found = int(number.read_text())
     if found != target.buckets:
@@ -164,7 +145,7 @@ def stage(
     target: TableFiles,
     tick: int,
     name: str,
-    changes: Rows,
+    changes: Sequence[Row],
     schema: Schema,
     *,
     durable: bool = True,
@@ -203,7 +184,7 @@ def stage(
 _FIX = "give a key that is unique, or none to keep all rows"
 
 
-def _changed(base: Path, bucket: int, changes: Rows, schema: Schema) -> tuple[list[Row], list[Row]]:
+def _changed(base: Path, bucket: int, changes: Sequence[Row], schema: Schema) -> tuple[list[Row], list[Row]]:
     """Apply changes to a bucket of a version. Returns its rows and its held-back rows, weight last."""
     from headrace.io.arrow import read_part
 
@@ -215,7 +196,7 @@ def _changed(base: Path, bucket: int, changes: Rows, schema: Schema) -> tuple[li
 
 
 def _held_of_changed_keys(
-    by: Bucketing, base: Path, buckets: Mapping[int, Rows], schema: Schema
+    by: Bucketing, base: Path, buckets: Mapping[int, Sequence[Row]], schema: Schema
 ) -> list[Row]:
     """List held-back rows of the keys changed by a tick, weight last."""
     changed = {by.key(row) for part in buckets.values() for row in part}
@@ -227,7 +208,9 @@ def _held_beside(staged: Path) -> Path:
     return staged.with_suffix(".held")
 
 
-def apply_changes(rows: Rows, changes: Rows) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+def apply_changes(
+    rows: Sequence[Row], changes: Sequence[Row]
+) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     """Apply changes to rows, keeping their order. Returns the rows and the held-back rows, weight last."""
     counts: dict[tuple[Any, ...], int] = defaultdict(int)
     for row in rows:
@@ -238,7 +221,7 @@ def apply_changes(rows: Rows, changes: Rows) -> tuple[list[tuple[Any, ...]], lis
     return shown, [(*row, count) for row, count in counts.items() if count < 0]
 
 
-def _two_of_a_key(by: Bucketing, rows: Rows) -> tuple[Row, Row] | None:
+def _two_of_a_key(by: Bucketing, rows: Sequence[Row]) -> tuple[Row, Row] | None:
     seen: dict[Row, Row] = {}
     for row in rows:
         key = by.key(row)
@@ -250,26 +233,24 @@ def _two_of_a_key(by: Bucketing, rows: Rows) -> tuple[Row, Row] | None:
 
 def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, durable: bool = True) -> None:
     """Assemble the unpublished version of a tick from staged buckets, taking over all others unchanged."""
-    folder = Path(path, STAGING, tick_folder(tick))
-    remove_folder(folder)
-    folder.mkdir(parents=True)
-    made: set[str] = set()
+    versions, made = versions_of(path), set[str]()
+    folder = versions.stage(tick)
+    folder.mkdir()
     for name in names:
         bucket, staged = int(name.partition("-")[0]), Path(path, STAGING, name)
         os.rename(staged, folder / bucket_file(bucket))
         if _held_beside(staged).exists():
             os.rename(_held_beside(staged), folder / held_file(bucket))
         made |= {bucket_file(bucket), held_file(bucket)}
-    for file in base_of(path, tick).iterdir():
-        if file.name not in made:
-            take_over(file, folder / file.name)
-    remove_folder(version(path, tick))  # left by a failed attempt
-    move_folder(folder, version(path, tick), durable=durable)
+    base = base_of(path, tick)
+    kept = (file for file in base.iterdir() if file.name not in made)
+    share_files(kept, base, folder, durable=durable)
+    versions.publish(tick, folder, durable=durable)
 
 
-def published_tick(current: Path) -> int:
-    """Return the tick of the version to which the link `current` points."""
-    return int(os.readlink(current).rpartition("=")[2])
+def published_tick(path: str | os.PathLike[str]) -> int | None:
+    """Return the tick of the version that readers see; None if there is none."""
+    return versions_of(path).linked(Path(path, CURRENT))
 
 
 def publish(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
@@ -277,26 +258,18 @@ def publish(path: str | os.PathLike[str], tick: int, *, durable: bool = True) ->
 
     The link never moves to an older version, even if a superseded driver calls this late.
     """
-    link = Path(path, CURRENT)
-    if not version(path, tick).is_dir() or (link.is_symlink() and published_tick(link) > tick):
+    versions = versions_of(path)
+    if tick not in versions.numbers() or (published_tick(path) or 0) > tick:
         return
-    aside = Path(path, f".{CURRENT}.tmp")
-    aside.unlink(missing_ok=True)
-    aside.symlink_to(Path(VERSIONS, tick_folder(tick)), target_is_directory=True)
-    os.replace(aside, link)
-    if durable:
-        sync_folder(Path(path))
-    for old in published_ticks(Path(path, VERSIONS))[:-2]:
-        remove_folder(version(path, old))
+    versions.point(Path(path, CURRENT), tick, durable=durable)
+    versions.retain(versions.numbers()[-2:])
 
 
 def recover(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
     """Publish the newest version up to the committed `tick` after a crash, and delete later ones."""
-    ticks = published_ticks(Path(path, VERSIONS))
-    for later in ticks:
-        if later > tick:
-            remove_folder(version(path, later))
-    kept = [t for t in ticks if t <= tick]
+    versions = versions_of(path)
+    versions.retain(kept := [each for each in versions.numbers() if each <= tick])
+    versions.discard_staged()
     if kept:
         publish(path, kept[-1], durable=durable)
     remove_folder(Path(path, STAGING))
@@ -315,7 +288,7 @@ class TableWriter(ReadableWriter):
 
     def recover(self, tick: int) -> None:
         path = Path(self._target.path)
-        refuse_mid_run_start(self._request.name, path, tick, newest(path) is not None)
+        refuse_mid_run_start(self._request.name, path, tick, versions_of(path).latest() is not None)
         self._refuse_ticks_after(tick)
         recover(path, tick, durable=self._request.durable)
         create(self._request.name, self._target, self._request.schema)
@@ -337,9 +310,9 @@ class TableWriter(ReadableWriter):
         self.assemble(tick, [name for name, _ in staged])
 
     def _refuse_ticks_after(self, tick: int) -> None:
-        current = Path(self._target.path, CURRENT)
-        if current.is_symlink():
-            refuse_later_ticks(self._request.name, self._target.path, published_tick(current), tick)
+        published = published_tick(self._target.path)
+        if published is not None:
+            refuse_later_ticks(self._request.name, self._target.path, published, tick)
 
     def assemble(self, tick: int, names: Iterable[str]) -> None:
         self._refuse_ticks_after(tick - 1)  # another run may have begun to write there since
@@ -355,8 +328,8 @@ class TableWriter(ReadableWriter):
         return held_back_of(held, self._request)
 
     def contents(self) -> Contents | None:
-        link = Path(self._target.path, CURRENT)
-        return Contents(published_tick(link), self._rows()) if link.is_symlink() else None
+        tick = published_tick(self._target.path)
+        return None if tick is None else Contents(tick, self._rows())
 
     def _rows(self) -> Iterator[Row]:
         from headrace.io.arrow import read_known_part

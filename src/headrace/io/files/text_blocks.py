@@ -16,18 +16,18 @@ BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FilePart:
     """Part of a file: bytes from the start of a line, or row groups of Parquet. stop: None for the end."""
 
     start: int = 0
     stop: int | None = None
 
 
-WHOLE = Part()
+WHOLE = FilePart()
 
 
 @dataclass(slots=True)
-class Position:
+class BlockPosition:
     """Rows and lines before a block. begin: counts those before the part, which is done only for bad rows."""
 
     row: int = 0
@@ -42,9 +42,9 @@ class Position:
             self.begin = None
 
 
-def parts_from(starts: list[int]) -> list[Part]:
+def parts_from(starts: list[int]) -> list[FilePart]:
     """Build parts that begin at these positions and end where the next one begins."""
-    return [Part(start, stop) for start, stop in zip(starts, [*starts[1:], None])]
+    return [FilePart(start, stop) for start, stop in zip(starts, [*starts[1:], None])]
 
 
 def open_bytes(path: Path) -> Any:
@@ -64,7 +64,7 @@ def open_bytes(path: Path) -> Any:
     return file
 
 
-def line_blocks(file: Any, part: Part = WHOLE, limit: int | None = None) -> Iterator[bytes]:
+def line_blocks(file: Any, part: FilePart = WHOLE, limit: int | None = None) -> Iterator[bytes]:
     """Yield an open file in blocks of whole lines, from where it is or from the start of a later part.
 
     If reading fails, as in a truncated `.gz` file, the lines before the failure are yielded first.
@@ -107,7 +107,7 @@ def _chunks(file: Any, left: int | None) -> Iterator[bytes]:
         raise failure
 
 
-def line_parts(path: Path, size: int) -> list[Part]:
+def line_parts(path: Path, size: int) -> list[FilePart]:
     """Cut a file into parts of about `size` bytes at ends of lines; a compressed file is one part."""
     if path.suffix == ".gz":
         return [WHOLE]

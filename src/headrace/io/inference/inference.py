@@ -5,21 +5,203 @@ from __future__ import annotations
 import csv
 import json
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import singledispatchmethod
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from headrace.errors import BadInput
-from headrace.io.files.csv_dialect import CsvDialect
+from headrace.expr.types import (
+    INT64,
+    BoolType,
+    BytesType,
+    DataType,
+    DateType,
+    DecimalType,
+    Field,
+    Float32Type,
+    Float64Type,
+    IntegerType,
+    IntervalType,
+    ListType,
+    MapType,
+    StrType,
+    StructType,
+    TimestampNtzType,
+    TimestampType,
+)
+from headrace.io.files.csv_dialect import CsvDialect, likely_encoding
 from headrace.io.files.file_reader import reported, unreadable
 from headrace.io.files.file_source import Listing
 from headrace.io.files.text_blocks import line_blocks, open_bytes
 from headrace.io.files.text_values import Unfit, unicode_text
-from headrace.io.inference.csv_sniffing import sniff
-from headrace.io.inference.row_class_text import class_name, row_class_text
-from headrace.io.inference.shapes import Columns, Shape, merge_fields, shape_of_json
-from headrace.io.inference.texts import TextColumn
+from headrace.io.inference.shapes import (
+    NULL_WORDS,
+    ColumnShapes,
+    Shape,
+    TextColumn,
+    kind_of_text,
+    merge_fields,
+    shape_of_json,
+)
+
+# --- dialect of a CSV file ------------------------------------------------------------------------
+
+
+_LOOKED_AT = 1 << 20
+_RECORDS = 100
+
+
+def sniff(path: Path) -> CsvDialect:
+    """Find the dialect by which most records have as many fields as the first one, and more than one."""
+    with open_bytes(path) as file:
+        encoding = likely_encoding(file.read(_LOOKED_AT))
+    dialects = [CsvDialect(sep=sep, encoding=encoding) for sep in ",;\t|"]
+    best, records = max(
+        ((dialect, _records(path, dialect)) for dialect in dialects), key=lambda found: _regularity(found[1])
+    )
+    return (
+        best
+        if not records or _is_header(records[0])
+        else CsvDialect(best.sep, encoding=encoding, header=False)
+    )
+
+
+def _records(path: Path, dialect: CsvDialect) -> list[list[str]]:
+    with dialect.in_utf8(open_bytes(path)) as file:
+        records: list[list[str]] = []
+        with suppress(csv.Error):  # by another separator, quotes may stand within fields
+            records.extend(islice(filter(None, dialect.reader(line_blocks(file))), _RECORDS))
+        return records
+
+
+def _regularity(records: list[list[str]]) -> tuple[float, int]:
+    widths = Counter(map(len, records))
+    width, count = widths.most_common(1)[0] if widths else (0, 0)
+    return (count / len(records) if width > 1 else 0.0), width
+
+
+def _is_header(first: list[str]) -> bool:
+    return len({*first}) == len(first) and all(
+        name and name not in NULL_WORDS and kind_of_text(name) == "text" for name in first
+    )
+
+
+# --- Python text of row classes -------------------------------------------------------------------
+
+
+def row_class_text(name: str, fields: Sequence[Field]) -> str:
+    """Write the classes of a row and of its nested rows, innermost first, with their imports."""
+    classes = _Classes()
+    classes.add(name, "", fields)
+    modules = {**classes.imports, "typing": {"NamedTuple", *classes.imports.get("typing", ())}}
+    # As isort orders them: the standard library, then ours.
+    lines = [
+        f"from {module} import {', '.join(sorted(modules[module]))}"
+        for module in _MODULES
+        if module in modules
+    ]
+    if "headrace" in modules:
+        lines.insert(-1, "")
+    return "\n".join(lines) + "".join(f"\n\n\n{text}" for text in classes.texts) + "\n"
+
+
+_MODULES = ("datetime", "decimal", "typing", "headrace")
+_TAKEN = (
+    *("None", "True", "False", "NamedTuple", "Annotated", "Decimal", "DecimalType"),
+    *("Float32", "Int8", "Int16", "Int32", "TimestampNtz"),
+)
+"""Names that a class cannot have, because they are keywords or imported for its columns."""
+
+
+def class_name(words: str) -> str:
+    """Make a class name of a file or column name: "order_lines" is OrderLines."""
+    parts = "".join(c if c.isalnum() else " " for c in words).split()
+    name = "".join(part[0].upper() + part[1:] for part in parts)
+    return name if name.isidentifier() else f"Row{name}"
+
+
+@dataclass(slots=True)
+class _Classes:
+    texts: list[str] = field(default_factory=list[str])
+    imports: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    _names: set[str] = field(default_factory=lambda: {*_TAKEN})
+    _prefix: str = ""
+
+    def add(self, name: str, within: str, fields: Sequence[Field]) -> str:
+        """Add a class, after those that it needs, and return its name."""
+        while name in self._names:
+            name = f"{within}{name}" if within else f"{name}Row"
+        self._names.add(name)
+        outer, self._prefix = self._prefix, name
+        lines = [f"    {f.name}: {self._annotation(f.name, f.type, nullable=f.nullable)}" for f in fields]
+        self._prefix = outer
+        self.texts.append("\n".join([f"class {name}(NamedTuple):", *lines]))
+        return name
+
+    def _annotation(self, name: str, type: DataType, *, nullable: bool) -> str:
+        return self._of(type, name) + (" | None" if nullable else "")
+
+    def _import(self, module: str, name: str) -> str:
+        self.imports.setdefault(module, set()).add(name)
+        return name
+
+    @singledispatchmethod
+    def _of(self, type: Any, name: str) -> str:
+        raise TypeError(type)
+
+    @_of.register(BoolType | StrType | BytesType | Float64Type)
+    def _(self, type: DataType, name: str) -> str:
+        return str(type).rstrip("0123456789")
+
+    @_of.register
+    def _(self, type: IntegerType, name: str) -> str:
+        return "int" if type == INT64 else self._import("headrace", str(type).title())
+
+    @_of.register
+    def _(self, type: DateType, name: str) -> str:
+        return self._import("datetime", "date")
+
+    @_of.register
+    def _(self, type: TimestampType, name: str) -> str:
+        return self._import("datetime", "datetime")
+
+    @_of.register
+    def _(self, type: Float32Type, name: str) -> str:
+        return self._import("headrace", "Float32")
+
+    @_of.register
+    def _(self, type: IntervalType, name: str) -> str:
+        return self._import("datetime", "timedelta")
+
+    @_of.register
+    def _(self, type: TimestampNtzType, name: str) -> str:
+        return self._import("headrace", "TimestampNtz")
+
+    @_of.register
+    def _(self, type: DecimalType, name: str) -> str:
+        self._import("typing", "Annotated")
+        decimal, of = self._import("decimal", "Decimal"), self._import("headrace", "DecimalType")
+        return f"Annotated[{decimal}, {of}({type.precision}, {type.scale})]"
+
+    @_of.register
+    def _(self, type: ListType, name: str) -> str:
+        return f"list[{self._annotation(name, type.element, nullable=type.nullable)}]"
+
+    @_of.register
+    def _(self, type: MapType, name: str) -> str:
+        return (
+            f"dict[{self._of(type.key, name)}, {self._annotation(name, type.value, nullable=type.nullable)}]"
+        )
+
+    @_of.register
+    def _(self, type: StructType, name: str) -> str:
+        return self.add(class_name(name), self._prefix, type.fields)
+
 
 _FORMATS = {
     "csv": ("csv", "tsv", "txt"),
@@ -38,7 +220,7 @@ class Inference:
 
     name: str
     uri: str
-    columns: Columns
+    columns: ColumnShapes
     files: int
     rows: int
     partial: bool
@@ -167,7 +349,7 @@ def _infer_csv(name: str, path: str, paths: list[Path], rows: int) -> Inference:
     return Inference(
         name,
         _csv_uri(path, dialect),
-        Columns.of(shapes),
+        ColumnShapes.of(shapes),
         len(paths),
         tables.rows,
         partial,
@@ -252,7 +434,7 @@ def _from_shapes(
                 raise unreadable(name, path, "its values are nested too deeply") from error
         if partial:
             break
-    return Inference(name, uri, Columns.of(found or {}), len(paths), rows, partial)
+    return Inference(name, uri, ColumnShapes.of(found or {}), len(paths), rows, partial)
 
 
 _READERS = {"csv": _infer_csv, "json": _infer_json, "parquet": _infer_parquet}

@@ -16,9 +16,10 @@ from pg8000.exceptions import DatabaseError, InterfaceError
 
 from headrace.errors import HeadraceError, UnwritableSink
 from headrace.expr.types import Schema
-from headrace.io.delivery.outbox import Batches, Delivery
-from headrace.io.delivery.table_keys import TableKey, duplicate_key_error
 from headrace.io.files.text_values import Unfit
+from headrace.io.keyed_tables import TableKey, duplicate_key_error
+from headrace.io.outbox import Batches, Delivery
+from headrace.io.postgres import Server, connect, server_message
 from headrace.io.postgres.column_types import (
     column_definition,
     copy_line_converter,
@@ -26,7 +27,6 @@ from headrace.io.postgres.column_types import (
     row_parser,
     text_of,
 )
-from headrace.io.postgres.server import Server, connect, server_message
 from headrace.io.sink import other_rows
 from headrace.io.source import Row, Rows
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from headrace.expr.row_classes import from_user, schema_of, to_user
 from headrace.expr.types import Schema
-from headrace.io.files.dead_letters import DeadLetters
 from headrace.io.pull.sources import CloseOnce, ReaderSourceRun
-from headrace.io.source import Batch, Feed, dead_letter_folder, open_source
+from headrace.io.source import Batch, DeadLetters, Feed, dead_letter_folder, open_source
 from headrace.pull import Source, Transformer, pull
 from headrace.pull.fusion import Kernel
 from headrace.pull.module_context import Module

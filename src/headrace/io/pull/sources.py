@@ -6,9 +6,8 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
-from headrace.io.delivery.guarantee import Guarantee, guarantee_of
 from headrace.io.in_process import convert_rows
-from headrace.io.source import Batch, Feed, Reader
+from headrace.io.source import Batch, Feed, Guarantee, Reader, guarantee_of
 from headrace.pull import Source, Transformer
 from headrace.pull.edge import Edge
 from headrace.pull.module_context import Module

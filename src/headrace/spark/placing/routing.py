@@ -14,7 +14,7 @@ from headrace.expr.compile_python import Scope, dict_key_source, runtime_names
 from headrace.expr.function_bases import is_bounded
 from headrace.expr.tree import Column
 from headrace.expr.types import DataType, Schema, StrType, parts_of
-from headrace.io.delivery.table_keys import build_bucketing
+from headrace.io.keyed_tables import build_bucketing
 from headrace.spark.placing.row_placement import ByBucket, ByKey, Route, ToAll, ToOne
 from headrace.state.codec import key_encoder
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.io.files.file_source import UnreadFile, UnreadFiles
-from headrace.io.files.text_blocks import WHOLE, Part
-from headrace.io.source import DONE
+from headrace.io.files.text_blocks import WHOLE, FilePart
+from headrace.io.source import DONE, Rows
 from headrace.state.checkpoint_files import make_durable
 from headrace.state.codec import decode, value_encoder
 from headrace.state.commit import POSITIONS
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from headrace.state.chain import Chain
     from headrace.state.checkpoint import Checkpoint
 
-Rows = list[tuple[Any, ...]]
 Positions = MutableMapping[Any, Any]
 _BATCHES = "batches"
 _INFLATION = 6
@@ -43,7 +42,7 @@ _INFLATION = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundInput:
     """A location with input of a source, and its size as far as the driver can tell before it is read.
 
     size: in bytes. count: returns the number of rows, or None if only reading would tell.
@@ -69,10 +68,10 @@ class Arrivals(ABC):
         """Find what has come since. Raises `UnreadableSource` and `InputChanged`."""
 
     @abstractmethod
-    def take(self) -> list[Found]:
+    def take(self) -> list[FoundInput]:
         """Return the next tick's input, in order, and record it as read."""
 
-    def take_all(self) -> list[Found]:
+    def take_all(self) -> list[FoundInput]:
         """Take the input of a bounded source."""
         return [*chain.from_iterable(iter(self.take, []))]
 
@@ -93,8 +92,8 @@ class FileArrivals(Arrivals):
         listing: Listing,
         positions: Positions,
         per_tick: int | None,
-        divide: Callable[[UnreadFile], list[Part]],
-        count: Callable[[UnreadFile, Part], int | None],
+        divide: Callable[[UnreadFile], list[FilePart]],
+        count: Callable[[UnreadFile, FilePart], int | None],
         *,
         may_be_none: bool,
     ) -> None:
@@ -115,24 +114,24 @@ class FileArrivals(Arrivals):
             self._waiting.extend(found)
             self.newest = time.time()
 
-    def take(self) -> list[Found]:
+    def take(self) -> list[FoundInput]:
         taken = [self._waiting.popleft().now() for _ in islice(range(len(self._waiting)), self._per_tick)]
         for file in taken:
             self._positions[file.name] = file.position(DONE)
             self._files.finished(file)
         return [found for file in taken for found in self._parts(file)]
 
-    def _parts(self, file: UnreadFile) -> list[Found]:
+    def _parts(self, file: UnreadFile) -> list[FoundInput]:
         parts = self._divide(file)
         size = file.size * (_INFLATION if file.name.endswith(".gz") else 1) // len(parts)
-        return [Found(location_of(file.absolute, x), size, partial(self._count, file, x)) for x in parts]
+        return [FoundInput(location_of(file.absolute, x), size, partial(self._count, file, x)) for x in parts]
 
     @property
     def waiting(self) -> int:
         return len(self._waiting)
 
 
-def location_of(path: str, part: Part) -> str:
+def location_of(path: str, part: FilePart) -> str:
     """Return the location of a part of a file."""
     return path if part == WHOLE else "\0".join((path, str(part.start), str(part.stop or "")))
 
@@ -146,13 +145,13 @@ def decoded_location(text: str) -> str:
     return os.fsdecode(text.encode("latin-1"))
 
 
-def part_at(location: str) -> tuple[Path, Part]:
+def part_at(location: str) -> tuple[Path, FilePart]:
     """Return the file and the part of it at a location."""
     path, *ends = location.split("\0")
     if not ends:
         return Path(path), WHOLE
     start, stop = ends
-    return Path(path), Part(int(start), int(stop) if stop else None)
+    return Path(path), FilePart(int(start), int(stop) if stop else None)
 
 
 class BatchArrivals(Arrivals):
@@ -177,7 +176,7 @@ class BatchArrivals(Arrivals):
     def look(self) -> None:
         return
 
-    def take(self) -> list[Found]:
+    def take(self) -> list[FoundInput]:
         batch = next(self._batches, None)
         if batch is None:
             return []
@@ -210,7 +209,7 @@ class TimeArrivals(Arrivals):
     def look(self) -> None:
         return
 
-    def take(self) -> list[Found]:
+    def take(self) -> list[FoundInput]:
         if self._asked and not self._follow:
             return []
         time = self._clock.take(self._positions, begins=not self._asked)
@@ -225,13 +224,13 @@ class TimeArrivals(Arrivals):
         return None
 
 
-def write_batch(folder: Path, number: int, rows: Rows) -> Found:
+def write_batch(folder: Path, number: int, rows: Rows) -> FoundInput:
     """Write internal rows to a file for tasks to read."""
     folder.mkdir(parents=True, exist_ok=True)
     path, content = folder / str(number), value_encoder()(rows)
     path.write_bytes(content)
     count = len(rows)
-    return Found(str(path), len(content), lambda: count)
+    return FoundInput(str(path), len(content), lambda: count)
 
 
 def read_batch(path: Path) -> Rows:

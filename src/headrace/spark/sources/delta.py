@@ -6,22 +6,22 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.io.delta import DeltaRows, check_delta
+from headrace.io.delta import DeltaRows, check_delta, versions_of
 from headrace.io.source import Feed
-from headrace.spark.sources.arrivals import Arrivals, Found, Positions
+from headrace.spark.sources.arrivals import Arrivals, FoundInput, Positions
 from headrace.spark.sources.opening import OpenedSource, Opening, open_arrivals, open_on_spark
 from headrace.spark.ticks.intake import Rows, Taken, read_file
 from headrace.spark.ticks.plan import Input
 
 if TYPE_CHECKING:
-    from headrace.io.delta.version_reader import DeltaVersions
+    from headrace.io.versioned_tables import SourceVersions
 
 VERSION = "version"
 _WHOLE, _CHANGES = "whole", "changes"
 
 
 @dataclass(frozen=True, slots=True)
-class Versions:
+class VersionReading:
     """Reading of a location: all rows of a version, or the changes it made."""
 
     table: DeltaRows
@@ -30,7 +30,7 @@ class Versions:
 class VersionArrivals(Arrivals):
     """Versions of a table, at most `per_tick` in a tick: the first one whole, of later ones their changes."""
 
-    def __init__(self, versions: DeltaVersions, positions: Positions, per_tick: int | None) -> None:
+    def __init__(self, versions: SourceVersions, positions: Positions, per_tick: int | None) -> None:
         self._versions = versions
         self._positions = positions
         self._per_tick = per_tick
@@ -42,7 +42,7 @@ class VersionArrivals(Arrivals):
         if newest != self._newest:
             self._newest, self.newest = newest, time.time()
 
-    def take(self) -> list[Found]:
+    def take(self) -> list[FoundInput]:
         found: list[str] = []
         last: int | None = self._positions.get(VERSION)
         while self._per_tick is None or len(found) < self._per_tick:
@@ -56,9 +56,9 @@ class VersionArrivals(Arrivals):
                 break
         if found:
             self._positions[VERSION] = last
-        return [*map(Found, found)]
+        return [*map(FoundInput, found)]
 
-    def take_all(self) -> list[Found]:
+    def take_all(self) -> list[FoundInput]:
         # A bounded source is one version.
         return self.take()
 
@@ -71,19 +71,17 @@ class VersionArrivals(Arrivals):
 @open_on_spark.register
 def _(source: DeltaRows, opening: Opening) -> OpenedSource:
     check_delta(source, f"source {opening.name!r}", opening.operator.schema)
-    from headrace.io.delta.version_reader import DeltaVersions
-
     feed = Feed(opening.name, opening.operator.schema, append=opening.append)
     feed.refuse_weight_column()
-    versions = DeltaVersions(source, feed)
+    versions = versions_of(source, feed)
     per_tick = 1 if opening.operator.bounded else source.versions_per_tick
-    return open_arrivals(opening, Versions(source), VersionArrivals(versions, opening.positions, per_tick))
+    return open_arrivals(
+        opening, VersionReading(source), VersionArrivals(versions, opening.positions, per_tick)
+    )
 
 
 @read_file.register
-def _(reading: Versions, location: str, source: Input, taken: Taken) -> Rows:
-    from headrace.io.delta.version_reader import DeltaVersions
-
+def _(reading: VersionReading, location: str, source: Input, taken: Taken) -> Rows:
     what, _, version = location.partition(":")
-    versions = DeltaVersions(reading.table, Feed(source.name, source.schema, append=source.append))
+    versions = versions_of(reading.table, Feed(source.name, source.schema, append=source.append))
     return versions.rows(int(version)) if what == _WHOLE else versions.changes(int(version))

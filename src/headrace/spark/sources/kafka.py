@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import BadInput, UnwritableSink
 from headrace.expr.types import Schema
-from headrace.io.delivery.outbox import Outbox, Rows
-from headrace.io.delivery.table_keys import build_bucketing
 from headrace.io.files.changelog import check_columns
 from headrace.io.kafka import Kafka, KafkaTopic, only_on_spark
+from headrace.io.keyed_tables import build_bucketing
+from headrace.io.outbox import Outbox, Rows
 from headrace.io.sink import PartsWriter, SinkRequest, Writer, open_sink
 from headrace.io.source import WEIGHT
 from headrace.spark.sources.opening import Opening, sends_rows, source_frame

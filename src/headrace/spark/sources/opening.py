@@ -7,9 +7,10 @@ DataFrame; input that is complete in the first tick is a static one.
 from __future__ import annotations
 
 import os
+import re
 import zlib
-from collections.abc import Callable, Iterable, MutableMapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial, singledispatch
 from pathlib import Path
@@ -21,20 +22,14 @@ from headrace.io import Source
 from headrace.io.change_data import ChangeData, refuse_rows_only
 from headrace.io.files.file_reader import open_format
 from headrace.io.files.file_source import Files, Listing, UnreadFile
-from headrace.io.files.text_blocks import WHOLE, Part
+from headrace.io.files.text_blocks import WHOLE, FilePart
 from headrace.io.source import WEIGHT, Feed
 from headrace.io.wall_clock import TickTime
 from headrace.operators.source import Source as SourceOperator
 from headrace.spark.local.session_properties import tasks_at_a_time
 from headrace.spark.lowering.types import null_within, quoted
 from headrace.spark.placing.native import Chain, apply_native_chain
-from headrace.spark.sources.arrivals import (
-    Arrivals,
-    BatchArrivals,
-    FileArrivals,
-    TimeArrivals,
-)
-from headrace.spark.sources.names import spark_name
+from headrace.spark.sources.arrivals import Arrivals, BatchArrivals, FileArrivals, TimeArrivals
 from headrace.spark.sources.tick_input import Located
 from headrace.spark.ticks.intake import Spooled
 from headrace.spark.ticks.plan import Input
@@ -45,6 +40,45 @@ if TYPE_CHECKING:
 
     from headrace.engine.engine import Engine
     from headrace.expr.types import Schema
+
+
+# --- names of streaming sources -------------------------------------------------------------------
+
+# Names let Spark add or remove sources of a query across restarts. Without them, it identifies sources by
+# position and rejects a different number of them. Spark requires names for all sources or none, and a user's
+# DataFrame has the name given by the user, if any. So a checkpoint has source names only if all of its
+# sources are Headrace's own.
+
+
+_SETTINGS = {
+    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+    "spark.sql.streaming.offsetLog.formatVersion": "2",
+}
+
+
+@contextmanager
+def named_sources_enabled(spark: SparkSession, named: bool) -> Iterator[None]:
+    """Enable names for streaming sources and queries inside a block, and restore the setting afterwards."""
+    if not named:
+        yield
+        return
+    before = {key: spark.conf.get(key, None) for key in _SETTINGS}
+    for key, value in _SETTINGS.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, value)
+
+
+def spark_name(source: str) -> str:
+    """Return a name valid in Spark, unique for each source name."""
+    plain = re.sub(r"[^A-Za-z0-9_]", "_", source)
+    return source if plain == source else f"{plain}_{zlib.crc32(source.encode()):08x}"
 
 
 _PART, _LEAST_PART = 1 << 24, 1 << 20
@@ -205,14 +239,14 @@ def _open_files(files: Files, reading: Files | ChangeData, opening: Opening) -> 
 
 def _division(
     reading: Files | ChangeData, opening: Opening
-) -> tuple[Callable[[UnreadFile], list[Part]], Callable[[UnreadFile, Part], int | None]]:
+) -> tuple[Callable[[UnreadFile], list[FilePart]], Callable[[UnreadFile, FilePart], int | None]]:
     """Return what divides a file into parts, and what counts the rows of a part."""
     if not isinstance(reading, Files):
         return lambda file: [WHOLE], lambda file, part: None
     file_format = open_format(reading, Feed(opening.name, opening.operator.schema, append=opening.append))
     tasks = tasks_at_a_time(opening.spark)
 
-    def parts(file: UnreadFile) -> list[Part]:
+    def parts(file: UnreadFile) -> list[FilePart]:
         # What cannot be read here, a task will name.
         with suppress(OSError, EOFError, zlib.error, UnreadableSource):
             # Two for each task, so that tasks end at about the same time.
@@ -329,10 +363,10 @@ def _never_null(column: Any, source: str, name: str) -> Any:
 # --- the union ----------------------------------------------------------------------------
 
 
-Shape: TypeAlias = "dict[str, Any]"
+UnionShape: TypeAlias = "dict[str, Any]"
 
 
-def union_columns(opened: Iterable[OpenedSource]) -> Shape:
+def union_columns(opened: Iterable[OpenedSource]) -> UnionShape:
     """Extra columns of the union, one per source read by Spark, with their types."""
     return {
         f"row_{tag}": source.frame.schema[f"row_{tag}"].dataType
@@ -341,7 +375,7 @@ def union_columns(opened: Iterable[OpenedSource]) -> Shape:
     }
 
 
-def union_of(frames: Iterable[DataFrame], shape: Shape) -> DataFrame | None:
+def union_of(frames: Iterable[DataFrame], shape: UnionShape) -> DataFrame | None:
     """Return the union of the frames of all sources, or None without any."""
     from pyspark.sql import functions as f
 

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.spark.local.session_properties import is_remote
-from headrace.spark.sources.arrivals import Found, encoded_location
+from headrace.spark.sources.arrivals import FoundInput, encoded_location
 from headrace.spark.ticks.intake import ENDED, Tagged, tagged_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Located: TypeAlias = tuple[int, Found, int]
+Located: TypeAlias = tuple[int, FoundInput, int]
 """A source's tag, a location with its input, and its place among those of the source."""
 
 BYTES_OF_A_ROW = 64

@@ -12,7 +12,7 @@ from headrace.engine.change import Changes
 from headrace.engine.endpoints import as_sink, table_sources
 from headrace.expr.row_classes import to_user
 from headrace.io import Writer, open_sink
-from headrace.io.delivery.outbox import DeliveredSink
+from headrace.io.outbox import DeliveredSink
 from headrace.io.sink import PartsWriter, SinkRequest
 from headrace.spark.ticks.task_output import outbox_of
 

@@ -26,9 +26,8 @@ import pyarrow.compute as pc
 from headrace.errors import BadRow
 from headrace.io.arrow import table_to_rows
 from headrace.io.change_data import ChangeData
-from headrace.io.files.file_reader import open_format, read_columns, read_rows
+from headrace.io.files.file_reader import Widened, open_format, read_columns, read_rows
 from headrace.io.files.file_source import Files
-from headrace.io.files.widening import Widened
 from headrace.io.source import BadRecord, Feed, open_source
 from headrace.spark.sources.arrivals import decoded_location, part_at, read_batch
 from headrace.spark.ticks.plan import Input

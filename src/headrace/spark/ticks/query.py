@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import CheckpointDamaged, NotOnSpark
 from headrace.spark.local.session_properties import is_remote
 from headrace.spark.sources.arrivals import SourcePositions
-from headrace.spark.sources.names import named_sources_enabled
 from headrace.spark.sources.opening import (
     OpenedSource,
+    named_sources_enabled,
     union_columns,
     union_of,
 )

@@ -21,7 +21,7 @@ from dataclasses import astuple, dataclass, field
 from typing import Any, TypeAlias
 
 from headrace.errors import HeadraceError
-from headrace.io.files.widening import Widened
+from headrace.io.files.file_reader import Widened
 from headrace.io.source import BadRecord
 from headrace.spark.ticks.messages import Result
 from headrace.state.chain import Chain

@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from headrace.io.delivery.atomic_files import subfolder_for
-from headrace.io.delivery.outbox import DeliveredSink, StagedSink
+from headrace.atomic_files import subfolder_for
 from headrace.io.files import changelog, table_files
 from headrace.io.files.changelog import Changelog
 from headrace.io.files.table_files import TableFiles
+from headrace.io.outbox import DeliveredSink, StagedSink
 from headrace.spark.placing.row_placement import ByBucket
 from headrace.spark.ticks.messages import Result
 from headrace.spark.ticks.plan import Output

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from headrace.engine.progress import Observer, Progress
-from headrace.io.files.widening import WideningLog
+from headrace.io.files.file_reader import WideningLog
 from headrace.spark.sources.tick_input import Density, Expected, TickInput
 from headrace.spark.ticks import progress, task
 from headrace.spark.ticks.cost import CostMeter
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from headrace.engine.prometheus import RunMetrics
-    from headrace.io.files.dead_letters import DeadLetters
+    from headrace.io.source import DeadLetters
     from headrace.spark.ticks.driver_sinks import DriverSink
     from headrace.state.chain import Chain
     from headrace.state.checkpoint import Checkpoint

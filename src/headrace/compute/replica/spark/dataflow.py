@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from headrace.atomic_files import subfolder_for
 from headrace.compute.collections.opening import open_collections
 from headrace.compute.collections.store import Collections
 from headrace.compute.errors import StoreUnavailable
@@ -43,11 +44,10 @@ from headrace.compute.replica.spark.state import (
     StoredState,
     passthrough_sources,
 )
-from headrace.compute.replica.spark.versions import Hold, Versions
+from headrace.compute.replica.spark.versions import VersionHold, Versions
 from headrace.errors import SparkProcessDied
 from headrace.expr.types import Schema
 from headrace.flow.flow import Flow
-from headrace.io.delivery.atomic_files import subfolder_for
 from headrace.spark.external_ticks import Given, Session
 
 MOST_TIMES = 4096
@@ -289,7 +289,7 @@ class SparkIndex:
     keying: Keying
     key: tuple[int, ...]
     since: Frontier
-    own: Hold
+    own: VersionHold
 
     @property
     def key_width(self) -> int:
@@ -306,7 +306,7 @@ class SparkIndex:
         """Failure that replaces the contents from a time on, if any."""
         return self.versions.failed
 
-    def hold(self, time: int) -> Hold:
+    def hold(self, time: int) -> VersionHold:
         """Keep the index readable from `time` on."""
         return self.versions.hold(time)
 
@@ -319,14 +319,14 @@ class SparkIndex:
 class ResumableCollectionWriter(CollectionWriter):
     """Export to a collection that a later process resumes from the last compaction."""
 
-    hold: Hold | None = None
+    hold: VersionHold | None = None
 
     def allow_compaction(self, since: Frontier) -> None:
         if self.hold is not None:
             move_hold(self.hold, since)
 
 
-def move_hold(hold: Hold, since: Frontier) -> None:
+def move_hold(hold: VersionHold, since: Frontier) -> None:
     """Move a hold to `since`."""
     if since.time is None:
         hold.release()

@@ -7,23 +7,20 @@ time. One thread at a time adds and merges; any number of threads may read meanw
 
 from __future__ import annotations
 
-import heapq
 import threading
-import uuid
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from headrace.compute.frontier import Frontier, meet
-from headrace.compute.protocol.responses import Counted, Row, Update
+from headrace.compute.protocol.responses import Counted, Update
 from headrace.compute.replica.exports import FailedExport
+from headrace.spark.change_files_sink import in_parts
 from headrace.spark.external_ticks import Session
-from headrace.spark.versions.files import LAST_HASH, ChangeFile, Entry, Filing, hash_of, write_entries
-from headrace.spark.versions.partitioned_job import in_parts
 from headrace.state.codec import decode
+from headrace.tables.change_files import LAST_HASH, ChangeFile, Filing, MergeTask, hash_of, sum_changes
 
 _FILES = 8
 """Number of files above which the youngest are merged."""
@@ -33,7 +30,7 @@ _GROWTH = 4
 """A file joins a merge unless it has more than this multiple of the younger files' changes."""
 
 
-class Hold:
+class VersionHold:
     """Read hold that keeps versions readable from `time` on, until moved forward or released."""
 
     def __init__(self, versions: Versions, time: int) -> None:
@@ -68,7 +65,7 @@ class Versions:
         self._unwanted: dict[str, Path] = {}
         self._files: tuple[ChangeFile, ...] = ()
         self._merged: list[ChangeFile] = []
-        self._holds: set[Hold] = set()
+        self._holds: set[VersionHold] = set()
         self._lock = threading.Lock()
 
     # -- written by one thread --------------------------------------------------------------
@@ -127,7 +124,7 @@ class Versions:
             self._files, self._merged = (), [*self._merged, *files]
             return
         self.merged_to = max(self.merged_to, least)
-        merging = _Merging(self.folder, tuple(f.name for f in files[begin:]), least, tick, self._durable)
+        merging = MergeTask(self.folder, tuple(f.name for f in files[begin:]), least, tick, self._durable)
         # In a task it does not hold up the threads of this process.
         names = merging(0) if size <= MERGED_HERE else in_parts(spark(), 1, merging, f"merging {self.folder}")
         made = [ChangeFile(self.folder, name.decode()) for name in names]
@@ -200,73 +197,13 @@ class Versions:
         with self._lock:
             return meet(Frontier(hold.time) for hold in self._holds)
 
-    def hold(self, time: int) -> Hold:
+    def hold(self, time: int) -> VersionHold:
         """Keep the versions readable from `time` on, which must be held already, or be the beginning."""
-        hold = Hold(self, time)
+        hold = VersionHold(self, time)
         with self._lock:
             self._holds.add(hold)
         return hold
 
-    def release_hold(self, hold: Hold) -> None:
+    def release_hold(self, hold: VersionHold) -> None:
         with self._lock:
             self._holds.discard(hold)
-
-
-def sum_changes(files: Iterable[ChangeFile], low: int, high: int, time: int) -> list[Counted]:
-    """Sum the changes up to a time, for hashes from `low` to `high`. Returns rows with non-zero counts."""
-    total: Counter[bytes] = Counter()
-    for file in files:
-        if file.first <= time:
-            whole = file.last <= time
-            for _, row, at, weight in file.entries(low, high):
-                if whole or at <= time:
-                    total[row] += weight
-    rows: dict[Row, int] = {}
-    for encoded, count in total.items():
-        if count:
-            row = decode(encoded)
-            rows[row] = rows.get(row, 0) + count
-    return [counted for counted in rows.items() if counted[1]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Merging:
-    """Task that merges several files into one and returns its name, or nothing if no changes are left.
-
-    There is one part.
-    """
-
-    folder: Path
-    names: tuple[str, ...]
-    least: int
-    tick: int
-    durable: bool
-
-    def __call__(self, part: int) -> Iterator[bytes]:
-        files = (ChangeFile(self.folder, name) for name in self.names)
-        entries = _advanced(heapq.merge(*(file.entries() for file in files)), self.least)
-        attempt = uuid.uuid4().hex[:12]
-        name = write_entries(self.folder, self.tick, attempt, entries, durable=self.durable)
-        if name:
-            yield name.encode()
-
-
-def _advanced(entries: Iterable[Entry], least: int) -> Iterator[Entry]:
-    """Consolidate sorted entries, moving times before `least` up to it."""
-    current: tuple[int, bytes] | None = None
-    weights: dict[int, int] = {}
-    for hashed, row, time, weight in entries:
-        if current != (hashed, row):
-            yield from _of_row(current, weights)
-            current, weights = (hashed, row), {}
-        at = max(time, least)
-        weights[at] = weights.get(at, 0) + weight
-    yield from _of_row(current, weights)
-
-
-def _of_row(of: tuple[int, bytes] | None, weights: dict[int, int]) -> Iterator[Entry]:
-    if of is not None:
-        yield from ((*of, time, weight) for time, weight in sorted(weights.items()) if weight)
-
-
-__all__ = ["Hold", "Versions", "sum_changes"]

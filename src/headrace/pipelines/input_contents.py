@@ -1,0 +1,186 @@
+"""Kept contents of the input files that a pipeline has read, to compare changed files with.
+
+    <storage>/inputs/known.json                       what each file holds, and when that was seen
+    <storage>/inputs/of/<folder>/<size>-<time>/<name> content of a file, as it was read
+
+A file is known by a mark: its size and time of change when its content was first seen. A file whose time is
+another one and whose checksum is not keeps its mark: for all readers it has not changed. Of a file with
+another content, the one before is kept here, as a copy or, of large inputs, as a second name of the old file.
+So are files that are gone. What is kept counts only as long as it has the size and time of its mark: where a
+file was overwritten in place, its second name holds the new content.
+
+Losing the folder costs no more than reading all rows once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from xxhash import xxh3_128
+
+from headrace.atomic_files import remove_folder
+from headrace.errors import CheckpointDamaged
+from headrace.state.commit import read_checked, write_checked
+
+FileMark: TypeAlias = list[int]
+"""Size and time of change of a file, in nanoseconds."""
+
+COPIED = 1 << 26
+"""Bytes of an input up to which its files are copied; those of larger ones get a second name."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A file as it was seen last. mark: under which its content is known. digest: of the content."""
+
+    seen: FileMark
+    mark: FileMark
+    digest: str
+
+
+@dataclass(slots=True)
+class InputContents:
+    """The files of a storage's inputs. known: by path."""
+
+    folder: Path
+    known: dict[str, _Known] = field(default_factory=dict[str, _Known])
+
+    @classmethod
+    def open(cls, storage: Path) -> InputContents:
+        folder = storage / "inputs"
+        try:
+            files = read_checked(folder / "known.json")["files"]
+            return cls(folder, {path: _Known(*each) for path, each in files.items()})
+        except (CheckpointDamaged, KeyError, TypeError):
+            return cls(folder)
+
+    def marks(self, found: Mapping[str, FileMark]) -> dict[str, FileMark]:
+        """Return the marks of files, given their sizes and times, after comparing those that look changed."""
+        new = {path: seen for path, seen in found.items() if not self._is_known(path, seen)}
+        for path, seen in new.items():
+            self._look_at(path, seen)
+        if new:
+            self._write()
+        return {
+            path: self.known[path].mark if self._is_known(path, seen) else seen
+            for path, seen in found.items()
+        }
+
+    def _is_known(self, path: str, seen: FileMark) -> bool:
+        return path in self.known and self.known[path].seen == seen
+
+    def _look_at(self, path: str, seen: FileMark) -> None:
+        before = self.known.pop(path, None)
+        digest = _digest(path)
+        if digest is None or _mark_of(path) != seen:
+            return  # It changes right now: the next run knows more.
+        same = before is not None and before.mark[0] == seen[0] and before.digest == digest
+        self.known[path] = _Known(seen, before.mark if same and before else seen, digest)
+
+    def digest(self, path: str, mark: FileMark) -> str | None:
+        """Return the checksum of a content; None if it is not known."""
+        known = self.known.get(path)
+        return known.digest if known is not None and known.mark == mark else None
+
+    def keep(self, found: Mapping[str, FileMark]) -> None:
+        """Keep the contents of files, which have these marks."""
+        copied = sum(size for size, _ in found.values()) <= COPIED
+        for path, mark in found.items():
+            known, kept = self.known.get(path), self._place(path, mark)
+            if known is None or known.mark != mark or _mark_of(kept) == mark:
+                continue
+            with suppress(OSError):
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                kept.unlink(missing_ok=True)
+                if copied:
+                    shutil.copy(path, kept)
+                    os.utime(kept, ns=(mark[1], mark[1]))
+                elif known.seen == mark:  # A second name has the time of the file.
+                    os.link(path, kept)
+            if _mark_of(path) != known.seen:
+                self.distrust(path, mark)
+
+    def kept(self, path: str, mark: FileMark) -> Path | None:
+        """Return the file that holds the content of a mark; None if there is none."""
+        kept = self._place(path, mark)
+        return kept if _mark_of(kept) == mark else None
+
+    def is_current(self, path: str, mark: FileMark) -> bool:
+        """Return whether a file still has the content of a mark, as far as its size and time tell."""
+        known = self.known.get(path)
+        return _mark_of(path) == (known.seen if known is not None and known.mark == mark else mark)
+
+    def base(self, root: str) -> str:
+        """Return the folder in which contents lie as their files do in `root`."""
+        return f"{self.folder / 'of'}{root}"
+
+    def _place(self, path: str, mark: FileMark) -> Path:
+        folder, name = os.path.split(path)
+        return Path(self.base(folder), f"{mark[0]}-{mark[1]}", name)
+
+    def check(self, found: Mapping[str, FileMark]) -> None:
+        """Forget the contents of files that have changed since they got their marks.
+
+        Called after they were read: nobody knows which content that was.
+        """
+        for path, mark in found.items():
+            known = self.known.get(path)
+            if known is None or _mark_of(path) != known.seen:
+                self.distrust(path, mark)
+
+    def distrust(self, path: str, mark: FileMark) -> None:
+        """Forget a content, so that the next change of the file is not compared with it."""
+        remove_folder(self._place(path, mark).parent)
+        if self.known.pop(path, None) is not None:
+            self._write()
+
+    def clean(self, needed: Iterable[tuple[str, FileMark]]) -> None:
+        """Remove all contents but some, and what is known of files that are not among these."""
+        paths, places = set[str](), set[Path]()
+        for path, mark in needed:
+            paths.add(path)
+            places.add(self._place(path, mark).parent)
+        if gone := self.known.keys() - paths:
+            for path in gone:
+                del self.known[path]
+            self._write()
+        for at, folders, names in os.walk(self.folder / "of", topdown=False):
+            if names and Path(at) not in places:
+                remove_folder(Path(at))
+            elif not names and not any(os.path.isdir(os.path.join(at, each)) for each in folders):
+                os.rmdir(at)
+
+    def _write(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        aside = self.folder / ".known.tmp"
+        files = {path: [each.seen, each.mark, each.digest] for path, each in self.known.items()}
+        write_checked(aside, {"files": files}, durable=False)
+        os.replace(aside, self.folder / "known.json")
+
+
+def mark_of(stat: os.stat_result) -> FileMark:
+    return [stat.st_size, stat.st_mtime_ns]
+
+
+def _mark_of(path: str | Path) -> FileMark | None:
+    try:
+        return mark_of(os.stat(path))
+    except OSError:
+        return None
+
+
+def _digest(path: str) -> str | None:
+    digest = xxh3_128()
+    try:
+        with open(path, "rb") as file:
+            while piece := file.read(1 << 20):
+                digest.update(piece)
+    except OSError:
+        return None
+    return digest.hexdigest()

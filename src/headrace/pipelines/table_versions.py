@@ -1,0 +1,425 @@
+"""Versions of a pipeline's table: reading the last one and the changes since others, writing the next.
+
+The rows of a version, and what changed from the one before, are folders of files (`VersionFolders`). The next
+version is made beside the last one and shares the files that stay; the catalogue then names it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from headrace.atomic_files import (
+    publish_folder,
+    remove_folder,
+    stage_beside,
+    sync_file,
+    sync_folder,
+    take_over,
+)
+from headrace.io.source import WEIGHT as SINK_WEIGHT
+from headrace.path_or_url import local_path
+from headrace.pipelines import weighted_rows
+from headrace.pipelines.catalog import PipelineCatalog, TableEntry
+from headrace.pipelines.definitions import RESERVED
+from headrace.pipelines.errors import CatalogDamaged, PipelineError
+from headrace.pipelines.graph import StoredTable, empty_frame, stored_schema
+from headrace.pipelines.weighted_rows import (
+    WEIGHT,
+    can_be_grouped,
+    consolidate,
+    difference,
+    expand,
+    holds_map,
+    with_weight,
+)
+from headrace.spark.lowering.types import quoted
+from headrace.tables.version_folders import data_files, share_files
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+
+FILE = f"{RESERVED}file"
+
+MANY = 64
+"""Small files of a table from which on they are merged."""
+
+_SMALL, _LARGE = 1 << 23, 1 << 27
+"""Bytes of a file that counts as small, and of one that small ones are merged into."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersions:
+    """Versions of a table, as far as a run has come.
+
+    entry: of its last version; None before the first.
+    keeps_changes: whether somebody reads the changes of the next version.
+    """
+
+    catalog: PipelineCatalog
+    table: StoredTable
+    spark: SparkSession
+    entry: TableEntry | None
+    keeps_changes: bool = False
+
+    def _rows_folder(self, version: int) -> Path:
+        return self.catalog.rows(self.table.name).folder(version)
+
+    def _changes_folder(self, version: int) -> Path:
+        return self.catalog.changes(self.table.name).folder(version)
+
+    @property
+    def last(self) -> TableEntry:
+        """Entry of the last version, which must be there."""
+        assert self.entry is not None
+        return self.entry
+
+    # -- read -------------------------------------------------------------------------------------------
+
+    def rows(self) -> DataFrame:
+        """Return the rows of the last version. Raises `CatalogDamaged` if files are missing."""
+        self._check_rows()
+        return self._read(self.last.version)
+
+    def _read(self, version: int, files: Collection[Path] | None = None) -> DataFrame:
+        """Return the rows of a version, or those in some of its files."""
+        schema, folder = stored_schema(self.table.schema), self._rows_folder(version)
+        if not (data_files(folder) if files is None else files):
+            return empty_frame(schema, self.spark)
+        reader = self.spark.read.schema(schema).format(self.table.dataset.format)
+        reader = reader.option("basePath", f"file:{folder}")
+        return reader.load([f"file:{each}" for each in ([folder] if files is None else files)])
+
+    def _check_rows(self) -> None:
+        """Raise `CatalogDamaged` if the last version has other rows than it was written with."""
+        if self.entry is None or not self.entry.layout.startswith("parquet"):
+            return
+        folder = self._rows_folder(self.entry.version)
+        if count_rows(folder) != self.entry.rows:
+            raise CatalogDamaged(
+                f"{self.table.name} has lost rows: {folder} should hold {self.entry.rows:,}",
+                fix="restore the storage from a backup, or recompute the table: "
+                f"--full-refresh {self.table.name}",
+                file=str(folder),
+            )
+
+    def has_project_layout(self, entry: TableEntry) -> bool:
+        """Return whether a version has the columns and files that the table has in the project."""
+        return entry.schema == self.table.schema.json() and entry.layout == self.table.layout
+
+    @property
+    def _comparable(self) -> TableEntry | None:
+        """The last version, if its rows have the same columns and files."""
+        return self.entry if self.entry is not None and self.has_project_layout(self.entry) else None
+
+    def change_folders(self, before: int) -> list[Path] | None:
+        """Return the folders of what changed since a version; None if some are not kept."""
+        folders = [self._changes_folder(at) for at in range(before + 1, self.last.version + 1)]
+        return folders if before <= self.last.version and all(map(Path.is_dir, folders)) else None
+
+    def changes(self, before: int) -> DataFrame | None:
+        """Return what changed since a version, with weights; None if that is not known."""
+        folders = self.change_folders(before)
+        if folders is None:
+            return None
+        whole = with_weight(empty_frame(self.table.schema, self.spark), 1)
+        for folder in folders:
+            whole = whole.unionByName(self.read_changes(folder))
+        # A row may have come in one version and gone in a later one.
+        return consolidate(whole) if len(folders) > 1 else whole
+
+    def read_changes(self, folder: Path) -> DataFrame:
+        """Return the rows of a folder of changes, with their weights and the types of the table."""
+        from pyspark.sql import functions as f
+
+        schema = stored_schema(self.table.schema).add(WEIGHT, "long")
+        found = self.spark.read.schema(schema).parquet(f"file:{folder}")
+        return found.withColumn(WEIGHT, f.coalesce(WEIGHT, f.lit(1).cast("long")))
+
+    def read_ticks(self, folders: Sequence[Path]) -> DataFrame:
+        """Return the changes in some ticks of the changelog of the table's flow."""
+        import pyarrow.parquet as pq
+        from pyspark.sql import functions as f
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        first = next(file for folder in folders for file in data_files(folder))
+        # A schema that is given saves the job by which Spark would find it.
+        schema: Any = from_arrow_schema(pq.read_schema(first), prefer_timestamp_ntz=True)
+        found = self.spark.read.schema(schema).parquet(*(f"file:{folder}" for folder in folders))
+        fields = self.table.schema.fields
+        typed = [f.col(quoted(each.name)).cast(each.dataType).alias(each.name) for each in fields]
+        return found.select(*typed, f.col(SINK_WEIGHT).cast("long").alias(WEIGHT))
+
+    # -- write ------------------------------------------------------------------------------------------
+
+    def replace(self, rows: DataFrame) -> int:
+        """Write a version of exactly these rows; return its number, the old one if nothing differs."""
+        before, version = self._comparable, self.catalog.new_version(self.table.name)
+        self._write(self._conform(rows), self._rows_folder(version))
+        if before is None or not can_be_grouped(self.table.schema):
+            return version
+        try:
+            self._check_rows()
+        except CatalogDamaged:
+            return version  # It is replaced.
+        if self.keeps_changes or self._count(version) == before.rows:
+            folder = self._changes_folder(version)
+            self._write(difference(self._read(before.version), self._read(version)), folder, "parquet")
+            if not count_rows(folder):
+                remove_folder(folder)
+                remove_folder(self._rows_folder(version))
+                return before.version
+        return version
+
+    def append(self, rows: DataFrame) -> int:
+        """Write a version with more rows; return its number, the old one if there are none."""
+        before, version = self._comparable, self.catalog.new_version(self.table.name)
+        folder = self._rows_folder(version)
+        self._write(self._conform(rows), folder)
+        if before is None:
+            return version
+        if not self._has_rows(folder):
+            remove_folder(folder)
+            return before.version
+        self._check_rows()
+        if self.keeps_changes:
+            self._keep_as_changes(version)
+        self._take_over(before.version, folder)
+        return version
+
+    def extend(self, rows: DataFrame) -> int:
+        """Write a version with more rows, and columns of which the rows before have no values.
+
+        Raises `PipelineError` for other differences between the rows before and these.
+        """
+        assert self.entry is not None
+        was, version = self._with_new_columns(self.entry), self.catalog.new_version(self.table.name)
+        added = self._changes_folder(version)
+        self._write(with_weight(self._conform(rows), 1), added, "parquet")
+        whole = was.unionByName(self.read_changes(added).drop(WEIGHT))
+        self._write(self._conform(whole), self._rows_folder(version))
+        return version
+
+    def _with_new_columns(self, before: TableEntry) -> DataFrame:
+        """Return the rows of the last version, with nulls in columns that are new."""
+        from pyspark.sql import functions as f
+        from pyspark.sql.types import StructType
+
+        schema = StructType.fromJson(json.loads(before.schema))
+        types = {field.name: field.dataType for field in schema.fields}
+        other = [f.name for f in self.table.schema.fields if types.get(f.name, f.dataType) != f.dataType]
+        if before.layout != self.table.layout or other:
+            raise PipelineError(
+                f"{self.table.name} holds rows of another form"
+                + (f": {', '.join(other)}" if other else ", format or partitioning"),
+                where=[self.table.dataset.location],
+                why="What a streaming table holds stays; columns may be added and left out.",
+                fix=f"undo the change, or reread its inputs: --full-refresh {self.table.name}",
+            )
+        held = self.spark.read.schema(stored_schema(schema)).format(self.table.dataset.format)
+        rows = held.load(f"file:{self._rows_folder(before.version)}")
+        columns = [
+            f.col(quoted(each.name))
+            if each.name in types
+            else f.lit(None).cast(each.dataType).alias(each.name)
+            for each in self.table.schema.fields
+        ]
+        return rows.select(*columns)
+
+    def _keep_as_changes(self, version: int) -> None:
+        """Keep the rows of a version, which are only the added ones so far, as its changes."""
+        rows, changed = self._rows_folder(version), self._changes_folder(version)
+        if self.table.layout == "parquet":
+            share_files(data_files(rows), rows, changed)
+        else:
+            self._write(with_weight(self._read(version), 1), changed, "parquet")
+
+    def apply_ticks(self, ticks: Sequence[Path]) -> int:
+        """Write a version with the changes in ticks of a changelog; return its number, as `append` does."""
+        few = weighted_rows
+        columns = few.comparable_schema(self.table.schema) if self.table.layout == "parquet" else None
+        if columns is None or sum(map(count_rows, ticks)) > few.FEW or self._comparable is None:
+            return self.apply(self.read_ticks(ticks))
+        changes, before = few.read_ticks(ticks, columns), self._comparable
+        if not len(changes):
+            return before.version
+        self._check_rows()
+        version = self.catalog.new_version(self.table.name)
+        folder, changed = self._rows_folder(version), self._changes_folder(version)
+        added = few.expand_arrow(changes)
+        _write_table(changes, changed)
+        if added is not None:
+            _write_table(added, folder)
+            self._take_over(before.version, folder)
+        elif before.rows > few.FEW:
+            self._rewrite(before, version)
+        else:
+            held = few.with_rows_of(changes, self._rows_folder(before.version), columns)
+            whole = few.expand_arrow(held)
+            if whole is None:
+                raise PipelineError(
+                    f"{self.table.name} does not hold rows that are taken back",
+                    where=[self.table.dataset.location],
+                    why="Its query answers otherwise than when they came.",
+                    fix=f"make it anew: --full-refresh {self.table.name}",
+                )
+            _write_table(whole, folder)
+        if not self.keeps_changes:
+            remove_folder(changed)
+        return version
+
+    def _rewrite(self, before: TableEntry, version: int) -> None:
+        """Write the version before with the changes of this one.
+
+        Files that hold a row that is taken back are written anew; the version shares the others.
+        """
+        self._check_rows()
+        folder, made = self._rows_folder(version), self.read_changes(self._changes_folder(version))
+        anew = self._files_of(before.version, made.where(f"{WEIGHT} < 0"))
+        was = with_weight(self._read(before.version, anew), 1)
+        self._write(self._conform(expand(consolidate(was.unionByName(made)))), folder)
+        self._take_over(before.version, folder, without=anew)
+
+    def _files_of(self, version: int, rows: DataFrame) -> frozenset[Path]:
+        """Return the files of a version that hold a copy of one of the rows."""
+        from pyspark.sql import functions as f
+
+        held, files = self._read(version), frozenset(data_files(self._rows_folder(version)))
+        if holds_map(self.table.schema):  # Spark compares maps in groups only.
+            return files
+        same = [held[quoted(name)].eqNullSafe(rows[quoted(name)]) for name in self.table.schema.fieldNames()]
+        where = held.withColumn(FILE, f.col("_metadata.file_path")).join(rows, same, "left_semi")
+        found = {Path(local_path(row[FILE], "rows")) for row in where.select(FILE).distinct().collect()}
+        return files & found if found <= files else files
+
+    def apply(self, changes: DataFrame) -> int:
+        """Write a version with changes, which have a weight each; return its number, as `append` does."""
+        before, version = self._comparable, self.catalog.new_version(self.table.name)
+        assert before is not None
+        changed, rows = self._changes_folder(version), self._rows_folder(version)
+        self._write(consolidate(self._conform(changes, WEIGHT)), changed, "parquet")
+        if not count_rows(changed):
+            remove_folder(changed)
+            return before.version
+        if adds_only(changed):
+            self._write(self._conform(expand(self.read_changes(changed))), rows)
+            self._take_over(before.version, rows)
+        else:
+            self._rewrite(before, version)
+        if not self.keeps_changes:
+            remove_folder(changed)
+        return version
+
+    def count(self, version: int) -> int:
+        """Return the number of rows of a version."""
+        if self.entry is not None and self.entry.version == version:
+            return self.entry.rows
+        return self._count(version)
+
+    def _count(self, version: int) -> int:
+        folder = self._rows_folder(version)
+        if self.table.dataset.format == "parquet":
+            return count_rows(folder)
+        return self._read(version).count() if data_files(folder) else 0
+
+    def _has_rows(self, folder: Path) -> bool:
+        if self.table.dataset.format == "parquet":
+            return count_rows(folder) > 0
+        return any(file.stat().st_size for file in data_files(folder))
+
+    def _conform(self, rows: DataFrame, *further: str) -> DataFrame:
+        """Conform rows to the columns of the table, in its order and of its types."""
+        from pyspark.sql import functions as f
+
+        found = {field.name: field.dataType for field in rows.schema.fields}
+        columns: list[Any] = []
+        for field in self.table.schema.fields:
+            column: Any = f.col(quoted(field.name))
+            if found[field.name] != field.dataType:
+                column = column.cast(field.dataType)
+            if field.name in self.table.dataset.partitioned_by and field.dataType.typeName() == "string":
+                column = f.nullif(column, f.lit(""))  # A folder has no name for it: Spark reads null.
+            column = column.alias(field.name)
+            columns.append(column)
+        return rows.select(*columns, *further)
+
+    def _take_over(self, version: int, folder: Path, without: frozenset[Path] = frozenset()) -> None:
+        """Add files of a version to a folder that has others; many small ones are merged."""
+        held = self._rows_folder(version)
+        kept = [file for file in data_files(held) if file not in without]
+        small = [file for file in kept if file.stat().st_size < _SMALL]
+        if len(small) < MANY or self.table.layout != "parquet":
+            share_files(kept, held, folder)
+            return
+        merged = folder.with_name(f".{folder.name}.merged")
+        rows = self.spark.read.schema(stored_schema(self.table.schema)).parquet(
+            *(f"file:{file}" for file in small)
+        )
+        parts = 1 + sum(file.stat().st_size for file in small) // _LARGE
+        self._write(rows.coalesce(parts), merged)
+        for file in {*kept} - {*small} | {*data_files(merged)}:
+            take_over(file, folder / file.name)
+        sync_folder(folder)
+        remove_folder(merged)
+
+    def _write(self, rows: DataFrame, folder: Path, form: str | None = None) -> None:
+        writer = rows.write.format(form or self.table.dataset.format)
+        if form is None and self.table.dataset.partitioned_by:
+            writer = writer.partitionBy(*self.table.dataset.partitioned_by)
+        save(writer, folder)
+
+
+def save(writer: DataFrameWriter, folder: Path) -> None:
+    """Write a folder of files atomically, without the marker files of Spark."""
+    staged = stage_beside(folder)
+    writer.save(f"file:{staged}")
+    _publish(staged, folder)
+
+
+def _write_table(rows: pa.Table, folder: Path) -> None:
+    import pyarrow.parquet as pq
+
+    staged = stage_beside(folder)
+    staged.mkdir()
+    pq.write_table(rows, staged / f"part-{uuid4()}.parquet")
+    _publish(staged, folder)
+
+
+def _publish(staged: Path, folder: Path) -> None:
+    for file in list(staged.rglob("*")):
+        if file.is_file() and (file.name.startswith(("_", "."))):
+            file.unlink()
+        elif file.is_file():
+            sync_file(file)
+    publish_folder(staged, folder)
+
+
+def adds_only(folder: Path) -> bool:
+    """Return whether a folder of changes has no retractions."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    compute: Any = pc
+    files = [file for file in data_files(folder) if WEIGHT in pq.read_schema(file).names]
+    weights = (pq.ParquetFile(file).read([WEIGHT])[WEIGHT] for file in files)
+    return all(compute.min(each).as_py() > 0 for each in weights if len(each))
+
+
+def count_rows(folder: Path) -> int:
+    """Return the number of rows in a folder of Parquet files."""
+    import pyarrow.parquet as pq
+
+    try:
+        return sum(pq.read_metadata(file).num_rows for file in data_files(folder))
+    except (OSError, ValueError) as error:  # pyarrow's own errors are of these kinds
+        raise CatalogDamaged(
+            f"files in {folder} cannot be read",
+            why=f"{error}.",
+            fix="restore the storage from a backup, or recompute the table: --full-refresh",
+            file=str(folder),
+        ) from None

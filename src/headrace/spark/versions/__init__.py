@@ -1,1 +1,0 @@
-"""Historical content of sinks, in files written by tasks and readable by any process."""

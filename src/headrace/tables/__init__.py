@@ -1,0 +1,1 @@
+"""Tables of numbered versions, each made by one atomic commit and unchanged afterwards."""
