@@ -13,15 +13,21 @@ from hypothesis import strategies as st
 pl = pytest.importorskip("polars")
 
 import headrace as hr
-from headrace.engine.columnar.column_types import NotLowered, bounds_in, from_series, polars_type, to_series
 from headrace.engine.columnar.expressions import LOWERINGS, columns_without_bounds, lower_expression
-from headrace.engine.columnar.lowered_expression import LoweredExpression
 from headrace.errors import EvaluationError
 from headrace.expr.check import check
 from headrace.expr.compile_python import compile_rows
 from headrace.expr.constructors import col
 from headrace.expr.decimal_arithmetic import WIDE
 from headrace.expr.functions import CATALOGUE
+from headrace.expr.polars_columns import (
+    LoweredExpression,
+    NotLowered,
+    bounds_in,
+    from_series,
+    polars_type,
+    to_series,
+)
 from headrace.expr.tree import Expr
 from headrace.expr.types import DATE, INTERVALS, DecimalType, Field, Schema
 from tests.expr.random_calls import calls_of, many_rows, passes

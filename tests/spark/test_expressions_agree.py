@@ -171,7 +171,7 @@ class Table:
         """Spark's values, expression by expression; null where Python raised."""
         from pyspark.sql import functions as F
 
-        from headrace.spark.lowering.types import spark_type
+        from headrace.expr.spark_columns import spark_type
 
         columns = []
         for at, outcome in enumerate(outcomes):
@@ -219,7 +219,7 @@ def table(spark: SparkSession) -> Table:
     data = rows_to_table(inside, SCHEMA)
     import pyarrow as pa
 
-    from headrace.spark.lowering.types import spark_schema
+    from headrace.expr.spark_columns import spark_schema
 
     data = data.append_column(pa.field("row", pa.int64(), nullable=False), pa.array(range(len(inside))))
     return Table(
@@ -340,7 +340,7 @@ def type_of(expr: Expr) -> type[DataType] | None:
 
 
 def test_types_and_nullability_agree(table: Table, outcomes: list[Outcome]) -> None:
-    from headrace.spark.lowering.types import nullable_type, spark_type
+    from headrace.expr.spark_columns import nullable_type, spark_type
 
     for chunk in chunks(outcomes):
         # By names of their own: one of another column would be taken for that column.

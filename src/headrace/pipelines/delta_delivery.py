@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import BadInput, HeadraceError, UnwritableSink
+from headrace.expr.spark_columns import quoted
 from headrace.io.delivery.atomic_files import remove_folder
 from headrace.io.delta import check_location, require_deltalake
 from headrace.io.delta.log import DeltaLog
@@ -33,7 +34,6 @@ from headrace.pipelines.versions import (
     repeated,
     save,
 )
-from headrace.spark.lowering.types import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from headrace.expr.spark_columns import quoted
 from headrace.io.delta.log import DataFile, DeltaLog, FileChanges, TableVersion
 from headrace.io.delta.protocol import CHANGE_TYPE, WEIGHTS
 from headrace.pipelines.definitions import RESERVED
@@ -18,7 +19,6 @@ from headrace.pipelines.graph import no_rows
 from headrace.pipelines.leaves import DeltaLeaf, rows_of_files
 from headrace.pipelines.versions import WEIGHT, summed, weighted
 from headrace.queries.plan_details import java_class
-from headrace.spark.lowering.types import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -20,6 +20,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from headrace.errors import HeadraceError, Step
+from headrace.expr.spark_columns import quoted
 from headrace.io.delivery.atomic_files import subfolder_for
 from headrace.pipelines.catalog import SINK, TableEntry
 from headrace.pipelines.definitions import RESERVED, Dataset, Definitions, Kind, Query, TableName, places
@@ -34,7 +35,6 @@ from headrace.pipelines.sql_files import read_sql_file
 from headrace.pipelines.unreachable import words_of_source
 from headrace.pipelines.unversioned import without_secrets
 from headrace.queries.plan_details import frame_of_plan
-from headrace.spark.lowering.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from headrace.errors import CheckpointDamaged, FlowChanged, UnreadableSource
+from headrace.expr.spark_columns import quoted
 from headrace.io.delivery.atomic_files import remove_folder
 from headrace.io.source import WEIGHT as SOURCE_WEIGHT
 from headrace.pipelines.catalog import Position, TableEntry
@@ -32,7 +33,6 @@ from headrace.pipelines.versions import (
     repeated,
     weighted,
 )
-from headrace.spark.lowering.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

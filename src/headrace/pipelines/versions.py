@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from headrace.expr.spark_columns import quoted
 from headrace.io.delivery.atomic_files import (
     move_folder,
     remove_folder,
@@ -25,7 +26,6 @@ from headrace.pipelines.errors import CatalogDamaged, PipelineError
 from headrace.pipelines.graph import Table, as_stored, no_rows
 from headrace.pipelines.map_entries import holds_map, with_entries, with_maps
 from headrace.pipelines.snapshots import can_be_grouped
-from headrace.spark.lowering.types import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa

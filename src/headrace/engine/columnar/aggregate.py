@@ -35,7 +35,6 @@ from headrace.arrangement.codes import is_exact
 from headrace.arrangement.first_rows import change_of_first_rows, first_rows
 from headrace.arrangement.spine import Found, Spine
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
-from headrace.engine.columnar.column_types import NotLowered, dtype_of, repeated
 from headrace.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns
 from headrace.engine.columnar.float_sums import WINDOW, are_in_one_window
 from headrace.engine.columnar.held_values import (
@@ -60,6 +59,7 @@ from headrace.engine.columnar.sum_columns import (
 from headrace.engine.float_totals import FLOAT_PARTS
 from headrace.engine.steps.accumulator import Accumulator, AppendExtreme, FloatTotals, accumulator_for
 from headrace.expr.check import check
+from headrace.expr.polars_columns import NotLowered, dtype_of, repeated
 from headrace.flow.lifetime import Lifetime
 from headrace.flow.operators.aggregate import Aggregate
 

@@ -14,12 +14,12 @@ import numpy as np
 import polars as pl
 
 from headrace.arrangement.batch import take
-from headrace.engine.columnar.column_types import NotLowered, dtype_of
 from headrace.engine.columnar.columns import FAILS, ColumnarDeclined, Columns
 from headrace.engine.columnar.pre_reduction import PreReduction, choose_reduction
 from headrace.engine.columnar.stream import Stream, build_stream, decline_marked
 from headrace.engine.window_runtime import EARLIEST, time_lower_bound
 from headrace.expr.code_runtime import EPOCH
+from headrace.expr.polars_columns import NotLowered, dtype_of
 from headrace.expr.types import DATE, FLOAT64, TIMESTAMP
 from headrace.flow.operators.late_rows import LateRows
 from headrace.flow.operators.on_time import OnTime

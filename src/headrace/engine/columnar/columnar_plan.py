@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.engine.columnar.aggregate import AggregatePlan, plan_aggregate
 from headrace.engine.columnar.clocks import PunctualityPlan, plan_punctuality
-from headrace.engine.columnar.column_types import NotLowered
 from headrace.engine.columnar.distinct import DistinctPlan, plan_distinct
 from headrace.engine.columnar.history import HistoryPlan, plan_history
 from headrace.engine.columnar.join_plan import JoinPlan, plan_join
@@ -29,6 +28,7 @@ from headrace.engine.columnar.timed_join import TimedJoinPlan, plan_timed_join
 from headrace.engine.columnar.top_k import TopPlan, plan_top
 from headrace.engine.columnar.upsert import UpsertPlan, plan_upsert
 from headrace.engine.partial_operators import MergedAggregate
+from headrace.expr.polars_columns import NotLowered
 from headrace.flow.operators.aggregate import Aggregate
 from headrace.flow.operators.bag_feedback import BagFeedback
 from headrace.flow.operators.distinct import Distinct

@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING, Any, overload
 
 import polars as pl
 
-from headrace.engine.columnar.column_types import bounds_in, from_series, polars_type, repeated, to_series
-from headrace.engine.columnar.lowered_expression import LoweredExpression
 from headrace.engine.frames import WEIGHT_COLUMN
+from headrace.expr.polars_columns import (
+    LoweredExpression,
+    bounds_in,
+    from_series,
+    polars_type,
+    repeated,
+    to_series,
+)
 from headrace.expr.types import INT64, TIMESTAMP
 
 if TYPE_CHECKING:

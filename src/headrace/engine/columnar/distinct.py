@@ -13,11 +13,11 @@ import polars as pl
 from headrace.arrangement.batch import Layout, batch_of, bounded, select, take
 from headrace.arrangement.spine import Probe
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
-from headrace.engine.columnar.column_types import NotLowered, dtype_of
 from headrace.engine.columnar.columns import FAILS, WEIGHT, Columns, weights_of
 from headrace.engine.columnar.pre_reduction import DistinctRows
 from headrace.engine.columnar.slot_form import CountForm
 from headrace.engine.columnar.stream import Stream, build_stream, decline_marked, with_one_zero
+from headrace.expr.polars_columns import NotLowered, dtype_of
 from headrace.flow.lifetime import Lifetime
 from headrace.flow.operators.distinct import Distinct
 from headrace.flow.operators.feedback import Feedback

@@ -21,7 +21,6 @@ from functools import singledispatch
 
 import polars as pl
 
-from headrace.engine.columnar.column_types import NotLowered, carried_dtype, dtype_of, unscaled_bounds
 from headrace.engine.columnar.functions import (
     arithmetic,
     calendar,
@@ -36,12 +35,21 @@ from headrace.engine.columnar.functions import (
     time,
     time_formats,
 )
-from headrace.engine.columnar.lowered_expression import Bounds, LoweredExpression, Lowering, either_condition
 from headrace.errors import EvaluationError
 from headrace.expr.check import checked_tree
 from headrace.expr.compile_python import runtime_names
 from headrace.expr.decimal_arithmetic import EXACT
 from headrace.expr.function_bases import StrictFunction
+from headrace.expr.polars_columns import (
+    Bounds,
+    LoweredExpression,
+    Lowering,
+    NotLowered,
+    carried_dtype,
+    dtype_of,
+    either_condition,
+    unscaled_bounds,
+)
 from headrace.expr.python_emitter import PythonEmitter, Scope
 from headrace.expr.tree import Column, Expr
 from headrace.expr.types import FLOAT32, DataType, DecimalType, IntervalType, ListType, Schema

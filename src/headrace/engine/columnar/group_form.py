@@ -11,7 +11,6 @@ import polars as pl
 
 from headrace.arrangement.batch import stacked
 from headrace.engine.columnar.aggregate import AggregatePlan, summing
-from headrace.engine.columnar.column_types import to_series
 from headrace.engine.columnar.columns import WEIGHT, ColumnarDeclined
 from headrace.engine.columnar.float_sums import WINDOW
 from headrace.engine.columnar.held_values import (
@@ -28,6 +27,7 @@ from headrace.engine.columnar.sum_columns import (
     windows_of_fields,
 )
 from headrace.engine.steps.group_code import FIRST_FIELD, ROWS
+from headrace.expr.polars_columns import to_series
 from headrace.expr.types import INT64
 
 if TYPE_CHECKING:

@@ -17,10 +17,8 @@ import polars as pl
 from headrace.arrangement.batch import Numbers, differing, select, take
 from headrace.arrangement.codes import codes_of
 from headrace.arrangement.spine import Probe, Spine, together
-from headrace.engine.columnar.column_types import bounds_in, repeated
 from headrace.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined
 from headrace.engine.columnar.float_sums import WINDOW
-from headrace.engine.columnar.lowered_expression import LoweredExpression, replace_negative_zero
 from headrace.engine.columnar.partial_forms import PartialForm, partial_form
 from headrace.engine.columnar.slot_form import consolidated, names_of_keys
 from headrace.engine.columnar.stream import Stream, decline_marked
@@ -38,6 +36,7 @@ from headrace.engine.steps.accumulator import (
 )
 from headrace.engine.steps.value_accumulators import OnceEach
 from headrace.expr.check import check
+from headrace.expr.polars_columns import LoweredExpression, bounds_in, repeated, replace_negative_zero
 from headrace.expr.types import DataType, IntegerType
 from headrace.expr.widening import is_float
 

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from headrace.arrangement.batch import Layout
-from headrace.engine.columnar.column_types import NotLowered, dtype_of
 from headrace.engine.columnar.columns import FAILS, WEIGHT, weights_of
 from headrace.engine.columnar.expressions import reads_columns
-from headrace.engine.columnar.lowered_expression import LoweredExpression
 from headrace.engine.columnar.slot_form import key_names
 from headrace.engine.columnar.stream import Stream, each_copy, empty_stream
 from headrace.engine.retractions_first import pair_schema
 from headrace.expr.check import TypeAndNullability, check
+from headrace.expr.polars_columns import LoweredExpression, NotLowered, dtype_of
 from headrace.expr.tree import Expr
 from headrace.expr.types import DataType, Schema
 from headrace.expr.widening import is_float

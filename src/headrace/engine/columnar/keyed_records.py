@@ -16,14 +16,20 @@ import polars as pl
 
 from headrace.arrangement.batch import Layout, batch_of, differing, joined, masked, select, take
 from headrace.arrangement.spine import Found
-from headrace.engine.columnar.column_types import NotLowered, dtype_of, from_series, repeated, to_series
 from headrace.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, weights_of
 from headrace.engine.columnar.expressions import reads_columns
-from headrace.engine.columnar.lowered_expression import replace_negative_zero
 from headrace.engine.columnar.slot_form import SlotForm, key_columns, names_of_keys
 from headrace.engine.columnar.stream import Stream, empty_stream
 from headrace.engine.steps.upsert import misfit_texts, tie_rule
 from headrace.expr.check import check
+from headrace.expr.polars_columns import (
+    NotLowered,
+    dtype_of,
+    from_series,
+    repeated,
+    replace_negative_zero,
+    to_series,
+)
 from headrace.expr.tree import Call, Expr, Literal
 from headrace.expr.types import Schema, StructType
 from headrace.expr.widening import is_float

@@ -17,12 +17,12 @@ import polars as pl
 
 from headrace.arrangement.batch import batch_of, differing, select, stacked, take
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
-from headrace.engine.columnar.column_types import NotLowered, dtype_of
 from headrace.engine.columnar.columns import WEIGHT, Columns, weights_of
 from headrace.engine.columnar.partition_answers import Answer, Partitions, answer_of, spans
 from headrace.engine.columnar.rows_in_order import OfCopies, RowsForm, RowsInOrder, rows_in_order
 from headrace.engine.columnar.stream import Stream, build_stream, decline_marked, empty_stream, sum_weights
 from headrace.engine.partitions import NEGATIVE, ROWS
+from headrace.expr.polars_columns import NotLowered, dtype_of
 from headrace.flow.operators.over import ComputeOver
 
 if TYPE_CHECKING:

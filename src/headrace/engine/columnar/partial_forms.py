@@ -14,7 +14,6 @@ import numpy as np
 import polars as pl
 
 from headrace.arrangement.batch import Numbers
-from headrace.engine.columnar.column_types import dtype_of
 from headrace.engine.columnar.columns import ColumnarDeclined
 from headrace.engine.columnar.float_sums import (
     KINDS,
@@ -24,12 +23,6 @@ from headrace.engine.columnar.float_sums import (
     THERE,
     parts_of_floats,
     split_floats,
-)
-from headrace.engine.columnar.lowered_expression import (
-    LoweredExpression,
-    bounds_of,
-    either_condition,
-    replace_negative_zero,
 )
 from headrace.engine.float_totals import PART_BITS
 from headrace.engine.steps.accumulator import (
@@ -45,6 +38,13 @@ from headrace.engine.steps.accumulator import (
     Target,
 )
 from headrace.engine.steps.value_accumulators import PowerSums
+from headrace.expr.polars_columns import (
+    LoweredExpression,
+    bounds_of,
+    dtype_of,
+    either_condition,
+    replace_negative_zero,
+)
 from headrace.expr.types import INT64, DataType, DecimalType, IntegerType
 from headrace.expr.widening import is_float
 

@@ -16,7 +16,6 @@ import polars as pl
 
 from headrace.arrangement.batch import Numbers
 from headrace.engine.columnar.aggregate import AggregatePlan
-from headrace.engine.columnar.column_types import NotLowered, dtype_of
 from headrace.engine.columnar.columns import FAILS
 from headrace.engine.columnar.expressions import columns_without_bounds
 from headrace.engine.columnar.partial_forms import ROOM, PartialForm
@@ -25,6 +24,7 @@ from headrace.engine.columnar.stream import Stream, apply_operator, empty_stream
 from headrace.engine.columnar.sum_columns import sum_widths
 from headrace.engine.partial_operators import MergedAggregate, PartialAggregate
 from headrace.expr.check import check
+from headrace.expr.polars_columns import NotLowered, dtype_of
 
 if TYPE_CHECKING:
     from headrace.engine.steps.accumulator import Accumulator

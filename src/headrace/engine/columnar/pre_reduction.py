@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from headrace.arrangement.batch import Numbers
-from headrace.engine.columnar.column_types import NotLowered, dtype_of, from_series
 from headrace.engine.columnar.columns import FAILS, WEIGHT, Columns
-from headrace.engine.columnar.lowered_expression import (
-    LoweredExpression,
-    replace_negative_zero,
-)
 from headrace.engine.columnar.partial_forms import PartialForm, partial_form
 from headrace.engine.columnar.stream import AS_WRITTEN, Stream, check_plain, decline_marked, sum_weights
 from headrace.engine.partial_operators import PartialAggregate
@@ -27,6 +22,13 @@ from headrace.engine.steps.accumulator import (
     accumulator_for,
 )
 from headrace.expr.check import check
+from headrace.expr.polars_columns import (
+    LoweredExpression,
+    NotLowered,
+    dtype_of,
+    from_series,
+    replace_negative_zero,
+)
 from headrace.expr.tree import Expr
 from headrace.expr.types import INT64, DataType, Schema
 from headrace.expr.widening import is_float

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import polars as pl
 
 from headrace.arrangement.batch import Layout, Order, select
-from headrace.engine.columnar.column_types import NotLowered, dtype_of
 from headrace.engine.columnar.columns import WEIGHT, rows_to_columns
 from headrace.engine.columnar.expressions import reads_columns
-from headrace.engine.columnar.lowered_expression import replace_negative_zero
 from headrace.engine.columnar.slot_form import BagForm, Values, column_of, consolidated, key_names
 from headrace.engine.columnar.stream import Stream, build_stream, empty_stream, with_one_zero
 from headrace.expr.check import check
+from headrace.expr.polars_columns import NotLowered, dtype_of, replace_negative_zero
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr, Ordering

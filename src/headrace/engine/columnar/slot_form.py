@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 
 from headrace.arrangement.batch import Layout, negated, select, stacked
-from headrace.engine.columnar.column_types import to_series
 from headrace.engine.columnar.columns import ColumnarDeclined
+from headrace.expr.polars_columns import to_series
 from headrace.expr.tree import Column
 from headrace.expr.types import DataType
 from headrace.expr.widening import is_float

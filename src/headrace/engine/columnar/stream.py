@@ -12,16 +12,18 @@ import polars as pl
 
 from headrace.arrangement.batch import select, take, values_at
 from headrace.arrangement.codes import codes_of
-from headrace.engine.columnar.column_types import NotLowered, carried_dtype, dtype_of
 from headrace.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns, ColumnsOfFrame
 from headrace.engine.columnar.expressions import columns_without_bounds, lower_expression, reads_columns
-from headrace.engine.columnar.lowered_expression import (
+from headrace.engine.partial_operators import ExchangeSink
+from headrace.expr.polars_columns import (
     LoweredExpression,
+    NotLowered,
     bounds_hull,
+    carried_dtype,
+    dtype_of,
     either_condition,
     replace_negative_zero,
 )
-from headrace.engine.partial_operators import ExchangeSink
 from headrace.expr.tree import Column, Expr
 from headrace.expr.types import ListType, Schema
 from headrace.expr.widening import is_float

@@ -27,13 +27,13 @@ from headrace.arrangement.batch import (
 )
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
 from headrace.engine.columnar.clocks import ticks_in, ticks_of, time_of
-from headrace.engine.columnar.column_types import NotLowered, dtype_of, from_series
 from headrace.engine.columnar.columns import FAILS, WEIGHT, Columns, rows_to_columns
 from headrace.engine.columnar.expressions import reads_columns
 from headrace.engine.columnar.slot_form import CountForm
 from headrace.engine.columnar.stream import Stream, build_stream, empty_stream, with_one_zero
 from headrace.engine.window_runtime import ARRANGED_ROWS, CHUNK, closing, schedule_window
 from headrace.expr.check import check
+from headrace.expr.polars_columns import NotLowered, dtype_of, from_series
 from headrace.flow.operators.temporal_filter import TemporalFilter
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from headrace.arrangement.batch import Layout, batch_of, distinct_keys, negated,
 from headrace.arrangement.first_rows import change_of_first_rows
 from headrace.arrangement.spine import Found
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
-from headrace.engine.columnar.column_types import NotLowered
 from headrace.engine.columnar.columns import WEIGHT, Columns
 from headrace.engine.columnar.rows_in_order import OfCopies, RowsForm, RowsInOrder, rows_in_order
 from headrace.engine.columnar.stream import Stream, build_stream, each_copy
+from headrace.expr.polars_columns import NotLowered
 from headrace.flow.lifetime import Lifetime
 from headrace.flow.operators.top_k import TopK
 

@@ -18,8 +18,8 @@ from headrace.expr.types import (
     FLOAT32,
     FLOAT64,
     INT64,
-    INTEGERS,
     INTERVAL,
+    RANGES,
     STR,
     DataType,
     DecimalType,
@@ -35,8 +35,6 @@ from headrace.expr.widening import (
     is_number,
     limit_decimal_digits,
 )
-
-RANGES: dict[DataType, tuple[int, int]] = {each: each.range for each in INTEGERS}
 
 
 def overflow_checked(emitter: Emitter, source: str, type: DataType) -> str:

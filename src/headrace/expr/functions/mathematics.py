@@ -16,9 +16,9 @@ from headrace.errors import EvaluationError
 from headrace.expr.code_runtime import NAN, raise_overflow
 from headrace.expr.decimal_arithmetic import WIDE, DecimalSpec, round_to_scale
 from headrace.expr.function_bases import Emitter, FixedFunction, StrictFunction, fitting_type, fixed
-from headrace.expr.functions.arithmetic import RANGES, decimal_spec, in_bits
+from headrace.expr.functions.arithmetic import decimal_spec, in_bits
 from headrace.expr.functions.numbers import rounding_rule
-from headrace.expr.types import FLOAT64, INT8, INT32, INT64, INTEGERS, DecimalType, IntegerType
+from headrace.expr.types import FLOAT64, INT8, INT32, INT64, INTEGERS, RANGES, DecimalType, IntegerType
 from headrace.expr.typing_rules import NULL, Arguments, CallTerm, Function, Signature
 from headrace.expr.widening import common_type, is_float
 

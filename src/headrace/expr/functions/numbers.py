@@ -11,7 +11,7 @@ from typing import Any
 from headrace.expr.code_runtime import NAN, raise_overflow
 from headrace.expr.decimal_arithmetic import WIDE, DecimalSpec, round_half_up, round_to_scale
 from headrace.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, fixed
-from headrace.expr.functions.arithmetic import RANGES, decimal_spec, in_bits, overflow_checked
+from headrace.expr.functions.arithmetic import decimal_spec, in_bits, overflow_checked
 from headrace.expr.functions.comparison import refuse_unordered
 from headrace.expr.sort_keys import order_key
 from headrace.expr.types import (
@@ -19,6 +19,7 @@ from headrace.expr.types import (
     INT32,
     INT64,
     INTERVAL,
+    RANGES,
     DataType,
     DecimalType,
     IntervalType,

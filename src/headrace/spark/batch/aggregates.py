@@ -20,6 +20,7 @@ from pyspark.sql import functions as f
 
 from headrace.errors import NotOnSpark
 from headrace.expr.check import check
+from headrace.expr.spark_columns import from_hashable, hashable, nullable_type, representative, spark_type
 from headrace.expr.types import INT64, DecimalType, Field, IntervalType
 from headrace.expr.widening import is_float
 from headrace.flow.aggregates import (
@@ -42,8 +43,6 @@ from headrace.flow.value_aggregates import Bits, Histogram, Mode, Percentile, St
 from headrace.spark.batch.operators import Site, exact_column, lower_operator
 from headrace.spark.lowering import exact_sums
 from headrace.spark.lowering.histograms import histogram_of
-from headrace.spark.lowering.signed_zero import from_hashable, hashable, representative
-from headrace.spark.lowering.types import nullable_type, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

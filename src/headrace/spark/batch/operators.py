@@ -8,9 +8,8 @@ from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from headrace.errors import NotOnSpark
+from headrace.expr.spark_columns import from_hashable, hashable, quoted
 from headrace.spark.lowering.expressions import to_column
-from headrace.spark.lowering.signed_zero import from_hashable, hashable
-from headrace.spark.lowering.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

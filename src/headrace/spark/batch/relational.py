@@ -10,6 +10,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from headrace.errors import NotOnSpark
+from headrace.expr.spark_columns import with_representatives
 from headrace.expr.types import Schema
 from headrace.flow.operators.difference import Difference
 from headrace.flow.operators.distinct import Distinct
@@ -20,7 +21,6 @@ from headrace.flow.operators.top_k import TopK
 from headrace.flow.operators.unique import Unique
 from headrace.spark.batch.operators import Site, exact_column, lower_operator, renamed
 from headrace.spark.lowering.expressions import to_column
-from headrace.spark.lowering.signed_zero import with_representatives
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
+from headrace.expr.spark_columns import spark_schema
 from headrace.expr.tree import Expr
 from headrace.flow.operators.assume_ordered import AssumeOrdered
 from headrace.flow.operators.chain import Chain
@@ -30,7 +31,6 @@ from headrace.flow.operators.sink import Sink
 from headrace.flow.operators.sort import Sort
 from headrace.flow.operators.union import Union
 from headrace.spark.batch.operators import Site, exact_column, lower_operator, renamed
-from headrace.spark.lowering.types import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

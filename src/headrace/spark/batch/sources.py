@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from headrace.errors import BadInput, WrongType
+from headrace.expr.spark_columns import spark_type
 from headrace.expr.tree import Expr
 from headrace.flow.operators.filter import Filter
 from headrace.flow.operators.select import Select
@@ -20,7 +21,6 @@ from headrace.flow.operators.source import Source
 from headrace.io.source import WEIGHT
 from headrace.spark.batch.operators import Site, exact_column, grouped_rows, lower_operator
 from headrace.spark.lowering.expressions import to_column
-from headrace.spark.lowering.types import spark_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

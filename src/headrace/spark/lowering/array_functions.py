@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.expr.dict_keys import has_representatives
+from headrace.expr.spark_columns import representative, sorted_entries, spark_type
 from headrace.expr.types import DATE, MapType
-from headrace.spark.lowering.signed_zero import representative, sorted_entries
-from headrace.spark.lowering.types import spark_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,12 +18,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from headrace.expr.check import checked_tree
 from headrace.expr.code_runtime import EPOCH
 from headrace.expr.functions.higher_order import VARIABLE, is_function
+from headrace.expr.spark_columns import spark_type
 from headrace.expr.types import TIMESTAMP_NTZ
 from headrace.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term
 from headrace.spark.lowering.array_functions import ARRAYS
 from headrace.spark.lowering.json_functions import JSON
 from headrace.spark.lowering.time_functions import TIME, interval_constant
-from headrace.spark.lowering.types import spark_type
 from headrace.spark.lowering.value_functions import VALUES
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from headrace.expr.spark_columns import rebuilt, spark_type
 from headrace.expr.types import StructType
-from headrace.spark.lowering.signed_zero import rebuilt
-from headrace.spark.lowering.types import spark_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable

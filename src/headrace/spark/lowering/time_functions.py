@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.expr.functions.intervals import to_text
+from headrace.expr.spark_columns import spark_type
 from headrace.expr.types import (
     DATE,
     INTERVAL,
@@ -29,7 +30,6 @@ from headrace.expr.types import (
     TimestampType,
 )
 from headrace.expr.typing_rules import LiteralTerm
-from headrace.spark.lowering.types import spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

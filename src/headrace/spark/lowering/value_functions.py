@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.expr.function_bases import FixedFunction
 from headrace.expr.functions import CATALOGUE
+from headrace.expr.spark_columns import spark_type
 from headrace.expr.types import (
     STR,
     BytesType,
@@ -26,7 +27,6 @@ from headrace.expr.typing_rules import LiteralTerm
 from headrace.expr.widening import nullable_within
 from headrace.spark.lowering.time_functions import CASTS as TIME_CASTS
 from headrace.spark.lowering.time_functions import TRIED_CASTS, time_sum
-from headrace.spark.lowering.types import spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

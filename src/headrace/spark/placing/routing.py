@@ -152,7 +152,7 @@ def _has_codes(type: DataType) -> bool:
     """Return whether columns of a type have the codes of `headrace.arrangement.codes`."""
     if parts_of(type):
         return False
-    from headrace.engine.columnar.column_types import polars_type
+    from headrace.expr.polars_columns import polars_type
 
     return polars_type(type) is not None
 
@@ -178,7 +178,7 @@ def _shards_of_keys(
     import polars as pl
 
     from headrace.arrangement.codes import coder, codes_of
-    from headrace.engine.columnar.column_types import dtype_of, to_series
+    from headrace.expr.polars_columns import dtype_of, to_series
 
     texts = [isinstance(type, StrType) for type in types]
     code_of = coder([pl.Binary() if x else dtype_of(type) for x, type in zip(texts, types)], exact=False)

@@ -7,7 +7,6 @@ from functools import reduce
 
 import polars as pl
 
-from headrace.engine.columnar.column_types import NotLowered, dtype_of
 from headrace.engine.columnar.functions import decimals
 from headrace.engine.columnar.functions.time import (
     count_of,
@@ -16,19 +15,20 @@ from headrace.engine.columnar.functions.time import (
     of_intervals,
     time_sum,
 )
-from headrace.engine.columnar.lowered_expression import (
+from headrace.expr.polars_columns import (
     Bounds,
     LoweredExpression,
     Lowering,
+    NotLowered,
     bounds_hull,
     bounds_of,
+    dtype_of,
     either_condition,
     lower_bounded_integer,
     quotient,
     spread,
 )
-from headrace.expr.functions.arithmetic import RANGES
-from headrace.expr.types import INT64, STR, DecimalType
+from headrace.expr.types import INT64, RANGES, STR, DecimalType
 from headrace.expr.typing_rules import CallTerm, LiteralTerm
 from headrace.expr.widening import is_float
 

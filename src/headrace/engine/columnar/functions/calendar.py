@@ -8,20 +8,20 @@ from typing import Any
 
 import polars as pl
 
-from headrace.engine.columnar.column_types import NotLowered, dtype_of
 from headrace.engine.columnar.functions import decimals
 from headrace.engine.columnar.functions.time import count_of, moment
-from headrace.engine.columnar.lowered_expression import (
+from headrace.errors import EvaluationError
+from headrace.expr.functions.calendar import unit_of, weekday_of
+from headrace.expr.polars_columns import (
     LoweredExpression,
     Lowering,
+    NotLowered,
     constant_value,
+    dtype_of,
     either_condition,
 )
-from headrace.errors import EvaluationError
-from headrace.expr.functions.arithmetic import RANGES
-from headrace.expr.functions.calendar import unit_of, weekday_of
 from headrace.expr.time_patterns import DAYS, MONTHS
-from headrace.expr.types import DATE, INT64, INTERVAL_UNITS, TIMESTAMP
+from headrace.expr.types import DATE, INT64, INTERVAL_UNITS, RANGES, TIMESTAMP
 from headrace.expr.typing_rules import CallTerm
 
 Arguments = Sequence[LoweredExpression]

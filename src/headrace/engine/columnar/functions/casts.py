@@ -6,21 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
 
-from headrace.engine.columnar.column_types import NotLowered, dtype_of
 from headrace.engine.columnar.functions import decimals
 from headrace.engine.columnar.functions.time import count_of, cut_to_step, moment
-from headrace.engine.columnar.lowered_expression import (
+from headrace.expr.polars_columns import (
     LoweredExpression,
     Lowering,
+    NotLowered,
     bounds_of,
+    dtype_of,
     either_condition,
     lower_bounded_integer,
     quotient,
 )
-from headrace.expr.functions.arithmetic import RANGES
 from headrace.expr.types import (
     INT64,
     INTERVAL_UNITS,
+    RANGES,
     TIMESTAMP,
     BoolType,
     BytesType,

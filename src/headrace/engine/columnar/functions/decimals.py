@@ -12,17 +12,17 @@ from dataclasses import replace
 
 import polars as pl
 
-from headrace.engine.columnar.column_types import NotLowered, dtype_of
-from headrace.engine.columnar.lowered_expression import (
+from headrace.expr.polars_columns import (
     Bounds,
     LoweredExpression,
     Lowering,
+    NotLowered,
     bounds_of,
+    dtype_of,
     either_condition,
     quotient,
 )
-from headrace.expr.functions.arithmetic import RANGES
-from headrace.expr.types import DataType, DecimalType
+from headrace.expr.types import RANGES, DataType, DecimalType
 from headrace.expr.typing_rules import CallTerm
 
 _MOST = 2**126

@@ -10,10 +10,15 @@ from dataclasses import replace
 
 import polars as pl
 
-from headrace.engine.columnar.column_types import dtype_of, unscaled_bounds
 from headrace.engine.columnar.functions import arithmetic, casts
-from headrace.engine.columnar.lowered_expression import LoweredExpression, Lowering, either_condition
 from headrace.expr.functions import CATALOGUE
+from headrace.expr.polars_columns import (
+    LoweredExpression,
+    Lowering,
+    dtype_of,
+    either_condition,
+    unscaled_bounds,
+)
 from headrace.expr.typing_rules import CallTerm
 
 Arguments = Sequence[LoweredExpression]

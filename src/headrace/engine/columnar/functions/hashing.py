@@ -9,11 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import polars as pl
 
-from headrace.engine.columnar.column_types import NotLowered, dtype_of
 from headrace.engine.columnar.functions.decimals import unscaled
 from headrace.engine.columnar.functions.time import count_of
-from headrace.engine.columnar.lowered_expression import LoweredExpression, Lowering, either_condition
 from headrace.expr.functions.hashing import SEED
+from headrace.expr.polars_columns import LoweredExpression, Lowering, NotLowered, dtype_of, either_condition
 from headrace.expr.types import (
     INT32,
     INT64,

@@ -7,8 +7,13 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from headrace.engine.columnar.column_types import NotLowered, unscaled_bounds
-from headrace.engine.columnar.lowered_expression import LoweredExpression, Lowering, constant_value
+from headrace.expr.polars_columns import (
+    LoweredExpression,
+    Lowering,
+    NotLowered,
+    constant_value,
+    unscaled_bounds,
+)
 from headrace.expr.types import BOOL, BYTES, DATE, STR, IntegerType, ListType
 from headrace.expr.typing_rules import CallTerm
 

@@ -11,14 +11,14 @@ from functools import reduce
 
 import polars as pl
 
-from headrace.engine.columnar.column_types import to_series
 from headrace.engine.columnar.functions.decimals import unscaled
-from headrace.engine.columnar.lowered_expression import (
+from headrace.expr.polars_columns import (
     LoweredExpression,
     Lowering,
     bounds_hull,
     either_condition,
     restrict_failure,
+    to_series,
 )
 from headrace.expr.types import DecimalType
 from headrace.expr.typing_rules import CallTerm, LiteralTerm

@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
 
-from headrace.engine.columnar.column_types import NotLowered, dtype_of
 from headrace.engine.columnar.functions import decimals
 from headrace.engine.columnar.functions.casts import PLACES, shortest_decimal
-from headrace.engine.columnar.lowered_expression import (
+from headrace.expr.polars_columns import (
     LoweredExpression,
     Lowering,
+    NotLowered,
     bounds_of,
     constant_value,
+    dtype_of,
     lower_bounded_integer,
 )
-from headrace.expr.functions.arithmetic import RANGES
-from headrace.expr.types import FLOAT64, INT32, INT64, DecimalType, IntegerType, IntervalType
+from headrace.expr.types import FLOAT64, INT32, INT64, RANGES, DecimalType, IntegerType, IntervalType
 from headrace.expr.typing_rules import CallTerm
 from headrace.expr.widening import is_float
 

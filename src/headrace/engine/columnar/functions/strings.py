@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import polars as pl
 
-from headrace.engine.columnar.column_types import NotLowered
-from headrace.engine.columnar.lowered_expression import (
+from headrace.errors import EvaluationError
+from headrace.expr.functions.strings import like_parts
+from headrace.expr.polars_columns import (
     LoweredExpression,
     Lowering,
+    NotLowered,
     bounds_of,
     constant_value,
     either_condition,
 )
-from headrace.errors import EvaluationError
-from headrace.expr.functions.strings import like_parts
 from headrace.expr.types import BYTES, STR, ListType
 from headrace.expr.typing_rules import CallTerm
 

@@ -7,18 +7,19 @@ from datetime import date, datetime, timedelta
 
 import polars as pl
 
-from headrace.engine.columnar.column_types import NotLowered, dtype_of
-from headrace.engine.columnar.lowered_expression import (
+from headrace.expr.polars_columns import (
     LoweredExpression,
     Lowering,
+    NotLowered,
+    dtype_of,
     quotient,
 )
-from headrace.expr.functions.arithmetic import RANGES
 from headrace.expr.types import (
     DATE,
     INT32,
     INT64,
     INTERVAL_UNITS,
+    RANGES,
     TIMESTAMP,
     DataType,
     IntegerType,

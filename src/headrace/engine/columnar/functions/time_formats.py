@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from headrace.engine.columnar.column_types import NotLowered
 from headrace.engine.columnar.functions.calendar import LOWERINGS as CALENDAR
 from headrace.engine.columnar.functions.casts import parsed, since_first_year
 from headrace.engine.columnar.functions.time import count_of
-from headrace.engine.columnar.lowered_expression import LoweredExpression, Lowering, constant_value
-from headrace.expr.functions.arithmetic import RANGES
-from headrace.expr.types import DATE, INT64, STR, TIMESTAMP
+from headrace.expr.polars_columns import LoweredExpression, Lowering, NotLowered, constant_value
+from headrace.expr.types import DATE, INT64, RANGES, STR, TIMESTAMP
 from headrace.expr.typing_rules import CallTerm
 
 Arguments = Sequence[LoweredExpression]
