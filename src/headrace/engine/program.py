@@ -17,8 +17,8 @@ from headrace.engine.signals.row_values import signal_part_of
 from headrace.engine.slot import Slot, thaw_list
 from headrace.engine.tick_budget import TickBudget
 from headrace.errors import BadInput
+from headrace.expr.code_emission import CodeBounds, code_bounds
 from headrace.expr.compile_python import runtime_names
-from headrace.expr.function_bases import CodeBounds, code_bounds
 from headrace.flow.operators.bag_feedback import BagFeedback
 from headrace.flow.operators.feedback import Feedback
 

@@ -17,9 +17,9 @@ from headrace.engine.plan import is_delay
 from headrace.engine.retractions_first import must_take_back_first
 from headrace.engine.row_codegen import ChangeSelection, Row, tuple_source
 from headrace.expr.check import check
+from headrace.expr.code_emission import code_bounds
 from headrace.expr.compile_python import Scope, key_of, predicate_source, value_source
 from headrace.expr.dict_keys import has_representatives
-from headrace.expr.function_bases import code_bounds
 from headrace.graph.node import Edge
 
 if TYPE_CHECKING:

@@ -2,9 +2,8 @@
 
 Within `bounded_code`, code is generated that matches patterns in linear time, and raises
 `LimitExceeded` instead of making a text, a list or a map above a limit. A function that multiplies (`repeat`,
-`replace`) computes the size first; others, whose results are at most a few times as large as their arguments,
-are checked after, as are aggregates of texts and lists. Code outside is as fast as Python allows, and
-unbounded.
+`replace`) computes the size first, and its record says `keeps_size`; the results of others are checked after,
+as are aggregates of texts and lists. Code outside is as fast as Python allows, and unbounded.
 """
 
 from __future__ import annotations
@@ -15,10 +14,12 @@ from functools import lru_cache
 from typing import Any
 
 from headrace.errors import LimitExceeded
-from headrace.expr.functions import arrays, formatting, regular_expressions, strings
+from headrace.expr.function_records import FixedFunction
+from headrace.expr.functions import CATALOGUE, arrays, formatting, regular_expressions, strings
 from headrace.expr.java_patterns import java_pattern
 from headrace.expr.linear_patterns import linear_like, linear_pattern
 from headrace.expr.tree import Call, Expr, Literal
+from headrace.expr.typing_rules import Function
 
 MAX_LENGTH = 10_000_000
 """Limit on the characters of a text, or on bytes."""
@@ -30,10 +31,16 @@ def check_patterns(expr: Expr) -> None:
     """Raise `EvaluationError` for a constant pattern that cannot be matched in linear time."""
     for each in expr.walk():
         if isinstance(each, Call):
-            for at in PATTERNS.get(each.function, ()):
+            for at in _positions_of_patterns(CATALOGUE[each.function]):
                 given = each.arguments[at] if at < len(each.arguments) else None
                 if isinstance(given, Literal) and isinstance(given.value, str):
                     linear_pattern(given.value)
+
+
+def _positions_of_patterns(function: Function) -> list[int]:
+    if not isinstance(function, FixedFunction):
+        return []
+    return [at for at, make in function.prepared.items() if make is java_pattern]
 
 
 # -- sizes ---------------------------------------------------------------------------------------
@@ -236,47 +243,3 @@ PREPARED: Mapping[Callable[..., Any], Callable[..., Any]] = {
     strings.like_matcher: like_matcher,
 }
 """What prepares patterns in bounded code, by what does so elsewhere."""
-
-PATTERNS: Mapping[str, tuple[int, ...]] = {
-    "regexp_count": (1,),
-    "regexp_extract": (1,),
-    "regexp_extract_all": (1,),
-    "regexp_instr": (1,),
-    "regexp_like": (1,),
-    "regexp_replace": (1,),
-    "regexp_substr": (1,),
-    "split": (1,),
-    "str_to_map": (1, 2),
-}
-"""Positions of patterns among the arguments of functions."""
-
-SIZED = frozenset(
-    {
-        "array",
-        "array_union",
-        "arrays_zip",
-        "base64",
-        "cast",
-        "decode",
-        "encode",
-        "from_json",
-        "get_json_object",
-        "hex",
-        "json_object_keys",
-        "json_tuple",
-        "lower",
-        "make_valid_utf8",
-        "map",
-        "map_concat",
-        "overlay",
-        "quote",
-        "regexp_extract_all",
-        "str_to_map",
-        "to_csv",
-        "to_json",
-        "try_eval",
-        "upper",
-        "url_encode",
-    }
-)
-"""Functions whose results may be larger than each argument, by a small factor: they are checked after."""

@@ -12,7 +12,7 @@ from typing import cast
 from headrace.errors import SourceLocation, UnknownColumn, WrongType
 from headrace.expr.code_runtime import float32, float32_of_exact
 from headrace.expr.expression_text import constant_text
-from headrace.expr.function_bases import HigherOrderFunction, may_raise
+from headrace.expr.function_records import HigherOrderFunction, may_raise
 from headrace.expr.functions import CATALOGUE
 from headrace.expr.functions.casts import CAST
 from headrace.expr.functions.intervals import cut

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import SourceLocation, WrongType
 from headrace.expr import bounds, code_runtime, decimal_arithmetic, dict_keys, text_casts
 from headrace.expr.check import checked_tree
-from headrace.expr.function_bases import is_bounded
+from headrace.expr.code_emission import is_bounded
 from headrace.expr.functions import CATALOGUE, NAMES
 from headrace.expr.python_emitter import PythonEmitter, Scope
 

@@ -16,19 +16,12 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from headrace.expr.bounds import PREPARED, SIZED
+from headrace.expr.bounds import PREPARED
+from headrace.expr.code_emission import ATOM, Emitter, GuardedSource, is_bounded
 from headrace.expr.dict_keys import dict_key_source
-from headrace.expr.function_bases import (
-    ATOM,
-    Emitter,
-    GuardedSource,
-    LazyFunction,
-    StrictFunction,
-    holds_for,
-    is_bounded,
-    may_raise,
-)
+from headrace.expr.function_records import LazyFunction, StrictFunction, holds_for, may_raise
 from headrace.expr.literals import literal_source
+from headrace.expr.types import BytesType, ListType, MapType, StrType
 from headrace.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term
 from headrace.expr.widening import is_float
 
@@ -69,6 +62,9 @@ class Scope:
         name = f"x_c{len(self.constants)}"
         self.constants[name] = value
         return name
+
+
+_SIZED_TYPES = (StrType, BytesType, ListType, MapType)
 
 
 class PythonEmitter(Emitter):
@@ -153,7 +149,7 @@ class PythonEmitter(Emitter):
     def _call(self, term: CallTerm) -> GuardedSource:
         function = term.function
         if isinstance(function, LazyFunction):
-            return self._guarded(term, self._sized(function.name, function.python(self, term)))
+            return self._guarded(term, self._sized(term, function.python(self, term)))
         assert isinstance(function, StrictFunction)
         codes = [self.code(a) for a in term.arguments]
         step = -1 if holds_for(function.last_first, term) else 1
@@ -161,18 +157,16 @@ class PythonEmitter(Emitter):
         if "None" in guards:
             # An operand is the constant null, so the others are never used.
             return GuardedSource("None", guards)
-        source = self._sized(
-            function.name, GuardedSource(function.python(self, term, sources[::step]))
-        ).source
+        source = self._sized(term, GuardedSource(function.python(self, term, sources[::step]))).source
         canonical = not is_float(term.type) or (function.keeps_nan and all(c.canonical for c in codes))
         if holds_for(function.nullable, term):
             first, source = self.name_value(source)
             guards = (*guards, first)
         return GuardedSource(source, guards, canonical)
 
-    def _sized(self, name: str, code: GuardedSource) -> GuardedSource:
-        """Check the size of a function's result, in bounded code."""
-        if not self._scope.bounded or name not in SIZED:
+    def _sized(self, term: CallTerm, code: GuardedSource) -> GuardedSource:
+        """Check the size of a function's result, in bounded code, unless it cannot be above the limits."""
+        if not self._scope.bounded or term.function.keeps_size or not isinstance(term.type, _SIZED_TYPES):
             return code
         return replace(code, source=f"x_sized({code.source})")
 

@@ -148,12 +148,12 @@ def representative(type: DataType, column: Column) -> Column:
             return F.transform(column, lambda element: representative(type.element, element))
         case MapType():
             entries = representative(type.entries, F.map_entries(column))
-            return F.map_from_entries(sorted_entries(type, entries))
+            return F.map_from_entries(sorted_entry_column(type, entries))
         case _:
             return column
 
 
-def sorted_entries(type: MapType, entries: Column) -> Column:
+def sorted_entry_column(type: MapType, entries: Column) -> Column:
     """Sort the entries of a map by their keys."""
     if not holds_maps(type.value):
         return F.sort_array(entries)  # Keys differ, so values are not compared.

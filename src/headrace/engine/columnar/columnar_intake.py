@@ -16,8 +16,8 @@ import polars as pl
 import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
 
 from headrace.engine.columnar.columns import WEIGHT, Columns
-from headrace.engine.columnar.functions.time import cut_to_step
 from headrace.engine.frames import WEIGHT_COLUMN
+from headrace.expr.functions.time_columns import cut_to_step
 from headrace.expr.polars_columns import NotLowered, carried_dtype, dtype_of, repeated
 from headrace.expr.row_conversion import CLASSES
 from headrace.expr.types import (

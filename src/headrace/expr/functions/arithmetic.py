@@ -7,13 +7,34 @@ precision and scale.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
+from headrace.expr.code_emission import Emitter
 from headrace.expr.code_runtime import NAN, raise_overflow, raise_zero_division
 from headrace.expr.decimal_arithmetic import DecimalSpec
-from headrace.expr.function_bases import Emitter, StrictFunction
+from headrace.expr.deferred_imports import F, pl
+from headrace.expr.function_records import function, of_spark_columns
+from headrace.expr.functions import decimal_columns
 from headrace.expr.functions.intervals import interval_signature, interval_source
+from headrace.expr.functions.spark_casts import spark_time_sum
+from headrace.expr.functions.time_columns import (
+    count_of,
+    interval_product,
+    of_intervals,
+    time_sum,
+)
+from headrace.expr.polars_columns import (
+    Bounds,
+    LoweredExpression,
+    NotLowered,
+    bounds_of,
+    dtype_of,
+    either_condition,
+    lower_bounded_integer,
+    quotient,
+    spread,
+)
 from headrace.expr.types import (
     FLOAT32,
     FLOAT64,
@@ -25,7 +46,16 @@ from headrace.expr.types import (
     DecimalType,
     IntervalType,
 )
-from headrace.expr.typing_rules import NULL, Arguments, CallTerm, Function, LiteralTerm, Mismatch, Signature
+from headrace.expr.typing_rules import (
+    NULL,
+    Arguments,
+    CallTerm,
+    Function,
+    LiteralTerm,
+    Mismatch,
+    Signature,
+    SparkForm,
+)
 from headrace.expr.widening import (
     MAX_PRECISION,
     common_type,
@@ -35,6 +65,9 @@ from headrace.expr.widening import (
     is_number,
     limit_decimal_digits,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 
 def overflow_checked(emitter: Emitter, source: str, type: DataType) -> str:
@@ -267,6 +300,170 @@ def _positive_float_remainder(a: float, b: float, in_bits: Callable[[float], flo
     return _float_remainder(in_bits(rest + b), b) if rest < 0 else rest
 
 
+# -- on columns -------------------------------------------------------------------------------
+
+
+MIN_INT64, MAX_INT64 = RANGES[INT64]
+# A product of floats is off by a few parts in 10**16; this leaves far more room below 2**63.
+_SAFE = 9.2e18
+
+
+def wide_integers(call: CallTerm, arguments: Sequence[LoweredExpression]) -> list[pl.Expr]:
+    """Widen integer operands to 64 bits, in which narrower arithmetic cannot overflow."""
+    if call.type not in RANGES or call.type == INT64:
+        return [a.value for a in arguments]
+    return [a.value.cast(pl.Int64) for a in arguments]
+
+
+def checked_integer(call: CallTerm, exact: pl.Expr, bounds: Bounds, leaves64: pl.Expr) -> LoweredExpression:
+    """Range-check a 64-bit result and cast it to the integer type of the call."""
+    if call.type == INT64:
+        return lower_bounded_integer(exact, bounds, INT64, lambda: leaves64)
+    low, high = RANGES[call.type]
+    narrow = exact.cast(dtype_of(call.type), strict=False)
+    return lower_bounded_integer(narrow, bounds, call.type, lambda: (exact < low) | (exact > high))
+
+
+def _add_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    if of_intervals(call):
+        return time_sum(call, arguments)
+    if isinstance(call.type, DecimalType):
+        return decimal_columns.add(call, arguments)
+    a, b = wide_integers(call, arguments)
+    if call.type == STR:
+        return LoweredExpression(pl.concat_str([a, b]))
+    if call.type not in RANGES:
+        return LoweredExpression(spread(a, b, dtype_of(call.type)) + spread(b, a, dtype_of(call.type)))
+    total = a + b
+    (al, ah), (bl, bh) = map(bounds_of, arguments)
+    # The sum has wrapped where its sign differs from that of both operands.
+    return checked_integer(call, total, (al + bl, ah + bh), ((a ^ total) & (b ^ total)) < 0)
+
+
+def _subtract_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    if of_intervals(call):
+        return time_sum(call, arguments)
+    if isinstance(call.type, DecimalType):
+        return decimal_columns.subtract(call, arguments)
+    a, b = wide_integers(call, arguments)
+    if call.type not in RANGES:
+        return LoweredExpression(spread(a, b, dtype_of(call.type)) - spread(b, a, dtype_of(call.type)))
+    rest = a - b
+    (al, ah), (bl, bh) = map(bounds_of, arguments)
+    return checked_integer(call, rest, (al - bh, ah - bl), ((a ^ b) & (a ^ rest)) < 0)
+
+
+def _multiply_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    if of_intervals(call):
+        return interval_product(call, arguments)
+    if isinstance(call.type, DecimalType):
+        return decimal_columns.multiply(call, arguments)
+    a, b = wide_integers(call, arguments)
+    if call.type not in RANGES:
+        return LoweredExpression(a * b)
+    corners = [x * y for x in bounds_of(arguments[0]) for y in bounds_of(arguments[1])]
+    leaves = (a.cast(pl.Float64) * b.cast(pl.Float64)).abs() > _SAFE
+    return checked_integer(call, a * b, (min(corners), max(corners)), leaves)
+
+
+def _divide_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    if isinstance(call.type, DecimalType):
+        return decimal_columns.divide(call, arguments)
+    if of_intervals(call):
+        raise NotLowered("a part of an interval has no columnar form")
+    a, b = (one.value for one in arguments)
+    return LoweredExpression(quotient(a, b), None, b == 0.0)
+
+
+def _zero(divisor: LoweredExpression) -> pl.Expr | None:
+    low, high = bounds_of(divisor)
+    return divisor.value == 0 if low <= 0 <= high else None
+
+
+def _div_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    if of_intervals(call):
+        arguments = [LoweredExpression(count_of(one.value), (MIN_INT64, MAX_INT64)) for one in arguments]
+    (al, ah), (bl, bh) = map(bounds_of, arguments)
+    a, b = (one.value for one in arguments)
+    floor = a // b
+    # Polars rounds down, and Spark cuts: one more where there is a rest and the signs differ.
+    cut = floor if al >= 0 and bl > 0 else floor + ((floor * b != a) & ((a < 0) != (b < 0)))
+    leaves = (a == MIN_INT64) & (b == -1) if al == MIN_INT64 and bl <= -1 <= bh else None
+    most = max(abs(al), abs(ah))
+    return LoweredExpression(
+        cut, (max(-most, MIN_INT64), min(most, MAX_INT64)), either_condition(_zero(arguments[1]), leaves)
+    )
+
+
+def _modulo_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    if isinstance(call.type, DecimalType):
+        return decimal_columns.modulo(call, arguments)
+    if is_float(call.type):
+        raise NotLowered("% of floats has no columnar form")
+    (al, ah), (bl, bh) = map(bounds_of, arguments)
+    a, b = wide_integers(call, arguments)
+    rest = a % b
+    if al < 0 or bl < 0:
+        # Polars gives the sign of the divisor, and Spark that of the dividend.
+        rest = pl.when((rest != 0) & ((a < 0) != (b < 0))).then(rest - b).otherwise(rest)
+    most = max(abs(bl), abs(bh), 1) - 1
+    bounds = (-min(most, abs(al)) if al < 0 else 0, min(most, max(ah, 0)))
+    value = rest if call.type == INT64 else rest.cast(dtype_of(call.type))
+    return LoweredExpression(value, bounds, _zero(arguments[1]))
+
+
+def _pmod_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    if isinstance(call.type, DecimalType):
+        return decimal_columns.pmod(call, arguments)
+    if is_float(call.type):
+        raise NotLowered("pmod() of floats has no columnar form")
+    (_, _), (bl, bh) = map(bounds_of, arguments)
+    if bl <= 0:
+        raise NotLowered("pmod() has a columnar form only by divisors that are known to be positive")
+    # The rest of Polars has the sign of the divisor.
+    a, b = (one.value.cast(pl.Int64) for one in arguments)
+    return LoweredExpression((a % b).cast(dtype_of(call.type)), (0, bh - 1))
+
+
+# -- on Spark ---------------------------------------------------------------------------------
+
+
+def _add_spark(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    a, b = arguments
+    moved = spark_time_sum(call, arguments)
+    if moved is not None:
+        return moved
+    return F.concat(a, b) if call.type == STR else a + b
+
+
+def _subtract_spark(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    a, b = arguments
+    moved = spark_time_sum(call, arguments)
+    return a - b if moved is None else moved
+
+
+def tried_spark(name: str) -> SparkForm:
+    """Lower arithmetic that is null where it fails, but raises where its operands do.
+
+    Of times and intervals, Spark makes a `TryEval` of it, in which operands are null, too: they are computed
+    before, and an element of a list.
+    """
+
+    def lowering(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+        if not any(isinstance(each.type, IntervalType) for each in (call, *call.arguments)):
+            return F.call_function(name, *arguments)
+        moved = spark_time_sum(call, arguments)
+        if moved is not None:
+            return moved
+        a, b = arguments
+        pairs = F.array(F.struct(a.alias("a"), b.alias("b")))
+        return F.transform(pairs, lambda pair: F.call_function(name, pair.getField("a"), pair.getField("b")))[
+            0
+        ]
+
+    return lowering
+
+
 NAMES: dict[str, Any] = {
     "x_pmod": _positive_remainder,
     "x_float_pmod": _positive_float_remainder,
@@ -276,25 +473,79 @@ NAMES: dict[str, Any] = {
 }
 
 FUNCTIONS: tuple[Function, ...] = (
-    StrictFunction("add", _rule("+", _sum_type), _plain("+", "x_decimal_add"), fallible=True),
-    StrictFunction("subtract", _rule("-", _sum_type), _plain("-", "x_decimal_subtract"), fallible=True),
-    StrictFunction("multiply", _rule("*", _product_type), _plain("*", "x_decimal_multiply"), fallible=True),
-    StrictFunction(
+    function(
+        "add",
+        types=_rule("+", _sum_type),
+        code=_plain("+", "x_decimal_add"),
+        fallible=True,
+        arity=(2, 2),
+        catalyst="Add",
+        columns=_add_columns,
+        spark=_add_spark,
+    ),
+    function(
+        "subtract",
+        types=_rule("-", _sum_type),
+        code=_plain("-", "x_decimal_subtract"),
+        fallible=True,
+        arity=(2, 2),
+        catalyst="Subtract",
+        columns=_subtract_columns,
+        spark=_subtract_spark,
+    ),
+    function(
+        "multiply",
+        types=_rule("*", _product_type),
+        code=_plain("*", "x_decimal_multiply"),
+        fallible=True,
+        arity=(2, 2),
+        catalyst="Multiply",
+        columns=_multiply_columns,
+        spark=of_spark_columns(lambda a, b: a * b),
+    ),
+    function(
         "divide",
-        _rule("/", _quotient_type),
-        _divide,
+        types=_rule("/", _quotient_type),
+        code=_divide,
         fallible=True,
         last_first=lambda call: not isinstance(call.type, IntervalType),
+        arity=(2, 2),
+        catalyst="Divide",
+        columns=_divide_columns,
+        spark=of_spark_columns(lambda a, b: a / b),
     ),
-    StrictFunction("div", _div_rule, _div, fallible=True, last_first=True),
-    StrictFunction("modulo", _rule("%", _remainder_type), _modulo, fallible=True, last_first=True),
-    StrictFunction(
-        "pmod",
-        _rule("pmod", _remainder_type),
-        _positive,
+    function(
+        "div",
+        types=_div_rule,
+        code=_div,
         fallible=True,
         last_first=True,
         arity=(2, 2),
-        meaning="Remainder, with the divisor added if it is negative.",
+        catalyst="IntegralDivide",
+        columns=_div_columns,
+    ),
+    function(
+        "modulo",
+        types=_rule("%", _remainder_type),
+        code=_modulo,
+        fallible=True,
+        last_first=True,
+        arity=(2, 2),
+        catalyst="Remainder",
+        columns=_modulo_columns,
+        spark=of_spark_columns(lambda a, b: a % b),
+    ),
+    function(
+        "pmod",
+        "Remainder, with the divisor added if it is negative.",
+        types=_rule("pmod", _remainder_type),
+        code=_positive,
+        fallible=True,
+        last_first=True,
+        arity=(2, 2),
+        shown_parameters="number, number",
+        example="-7, 3",
+        catalyst="Pmod",
+        columns=_pmod_columns,
     ),
 )

@@ -6,36 +6,41 @@ from 1, other than those of `get`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date
 from itertools import chain, zip_longest
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from headrace.errors import EvaluationError
-from headrace.expr.function_bases import (
-    Emitter,
-    GuardedSource,
-    LazyFunction,
-    StrictFunction,
-)
-from headrace.expr.functions.maps import value_of_key
-from headrace.expr.functions.part_types import (
+from headrace.expr.code_emission import Emitter, GuardedSource
+from headrace.expr.deferred_imports import F, pl
+from headrace.expr.function_records import (
     ELEMENT,
     LIST,
-    also_of_maps,
-    always,
+    function,
+    is_names,
     list_type,
-    of_parts,
     part_types,
 )
+from headrace.expr.functions.maps import also_of_maps
+from headrace.expr.polars_columns import (
+    LoweredExpression,
+    Lowering,
+    NotLowered,
+    constant_value,
+    unscaled_bounds,
+)
+from headrace.expr.spark_columns import spark_type
 from headrace.expr.types import (
     BOOL,
+    BYTES,
     DATE,
     INT32,
     INT64,
     STR,
     DataType,
     Field,
+    IntegerType,
     ListType,
     StructType,
 )
@@ -49,6 +54,10 @@ from headrace.expr.typing_rules import (
     Term,
 )
 from headrace.expr.widening import common_type, is_integer
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
 
 MAX_ELEMENTS = 2**31 - 16
 """Limit on the elements of a list, as in Spark."""
@@ -254,120 +263,327 @@ def _sequence(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> st
     return f"{name}({', '.join(operands)})"
 
 
-def _strict(source: str) -> Callable[[Emitter, CallTerm, tuple[str, ...]], str]:
-    return lambda emitter, call, operands: source.format(all=", ".join(operands))
+# -- on columns -------------------------------------------------------------------------------
+
+
+def _element(of: CallTerm) -> ListType:
+    found = of.arguments[0].type
+    if not isinstance(found, ListType):
+        raise NotLowered(f"{of.function.name}() of a {found} has no columnar form")
+    return found
+
+
+def _element_at_columns(*, first: int, fails: bool) -> Lowering:
+    """Return the lowering of a function that takes the element at a constant position.
+
+    first: number of the first one; from the end count only those that begin with 1. fails: beyond the list.
+    """
+
+    def lowering(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+        element = _element(call).element
+        number = constant_value(call.arguments[1])
+        if not isinstance(number, int) or (number < first and (first == 0 or number == 0)):
+            raise NotLowered(f"{call.function.name}() has a columnar form only of a constant position")
+        values = arguments[0].value
+        at = number - first if number >= 0 else number
+        beyond = values.list.len().cast(pl.Int64) < (at + 1 if at >= 0 else -at)
+        found = values.list.get(at, null_on_oob=True)
+        return LoweredExpression(found, unscaled_bounds(element), beyond if fails else None)
+
+    return lowering
+
+
+def _contains_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    found = _element(call)
+    if found.nullable or not (isinstance(found.element, IntegerType) or found.element in _COMPARED):
+        raise NotLowered(f"array_contains() of {found} has no columnar form")
+    values, value = (each.value for each in arguments)
+    there = values.is_not_null() & value.is_not_null()
+    return LoweredExpression(pl.when(there).then(values.list.contains(value)))
+
+
+_COMPARED = (STR, BOOL, BYTES, DATE)
+
+
+# -- on Spark ---------------------------------------------------------------------------------
+
+
+def _zipped_spark(call: CallTerm, arguments: tuple[Any, ...]) -> Column:
+    # Spark names the fields after columns where the lists are some; casts go by position.
+    return F.arrays_zip(*arguments).cast(spark_type(call.type))
+
+
+def _sequence_spark(call: CallTerm, arguments: tuple[Any, ...]) -> Column:
+    start, stop, *step = arguments
+    if call.arguments[0].type == DATE:
+        step = [F.make_dt_interval(days=each) for each in step]
+    return F.sequence(start, stop, *step)
 
 
 NAMES: dict[str, Any] = {
-    "x_array_compact": array_compact,
-    "x_array_contains": array_contains,
-    "x_array_except": array_except,
     "x_array_insert": array_insert,
-    "x_array_intersect": array_intersect,
-    "x_array_join": array_join,
     "x_array_max": array_max,
     "x_array_min": array_min,
-    "x_array_position": array_position,
-    "x_array_remove": array_remove,
-    "x_arrays_overlap": arrays_overlap,
-    "x_element_at": element_at,
-    "x_flatten": flatten,
-    "x_get": get,
     "x_sequence": sequence,
     "x_sequence_of_days": sequence_of_days,
-    "x_slice": slice_of,
-    "x_try_element_at": try_element_at,
     "x_zip_longest": zip_longest,
 }
 
 
 FUNCTIONS: tuple[Function, ...] = (
-    of_parts(
-        "get", "Element at a position from 0; null outside.", (LIST, INT32), ELEMENT, "x_get({all})",
-        nullable=always, compares=False,
+    function(
+        "get",
+        "Element at a position from 0; null outside.",
+        (LIST, INT32),
+        ELEMENT,
+        get,
+        nullable=True,
+        compares=False,
+        shown_parameters="list, position",
+        example="array('a', 'b'), 1",
+        columns=_element_at_columns(first=0, fails=False),
+        takes_lists=True,
+        keeps_size=True,
     ),
     also_of_maps(
-        of_parts(
-            "element_at", "The element at a position from 1, or from the end.", (LIST, INT32), ELEMENT,
-            "x_element_at({all})", nullable=_or_elements, fallible=True, compares=False,
-        ),
-        value_of_key("element_at"),
+        function(
+            "element_at",
+            "The element at a position from 1, or from the end.",
+            (LIST, INT32),
+            ELEMENT,
+            element_at,
+            nullable=_or_elements,
+            fallible=True,
+            compares=False,
+            shown_parameters="list or map, position or key",
+            example="array('a', 'b'), -1",
+            columns=_element_at_columns(first=1, fails=True),
+            takes_lists=True,
+            keeps_size=True,
+        )
     ),
     also_of_maps(
-        of_parts(
-            "try_element_at", "The element at a position from 1; null outside.", (LIST, INT32), ELEMENT,
-            "x_try_element_at({all})", nullable=always, fallible=True, compares=False,
-        ),
-        value_of_key("try_element_at"),
+        function(
+            "try_element_at",
+            "The element at a position from 1; null outside.",
+            (LIST, INT32),
+            ELEMENT,
+            try_element_at,
+            nullable=True,
+            fallible=True,
+            compares=False,
+            shown_parameters="list or map, position or key",
+            example="array(1, 2), 3",
+            columns=_element_at_columns(first=1, fails=False),
+            takes_lists=True,
+            keeps_size=True,
+        )
     ),
-    of_parts(
-        "array_contains", "Whether the list contains the value; null if only nulls might.", (LIST, ELEMENT),
-        BOOL, "x_array_contains({all})", nullable=_or_elements,
+    function(
+        "array_contains",
+        "Whether the list contains the value; null if only nulls might.",
+        (LIST, ELEMENT),
+        BOOL,
+        array_contains,
+        nullable=_or_elements,
+        shown_parameters="list, value",
+        example="array(1, 2), 2",
+        catalyst="ArrayContains",
+        columns=_contains_columns,
+        takes_lists=True,
     ),
-    of_parts(
-        "array_position", "Position of the first equal element, from 1; 0 if there is none.", (LIST, ELEMENT),
-        INT64, "x_array_position({all})",
+    function(
+        "array_position",
+        "Position of the first equal element, from 1; 0 if there is none.",
+        (LIST, ELEMENT),
+        INT64,
+        array_position,
+        shown_parameters="list, value",
+        example="array('a', 'b'), 'b'",
+        catalyst="ArrayPosition",
     ),
-    of_parts(
-        "array_remove", "The list without the elements equal to the value.", (LIST, ELEMENT), LIST,
-        "x_array_remove({all})",
+    function(
+        "array_remove",
+        "The list without the elements equal to the value.",
+        (LIST, ELEMENT),
+        LIST,
+        array_remove,
+        shown_parameters="list, value",
+        example="array(1, 2, 1), 1",
+        catalyst="ArrayRemove",
+        keeps_size=True,
     ),
-    of_parts(
-        "array_distinct", "The distinct elements, in order of first occurrence.", (LIST,), LIST,
-        "tuple(dict.fromkeys({0}))", one_zero=True,
+    function(
+        "array_distinct",
+        "The distinct elements, in order of first occurrence.",
+        (LIST,),
+        LIST,
+        "tuple(dict.fromkeys({0}))",
+        one_zero=True,
+        shown_parameters="list",
+        example="array(1, 2, 1)",
+        catalyst="ArrayDistinct",
+        keeps_size=True,
     ),
-    of_parts(
-        "array_union", "The distinct elements of both lists.", (LIST, LIST), _with_nulls_of_any,
-        "tuple(dict.fromkeys({0} + {1}))", one_zero=True,
+    function(
+        "array_union",
+        "The distinct elements of both lists.",
+        (LIST, LIST),
+        _with_nulls_of_any,
+        "tuple(dict.fromkeys({0} + {1}))",
+        one_zero=True,
+        shown_parameters="list, list",
+        example="array(1, 2), array(2, 3)",
+        catalyst="ArrayUnion",
     ),
-    of_parts(
-        "array_intersect", "The distinct elements that both lists contain.", (LIST, LIST), _with_nulls_of_all,
-        "x_array_intersect({all})", one_zero=True,
+    function(
+        "array_intersect",
+        "The distinct elements that both lists contain.",
+        (LIST, LIST),
+        _with_nulls_of_all,
+        array_intersect,
+        one_zero=True,
+        shown_parameters="list, list",
+        example="array(1, 2), array(2, 3)",
+        catalyst="ArrayIntersect",
+        keeps_size=True,
     ),
-    of_parts(
-        "array_except", "The distinct elements that the second list doesn't contain.", (LIST, LIST), LIST,
-        "x_array_except({all})", one_zero=True,
+    function(
+        "array_except",
+        "The distinct elements that the second list doesn't contain.",
+        (LIST, LIST),
+        LIST,
+        array_except,
+        one_zero=True,
+        shown_parameters="list, list",
+        example="array(1, 2), array(2)",
+        catalyst="ArrayExcept",
+        keeps_size=True,
     ),
-    of_parts(
-        "arrays_overlap", "Whether the lists share an element; null if they don't but have nulls.",
-        (LIST, LIST), BOOL, "x_arrays_overlap({all})", nullable=_or_elements,
+    function(
+        "arrays_overlap",
+        "Whether the lists share an element; null if they don't but have nulls.",
+        (LIST, LIST),
+        BOOL,
+        arrays_overlap,
+        nullable=_or_elements,
+        shown_parameters="list, list",
+        example="array(1, 2), array(2)",
+        catalyst="ArraysOverlap",
     ),
-    of_parts(
-        "array_min", "The least non-null element.", (LIST,), ELEMENT, "x_array_min({0}, {key})",
-        nullable=always,
+    function(
+        "array_min",
+        "The least non-null element.",
+        (LIST,),
+        ELEMENT,
+        "x_array_min({0}, {key})",
+        nullable=True,
+        shown_parameters="list",
+        example="array(2, 1)",
+        catalyst="ArrayMin",
+        keeps_size=True,
     ),
-    of_parts(
-        "array_max", "The greatest non-null element.", (LIST,), ELEMENT, "x_array_max({0}, {key})",
-        nullable=always,
+    function(
+        "array_max",
+        "The greatest non-null element.",
+        (LIST,),
+        ELEMENT,
+        "x_array_max({0}, {key})",
+        nullable=True,
+        shown_parameters="list",
+        example="array(1, 3, 2)",
+        catalyst="ArrayMax",
+        keeps_size=True,
     ),
-    of_parts(
-        "sort_array", "The list, ascending (nulls first) or descending (nulls last).", (LIST, BOOL), LIST,
-        "tuple(sorted({0}, key={key}, reverse=not {1}))", constant=(1,),
+    function(
+        "sort_array",
+        "The list, ascending (nulls first) or descending (nulls last).",
+        (LIST, BOOL),
+        LIST,
+        "tuple(sorted({0}, key={key}, reverse=not {1}))",
+        constant=(1,),
+        shown_parameters="list, ascending",
+        defaults=(True,),
+        example="array(1, 3, 2), lit(False)",
+        catalyst="SortArray",
+        keeps_size=True,
     ),
-    of_parts(
-        "slice", "Part of the list, from a position and of a length.", (LIST, INT32, INT32), LIST,
-        "x_slice({all})", fallible=True, compares=False,
+    function(
+        "slice",
+        "Part of the list, from a position and of a length.",
+        (LIST, INT32, INT32),
+        LIST,
+        slice_of,
+        fallible=True,
+        compares=False,
+        shown_parameters="list, position, length",
+        example="array(1, 2, 3), 2, 2",
+        catalyst="Slice",
+        keeps_size=True,
     ),
-    of_parts(
-        "array_compact", "The list without nulls.", (LIST,),
+    function(
+        "array_compact",
+        "The list without nulls.",
+        (LIST,),
         lambda types: ListType(cast("ListType", types[0]).element, False),
-        "x_array_compact({0})", compares=False,
+        array_compact,
+        compares=False,
+        shown_parameters="list",
+        example="array(1, None, 2)",
+        keeps_size=True,
     ),
-    StrictFunction(
-        "array_join", _join_rule, _strict("x_array_join({all})"), arity=(2, 3),
-        meaning="The elements joined by a separator; nulls are skipped, or replaced by `null_text`.",
+    function(
+        "array_join",
+        "The elements joined by a separator; nulls are skipped, or replaced by `null_text`.",
+        types=_join_rule,
+        rows=array_join,
+        arity=(2, 3),
+        shown_parameters="list, separator, null_text",
+        example="array('a', 'b'), '-'",
+        catalyst="ArrayJoin",
+        keeps_size=True,
     ),
-    StrictFunction(
-        "flatten", _flatten_rule, _strict("x_flatten({all})"), nullable=True, arity=(1, 1),
-        meaning="The elements of the inner lists; null if one of these is null.",
+    function(
+        "flatten",
+        "The elements of the inner lists; null if one of these is null.",
+        types=_flatten_rule,
+        rows=flatten,
+        nullable=True,
+        arity=(1, 1),
+        shown_parameters="list",
+        example="array(array(1), array(2, 3))",
+        catalyst="Flatten",
+        keeps_size=True,
     ),
-    StrictFunction(
-        "sequence", _sequence_rule, _sequence, fallible=True, arity=(2, 3),
-        meaning="Integers from first to last by steps, or dates by days.",
+    function(
+        "sequence",
+        "Integers from first to last by steps, or dates by days.",
+        types=_sequence_rule,
+        code=_sequence,
+        fallible=True,
+        arity=(2, 3),
+        shown_parameters="first, last, step",
+        example="1, 7, 3",
+        spark=_sequence_spark,
+        keeps_size=True,
     ),
-    StrictFunction("arrays_zip", _zip_rule, _strict("tuple(x_zip_longest({all}))")),
-    LazyFunction(
-        "array_insert", _insert_rule, _called("x_array_insert"), fallible=True, arity=(3, 3),
-        meaning="The list with an element, or null, inserted at a position from 1.",
+    function(
+        "arrays_zip",
+        types=_zip_rule,
+        rows="tuple(x_zip_longest({all}))",
+        arity=(1, None),
+        options=(is_names,),
+        spark=_zipped_spark,
     ),
-)  # fmt: skip
+    function(
+        "array_insert",
+        "The list with an element, or null, inserted at a position from 1.",
+        types=_insert_rule,
+        lazy=_called("x_array_insert"),
+        fallible=True,
+        arity=(3, 3),
+        shown_parameters="list, position, element",
+        example="array(1, 3), 2, 2",
+        keeps_size=True,
+    ),
+)

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
 
-from headrace.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, is_constant
-from headrace.expr.functions.part_types import refuse_maps
+from headrace.expr.code_emission import Emitter, GuardedSource, is_constant
+from headrace.expr.deferred_imports import F, pl
+from headrace.expr.function_records import (
+    function,
+    of_spark_columns,
+    refuse_maps,
+)
+from headrace.expr.functions.decimal_columns import unscaled
+from headrace.expr.polars_columns import (
+    LoweredExpression,
+    Lowering,
+    either_condition,
+    to_series,
+)
 from headrace.expr.sort_keys import order_key
-from headrace.expr.types import BOOL, AnyType, DataType, holds_any, parts_of
+from headrace.expr.types import BOOL, AnyType, DataType, DecimalType, holds_any, parts_of
 from headrace.expr.typing_rules import (
     NULL,
     Arguments,
@@ -19,6 +33,10 @@ from headrace.expr.typing_rules import (
     Term,
 )
 from headrace.expr.widening import common_type, is_float
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
 
 Python = Callable[[Emitter, CallTerm, tuple[str, ...]], str]
 
@@ -191,13 +209,117 @@ def _is_in_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     return Signature((common,) * len(arguments), BOOL)
 
 
+# -- on columns -------------------------------------------------------------------------------
+
+
+def _compare_columns(compared: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Lowering:
+    def lowering(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+        one, other = arguments
+        if isinstance(call.arguments[0].type, DecimalType):  # of one scale
+            return LoweredExpression(compared(unscaled(one).value, unscaled(other).value))
+        return LoweredExpression(compared(one.value, other.value))
+
+    return lowering
+
+
+def _same_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    one, other = arguments
+    return LoweredExpression(
+        one.value.eq_missing(other.value), None, either_condition(one.fails, other.fails)
+    )
+
+
+def _is_in_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    value, *options = arguments
+    fails = either_condition(*(a.fails for a in arguments))
+    if not options:
+        return LoweredExpression(pl.when(value.value.is_not_null()).then(pl.lit(False)), None, fails)
+    constants = [t.value for t in call.arguments[1:] if isinstance(t, LiteralTerm) and t.value is not None]
+    type_ = call.arguments[0].type
+    if len(options) > _FEW and len(constants) == len(options) and not is_float(type_):
+        return LoweredExpression(value.value.is_in(to_series(type_, constants).implode()), None, fails)
+    return LoweredExpression(
+        reduce(lambda a, b: a | b, (value.value == o.value for o in options)), None, fails
+    )
+
+
+# -- on Spark ---------------------------------------------------------------------------------
+
+
+def _is_in_spark(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    value, *options = arguments
+    # Spark has no empty list; null in nothing is null here as in `null = x`.
+    return value.isin(*options) if options else F.when(value.isNotNull(), F.lit(False))
+
+
+_FEW = 4
+"""Number of constants up to which comparing with each is as fast as looking a value up."""
+
+
 FUNCTIONS: tuple[Function, ...] = (
-    StrictFunction("eq", _equality, _compare("==", _equal_floats)),
-    StrictFunction("ne", _equality, _compare("!=", _unequal_floats)),
-    StrictFunction("lt", _ordering, _compare("<", _less_floats)),
-    StrictFunction("le", _ordering, _compare("<=", _at_most_floats)),
-    StrictFunction("gt", _ordering, _compare(">", _greater_floats)),
-    StrictFunction("ge", _ordering, _compare(">=", _at_least_floats)),
-    LazyFunction("eq_null_safe", _same_rule, _same),
-    LazyFunction("is_in", _is_in_rule, _is_in),
+    function(
+        "eq",
+        types=_equality,
+        code=_compare("==", _equal_floats),
+        arity=(2, 2),
+        columns=_compare_columns(lambda a, b: a == b),
+        spark=of_spark_columns(lambda a, b: a == b),
+    ),
+    function(
+        "ne",
+        types=_equality,
+        code=_compare("!=", _unequal_floats),
+        arity=(2, 2),
+        columns=_compare_columns(lambda a, b: a != b),
+        spark=of_spark_columns(lambda a, b: a != b),
+    ),
+    function(
+        "lt",
+        types=_ordering,
+        code=_compare("<", _less_floats),
+        arity=(2, 2),
+        columns=_compare_columns(lambda a, b: a < b),
+        spark=of_spark_columns(lambda a, b: a < b),
+    ),
+    function(
+        "le",
+        types=_ordering,
+        code=_compare("<=", _at_most_floats),
+        arity=(2, 2),
+        columns=_compare_columns(lambda a, b: a <= b),
+        spark=of_spark_columns(lambda a, b: a <= b),
+    ),
+    function(
+        "gt",
+        types=_ordering,
+        code=_compare(">", _greater_floats),
+        arity=(2, 2),
+        columns=_compare_columns(lambda a, b: a > b),
+        spark=of_spark_columns(lambda a, b: a > b),
+    ),
+    function(
+        "ge",
+        types=_ordering,
+        code=_compare(">=", _at_least_floats),
+        arity=(2, 2),
+        columns=_compare_columns(lambda a, b: a >= b),
+        spark=of_spark_columns(lambda a, b: a >= b),
+    ),
+    function(
+        "eq_null_safe",
+        types=_same_rule,
+        lazy=_same,
+        arity=(2, 2),
+        columns=_same_columns,
+        spark=of_spark_columns(lambda a, b: a.eqNullSafe(b)),
+    ),
+    function(
+        "is_in",
+        types=_is_in_rule,
+        lazy=_is_in,
+        arity=(1, None),
+        columns=_is_in_columns,
+        spark=_is_in_spark,
+        keeps_size=True,
+    ),
 )

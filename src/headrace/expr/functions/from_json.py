@@ -15,12 +15,19 @@ from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
 from functools import partial
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 from headrace.errors import EvaluationError
+from headrace.expr.code_emission import Emitter
 from headrace.expr.code_runtime import NAN, float32
 from headrace.expr.decimal_arithmetic import DecimalSpec, round_to_scale
-from headrace.expr.function_bases import Emitter, StrictFunction, fitting_type
+from headrace.expr.deferred_imports import F
+from headrace.expr.function_records import (
+    fitting_type,
+    function,
+    is_text,
+    is_type,
+)
 from headrace.expr.functions.json_times import (
     date_of,
     timestamp_ntz_of,
@@ -30,6 +37,7 @@ from headrace.expr.functions.json_times import (
 from headrace.expr.functions.maps import map_of
 from headrace.expr.json_reader import SURROGATE, JsonReader, MalformedJson, Token
 from headrace.expr.json_writer import JsonWriter, float_of, quoted_in_bytes
+from headrace.expr.spark_columns import rebuilt, spark_type
 from headrace.expr.types import (
     BOOL,
     DATE,
@@ -49,6 +57,10 @@ from headrace.expr.types import (
     parts_of,
 )
 from headrace.expr.typing_rules import Arguments, CallTerm, Function, Mismatch, Signature
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
 
 T = TypeVar("T")
 
@@ -473,6 +485,29 @@ def _holds_times(type: DataType) -> bool:
     return type in (DATE, TIMESTAMP, TIMESTAMP_NTZ) or any(map(_holds_times, parts_of(type)))
 
 
+# -- on Spark ---------------------------------------------------------------------------------
+
+
+_UTC = {"timeZone": "UTC"}
+
+
+def _from_spark(call: CallTerm, arguments: tuple[Any, ...]) -> Column:
+    # Spark wants a struct, an array or a map here, which the typing rule guarantees.
+    type: Any = spark_type(call.type)
+    read = F.from_json(arguments[0], type, {**_UTC, "mode": str(call.options[1])})
+    # A map in which a key comes twice, as Spark makes them here, is an error when it is made of entries.
+    return rebuilt(call.type, read, before=F.map_entries, after=F.map_from_entries)
+
+
 FUNCTIONS: tuple[Function, ...] = (
-    StrictFunction("from_json", _rule, _python, fallible=_fallible, nullable=True),
+    function(
+        "from_json",
+        types=_rule,
+        code=_python,
+        fallible=_fallible,
+        nullable=True,
+        arity=(1, 1),
+        options=(is_type, is_text),
+        spark=_from_spark,
+    ),
 )

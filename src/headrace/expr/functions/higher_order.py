@@ -12,9 +12,17 @@ from functools import cmp_to_key, reduce
 from typing import Any
 
 from headrace.errors import EvaluationError
-from headrace.expr.function_bases import Emitter, GuardedSource, HigherOrderFunction, LazyFunction
-from headrace.expr.functions.maps import Entries, map_source
-from headrace.expr.functions.part_types import key_type, list_type, map_type, refuse_maps
+from headrace.expr.code_emission import Emitter, GuardedSource
+from headrace.expr.function_records import (
+    function,
+    is_names,
+    is_text,
+    key_type,
+    list_type,
+    map_type,
+    refuse_maps,
+)
+from headrace.expr.functions.maps import Entries, map_source, with_one_zero
 from headrace.expr.sort_keys import order_key
 from headrace.expr.types import BOOL, INT32, DataType, ListType, MapType
 from headrace.expr.typing_rules import (
@@ -378,8 +386,10 @@ def _variable(emitter: Emitter, call: CallTerm) -> GuardedSource:
     return GuardedSource(name, (name,) if call.nullable else ())
 
 
-LAMBDA = LazyFunction("lambda", _no_value, _body)
-VARIABLE = LazyFunction("variable", _no_value, _variable)
+LAMBDA = function("lambda", types=_no_value, lazy=_body, arity=(1, 1), options=(is_names,), keeps_size=True)
+VARIABLE = function(
+    "variable", types=_no_value, lazy=_variable, arity=(0, 0), options=(is_text,), keeps_size=True
+)
 
 NAMES: dict[str, Any] = {
     "x_all_true": all_true,
@@ -393,97 +403,138 @@ NAMES: dict[str, Any] = {
 FUNCTIONS: tuple[Function, ...] = (
     LAMBDA,
     VARIABLE,
-    HigherOrderFunction(
+    function(
         "transform",
-        _transform_rule,
-        _comprehension("tuple([{body} {loop}])"),
+        "Results of a function of each element, or of element and position from 0.",
+        types=_transform_rule,
+        lazy=_comprehension("tuple([{body} {loop}])"),
         parameters=_element_and_position("transform"),
         arity=(2, 2),
-        meaning="Results of a function of each element, or of element and position from 0.",
+        shown_parameters="list, function",
+        example="array(1, 2), lambda x: x * 10",
+        catalyst="ArrayTransform",
+        keeps_size=True,
     ),
-    HigherOrderFunction(
+    function(
         "filter",
-        _filter_rule,
-        _comprehension("tuple([{each} {loop} if {true}])"),
+        "The elements for which a function of element, or element and position from 0, is true.",
+        types=_filter_rule,
+        lazy=_comprehension("tuple([{each} {loop} if {true}])"),
         parameters=_element_and_position("filter"),
         arity=(2, 2),
-        meaning="The elements for which a function of element, or element and position from 0, is true.",
+        shown_parameters="list, function",
+        example="array(1, 2, 3), lambda x: x > 1",
+        catalyst="ArrayFilter",
+        keeps_size=True,
     ),
-    HigherOrderFunction(
+    function(
         "exists",
-        _quantifier_rule("exists"),
-        _comprehension("x_any_true({body} {loop})"),
+        "Whether the function is true for an element; null if it isn't but is null for one.",
+        types=_quantifier_rule("exists"),
+        lazy=_comprehension("x_any_true({body} {loop})"),
         parameters=lambda before: _element_and_position("exists")(before)[:1],
-        arity=(2, 2),
-        meaning="Whether the function is true for an element; null if it isn't but is null for one.",
         most_variables=1,
+        arity=(2, 2),
+        shown_parameters="list, function",
+        example="array(1, 2), lambda x: x > 1",
+        catalyst="ArrayExists",
     ),
-    HigherOrderFunction(
+    function(
         "forall",
-        _quantifier_rule("forall"),
-        _comprehension("x_all_true({body} {loop})"),
+        "Whether the function is true for all elements; null if null for one and false for none.",
+        types=_quantifier_rule("forall"),
+        lazy=_comprehension("x_all_true({body} {loop})"),
         parameters=lambda before: _element_and_position("forall")(before)[:1],
-        arity=(2, 2),
-        meaning="Whether the function is true for all elements; null if null for one and false for none.",
         most_variables=1,
+        arity=(2, 2),
+        shown_parameters="list, function",
+        example="array(1, 2), lambda x: x > 1",
+        catalyst="ArrayForAll",
     ),
-    HigherOrderFunction(
+    function(
         "aggregate",
-        _aggregate_rule,
-        _aggregate,
+        "The elements folded by a function; an optional last function maps the result.",
+        types=_aggregate_rule,
+        lazy=_aggregate,
         parameters=_aggregate_parameters,
         arity=(3, 4),
-        meaning="The elements folded by a function; an optional last function maps the result.",
+        shown_parameters="list, start, merge, finish",
+        example="array(1, 2, 3), 0, lambda sum, x: sum + x",
+        keeps_size=True,
     ),
-    HigherOrderFunction(
+    function(
         "zip_with",
-        _zip_rule,
-        _zip("tuple([{body} for {variables} in x_zip_longest({both})])"),
+        "Results of a function of the elements at equal positions, null where a list is shorter.",
+        types=_zip_rule,
+        lazy=_zip("tuple([{body} for {variables} in x_zip_longest({both})])"),
         parameters=_zip_parameters,
         arity=(3, 3),
-        meaning="Results of a function of the elements at equal positions, null where a list is shorter.",
+        shown_parameters="list, list, function",
+        example="array(1, 2), array(10, 20), lambda x, y: x + y",
+        catalyst="ZipWith",
+        keeps_size=True,
     ),
-    HigherOrderFunction(
+    function(
         "transform_keys",
-        _transform_keys_rule,
-        _with_keys,
+        "The map with keys computed from key and value.",
+        types=_transform_keys_rule,
+        lazy=_with_keys,
         fallible=True,
         parameters=_entry("transform_keys"),
         arity=(2, 2),
-        meaning="The map with keys computed from key and value.",
+        shown_parameters="map, function",
+        example="map('a', 1), lambda key, value: concat(key, '!')",
+        catalyst="TransformKeys",
+        spark=with_one_zero("transform_keys"),
+        keeps_size=True,
     ),
-    HigherOrderFunction(
+    function(
         "transform_values",
-        _transform_values_rule,
-        _comprehension("tuple([({each}, {body}) {loop}])"),
+        "The map with values computed from key and value.",
+        types=_transform_values_rule,
+        lazy=_comprehension("tuple([({each}, {body}) {loop}])"),
         parameters=_entry("transform_values"),
         arity=(2, 2),
-        meaning="The map with values computed from key and value.",
+        shown_parameters="map, function",
+        example="map('a', 1), lambda key, value: value + 1",
+        catalyst="TransformValues",
+        keeps_size=True,
     ),
-    HigherOrderFunction(
+    function(
         "map_filter",
-        _map_filter_rule,
-        _comprehension("tuple([({each}, {other}) {loop} if {true}])"),
+        "The entries for which a function of key and value is true.",
+        types=_map_filter_rule,
+        lazy=_comprehension("tuple([({each}, {other}) {loop} if {true}])"),
         parameters=_entry("map_filter"),
         arity=(2, 2),
-        meaning="The entries for which a function of key and value is true.",
+        shown_parameters="map, function",
+        example="map('a', 1, 'b', 2), lambda key, value: value > 1",
+        catalyst="MapFilter",
+        keeps_size=True,
     ),
-    HigherOrderFunction(
+    function(
         "map_zip_with",
-        _map_zip_rule,
-        _zip("tuple([({first}, {body}) for {variables} in x_zip_maps({both})])"),
+        "Results of a function of each key and its two values, null where a map lacks the key.",
+        types=_map_zip_rule,
+        lazy=_zip("tuple([({first}, {body}) for {variables} in x_zip_maps({both})])"),
         parameters=_map_zip_parameters,
-        arity=(3, 3),
-        meaning="Results of a function of each key and its two values, null where a map lacks the key.",
         most_variables=3,
+        arity=(3, 3),
+        shown_parameters="map, map, function",
+        example="map('a', 1), map('a', 2), lambda key, x, y: x + y",
+        catalyst="MapZipWith",
+        keeps_size=True,
     ),
-    HigherOrderFunction(
+    function(
         "array_sort",
-        _order_rule,
-        _order,
+        "The list in ascending order with nulls last, or ordered by a comparison of two elements.",
+        types=_order_rule,
+        lazy=_order,
         fallible=True,
         parameters=_order_parameters,
         arity=(1, 2),
-        meaning="The list in ascending order with nulls last, or ordered by a comparison of two elements.",
+        shown_parameters="list, comparison",
+        example="array(3, 1, 2)",
+        keeps_size=True,
     ),
 )

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from headrace.expr.check import check
+from headrace.expr.code_emission import is_bounded
 from headrace.expr.compile_python import Scope, dict_key_source, runtime_names
-from headrace.expr.function_bases import is_bounded
 from headrace.expr.tree import Column
 from headrace.expr.types import DataType, Schema, StrType, parts_of
 from headrace.io.delivery.table_keys import build_bucketing
