@@ -45,11 +45,25 @@ if TYPE_CHECKING:
     pass
 
 
+BITMAP_BITS = 32_768
+"""Bits of a bitmap of Spark's, 4 KiB."""
+
+
 def bit_at(value: int, place: int, bits: int) -> int:
     """Return a bit of an integer, counted from the last one, 0. Raises beyond its width."""
     if not 0 <= place < bits:
         raise EvaluationError(f"there is no bit {place} of {bits}")
     return value >> place & 1
+
+
+def bitmap_bucket(number: int) -> int:
+    """Return the bitmap of 32,768 bits that holds a number: 1 holds 1 to 32,768, and 0 the 0."""
+    return 1 + (number - 1) // BITMAP_BITS if number > 0 else -(-number // BITMAP_BITS)
+
+
+def bitmap_bit(number: int) -> int:
+    """Return the place of a number within its bitmap, from 0."""
+    return (number - 1) % BITMAP_BITS if number > 0 else -number % BITMAP_BITS
 
 
 def shift_left(value: int, by: int, bits: int) -> int:
@@ -240,5 +254,23 @@ FUNCTIONS: tuple[Function, ...] = (
         "x_shift_right_unsigned",
         "ShiftRightUnsigned",
         "8, 1",
+    ),
+    function(
+        "bitmap_bucket_number",
+        "Number of the bitmap of 32,768 bits that has the bit of an integer.",
+        (INT64,),
+        INT64,
+        bitmap_bucket,
+        example="40000",
+        catalyst="BitmapExpressionUtils.bitmapBucketNumber",
+    ),
+    function(
+        "bitmap_bit_position",
+        "Position of the bit of an integer in its bitmap, from 0.",
+        (INT64,),
+        INT64,
+        bitmap_bit,
+        example="40000",
+        catalyst="BitmapExpressionUtils.bitmapBitPosition",
     ),
 )

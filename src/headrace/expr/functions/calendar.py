@@ -48,9 +48,6 @@ if TYPE_CHECKING:
 
 _SECONDS_OF_31_DAYS = 31 * 86_400
 
-# -- units ---------------------------------------------------------------------------------------
-
-
 # -- months and weeks ------------------------------------------------------------------------------
 
 
@@ -186,9 +183,6 @@ def _make_date_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -
     return LoweredExpression(pl.when(sound).then(made), None, ~sound)
 
 
-# -- units ---------------------------------------------------------------------------------------
-
-
 # -- numbers ---------------------------------------------------------------------------------------
 
 
@@ -197,9 +191,6 @@ def _number_columns(of: Callable[[pl.Expr], Any], bounds: tuple[int, int]) -> Lo
         return LoweredExpression(of(arguments[0].value).cast(dtype_of(call.type)), bounds)
 
     return lowering
-
-
-# -- on Spark ---------------------------------------------------------------------------------
 
 
 NAMES: dict[str, Any] = {

@@ -7,7 +7,6 @@ variables in generated code. A variable is a call of "variable" with such a name
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import cmp_to_key, reduce
 from typing import Any
 
@@ -17,14 +16,11 @@ from headrace.expr.function_records import (
     function,
     is_names,
     is_text,
-    key_type,
     list_type,
-    map_type,
     refuse_maps,
 )
-from headrace.expr.functions.maps import Entries, map_source, with_one_zero
 from headrace.expr.sort_keys import order_key
-from headrace.expr.types import BOOL, INT32, DataType, ListType, MapType
+from headrace.expr.types import BOOL, INT32, ListType, MapType
 from headrace.expr.typing_rules import (
     NULL,
     Arguments,
@@ -78,35 +74,6 @@ def _transform_rule(arguments: Arguments, options: tuple[object, ...]) -> Signat
     return Signature(
         (arguments[0].type, function.type), ListType(function.type, function.nullable), arguments[0].nullable
     )
-
-
-def _entry(name: str) -> Callable[[Arguments], Parameters]:
-    def parameters(before: Arguments) -> Parameters:
-        _check_place(name, before, 1)
-        entries = map_type(name, before[0])
-        return (TypeAndNullability(entries.key, False), TypeAndNullability(entries.value, entries.nullable))
-
-    return parameters
-
-
-def _transform_keys_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    entries = map_type("transform_keys", arguments[0])
-    function = _variables("transform_keys", arguments, 1, 2)
-    made = MapType(key_type("transform_keys", [function]), entries.value, entries.nullable)
-    return Signature((entries, function.type), made, arguments[0].nullable)
-
-
-def _transform_values_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    entries = map_type("transform_values", arguments[0])
-    function = _variables("transform_values", arguments, 1, 2)
-    made = MapType(entries.key, function.type, function.nullable)
-    return Signature((entries, function.type), made, arguments[0].nullable)
-
-
-def _map_filter_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    _condition("map_filter", arguments)
-    _variables("map_filter", arguments, 1, 2)
-    return Signature((arguments[0].type, BOOL), arguments[0].type, arguments[0].nullable)
 
 
 def _condition(name: str, arguments: Arguments) -> CallTerm:
@@ -172,12 +139,6 @@ def _comprehension(template: str) -> Callable[[Emitter, CallTerm], GuardedSource
         return GuardedSource(name, (*guards, f"({name} := {source})"))
 
     return python
-
-
-def _with_keys(emitter: Emitter, call: CallTerm) -> GuardedSource:
-    assert isinstance(call.type, MapType)
-    template = map_source("[({body}, {other}) {loop}]", call.type.key)
-    return _comprehension(template)(emitter, call)
 
 
 def any_true(values: Iterable[bool | None]) -> bool | None:
@@ -295,33 +256,6 @@ def _zip(template: str) -> Callable[[Emitter, CallTerm], GuardedSource]:
     return python
 
 
-def _zipped_maps(before: Arguments) -> tuple[DataType, MapType, MapType]:
-    """Return the type of the keys of two maps, and those of the maps with such keys."""
-    one, other = (map_type("map_zip_with", each) for each in before[:2])
-    key = key_type("map_zip_with", [Term(one.key, False), Term(other.key, False)])
-    return key, replace(one, key=key), replace(other, key=key)
-
-
-def _map_zip_parameters(before: Arguments) -> Parameters:
-    _check_place("map_zip_with", before, 2)
-    key, one, other = _zipped_maps(before)
-    values = (TypeAndNullability(each.value, True) for each in (one, other))
-    return (TypeAndNullability(key, False), *values)
-
-
-def _map_zip_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    function = _variables("map_zip_with", arguments, 2, 3)
-    key, one, other = _zipped_maps(arguments)
-    made = MapType(key, function.type, function.nullable)
-    return Signature((one, other, function.type), made, any(each.nullable for each in arguments[:2]))
-
-
-def zip_maps(one: Entries, other: Entries) -> Iterable[tuple[Any, Any, Any]]:
-    """Yield the keys of two maps, those of the first before those of the second alone, with both values."""
-    first, second = dict(one), dict(other)
-    return ((key, first.get(key), second.get(key)) for key in first | second)
-
-
 def _order_parameters(before: Arguments) -> Parameters:
     _check_place("array_sort", before, 1)
     return (_element("array_sort", before[0]),) * 2
@@ -397,7 +331,6 @@ NAMES: dict[str, Any] = {
     "x_array_sort": array_sort,
     "x_array_sort_by": array_sort_by,
     "x_reduce": reduce,
-    "x_zip_maps": zip_maps,
 }
 
 FUNCTIONS: tuple[Function, ...] = (
@@ -472,57 +405,6 @@ FUNCTIONS: tuple[Function, ...] = (
         shown_parameters="list, list, function",
         example="array(1, 2), array(10, 20), lambda x, y: x + y",
         catalyst="ZipWith",
-        keeps_size=True,
-    ),
-    function(
-        "transform_keys",
-        "The map with keys computed from key and value.",
-        types=_transform_keys_rule,
-        lazy=_with_keys,
-        fallible=True,
-        parameters=_entry("transform_keys"),
-        arity=(2, 2),
-        shown_parameters="map, function",
-        example="map('a', 1), lambda key, value: concat(key, '!')",
-        catalyst="TransformKeys",
-        spark=with_one_zero("transform_keys"),
-        keeps_size=True,
-    ),
-    function(
-        "transform_values",
-        "The map with values computed from key and value.",
-        types=_transform_values_rule,
-        lazy=_comprehension("tuple([({each}, {body}) {loop}])"),
-        parameters=_entry("transform_values"),
-        arity=(2, 2),
-        shown_parameters="map, function",
-        example="map('a', 1), lambda key, value: value + 1",
-        catalyst="TransformValues",
-        keeps_size=True,
-    ),
-    function(
-        "map_filter",
-        "The entries for which a function of key and value is true.",
-        types=_map_filter_rule,
-        lazy=_comprehension("tuple([({each}, {other}) {loop} if {true}])"),
-        parameters=_entry("map_filter"),
-        arity=(2, 2),
-        shown_parameters="map, function",
-        example="map('a', 1, 'b', 2), lambda key, value: value > 1",
-        catalyst="MapFilter",
-        keeps_size=True,
-    ),
-    function(
-        "map_zip_with",
-        "Results of a function of each key and its two values, null where a map lacks the key.",
-        types=_map_zip_rule,
-        lazy=_zip("tuple([({first}, {body}) for {variables} in x_zip_maps({both})])"),
-        parameters=_map_zip_parameters,
-        most_variables=3,
-        arity=(3, 3),
-        shown_parameters="map, map, function",
-        example="map('a', 1), map('a', 2), lambda key, x, y: x + y",
-        catalyst="MapZipWith",
         keeps_size=True,
     ),
     function(

@@ -107,9 +107,6 @@ def width_bucket(value: float, low: float, high: float, count: int) -> int | Non
     return count + 1 if value >= high else int(count * (value - low) / (high - low)) + 1
 
 
-# -- half to even ---------------------------------------------------------------------------------
-
-
 # -- the catalogue ----------------------------------------------------------------------------------
 
 

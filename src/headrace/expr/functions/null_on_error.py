@@ -20,7 +20,7 @@ from headrace.expr.function_records import (
     may_raise,
     of_spark_columns,
 )
-from headrace.expr.functions import arithmetic, casts
+from headrace.expr.functions import arithmetic, casts, division
 from headrace.expr.functions.arithmetic import tried_spark
 from headrace.expr.functions.spark_casts import try_cast_column
 from headrace.expr.literals import literal_source
@@ -198,7 +198,7 @@ NAMES: dict[str, Any] = {
 }
 
 
-_ARITHMETIC = {each.name: each for each in arithmetic.FUNCTIONS}
+_ARITHMETIC = {each.name: each for each in (*arithmetic.FUNCTIONS, *division.FUNCTIONS)}
 
 FUNCTIONS: tuple[Function, ...] = (
     _of_failing(_ARITHMETIC["add"], "TryAdd", tried_spark("try_add")),

@@ -88,9 +88,6 @@ def _may_overflow(call: CallTerm) -> bool:
     return is_integer(call.type) or isinstance(call.type, IntervalType)
 
 
-# -- rounding ---------------------------------------------------------------------------
-
-
 # -- least and greatest ------------------------------------------------------------------
 
 
