@@ -14,9 +14,9 @@ from functools import cache
 from typing import Any
 
 from headrace.expr.annotations import as_type
+from headrace.expr.constructors import lambda_from
 from headrace.expr.function_records import FixedFunction, HigherOrderFunction, Parameter
 from headrace.expr.functions import CATALOGUE
-from headrace.expr.lambdas import lambda_from
 from headrace.expr.tree import Call, Expr, operand
 from headrace.expr.types import STR, DataType
 from headrace.expr.typing_rules import Function

@@ -27,14 +27,13 @@ from headrace.expr.compile_python import (
     predicate_source,
     value_source,
 )
-from headrace.expr.constructors import lit
+from headrace.expr.constructors import lambda_of, lit, variable
 from headrace.expr.function_records import FixedFunction
 from headrace.expr.functions import CATALOGUE
 from headrace.expr.functions.calendar import weekday_of
 from headrace.expr.functions.encodings import reader_of
 from headrace.expr.functions.instants import unit_of
 from headrace.expr.functions.regular_expressions import start_at
-from headrace.expr.lambdas import lambda_of, variable
 from headrace.expr.number_formats import number_writer
 from headrace.expr.row_classes import schema_of
 from headrace.expr.time_patterns import format_pattern, parse_pattern

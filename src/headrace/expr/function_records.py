@@ -44,8 +44,10 @@ from headrace.expr.typing_rules import (
     SparkForm,
     Term,
     TypeAndNullability,
+    common_type,
+    is_float,
+    is_number,
 )
-from headrace.expr.widening import common_type, is_float, is_number
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -119,7 +121,7 @@ class LazyFunction(Function):
 
 @dataclass(frozen=True, slots=True)
 class HigherOrderFunction(LazyFunction):
-    """Function of which some arguments are functions themselves, which `headrace.expr.lambdas` builds.
+    """Function of which some arguments are functions themselves, which `headrace.expr.constructors` builds.
 
     parameters: of the next function, by the arguments before it; it may take fewer of them.
     most_variables: the largest number of them.
@@ -172,12 +174,6 @@ LIST, ELEMENT = _List(), _Element()
 
 MAP, KEY = _Map(), _Key()
 """A map, and a value of the type of its keys. All maps of a call have one type of keys, and one of values."""
-
-
-def check_count(name: str, arguments: Arguments, count: int) -> None:
-    """Raise `Mismatch` unless there are as many arguments as a function takes."""
-    if len(arguments) != count:
-        raise Mismatch(f"{name} takes {count} arguments, got {len(arguments)}")
 
 
 def fitting_type(name: str, found: DataType, parameter: Parameter) -> DataType:
@@ -394,7 +390,8 @@ def rule_of(
     of_parts = any(isinstance(each, _Part) for each in takes)
 
     def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-        check_count(name, arguments, len(takes))
+        if len(arguments) != len(takes):
+            raise Mismatch(f"{name} takes {len(takes)} arguments, got {len(arguments)}")
         if of_parts:
             types = part_types(name, arguments, takes, compares=compares)
         else:

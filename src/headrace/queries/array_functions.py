@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from headrace.expr.lambdas import fresh_names, lambda_of, variable
+from headrace.expr.constructors import fresh_names, lambda_of, variable
 from headrace.expr.tree import Call, Expr, Literal
 from headrace.queries.catalyst_plan import CatalystNode, parse_tree
 from headrace.queries.expressions import Scope, lowers

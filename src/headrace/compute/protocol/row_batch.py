@@ -218,7 +218,7 @@ def reader_of(type: DataType) -> Callable[[pl.Series], list[Any]]:
     """Return the conversion of a column to values. It raises `CheckpointDamaged` for bytes that are none."""
     from headrace.expr.polars_columns import from_series
 
-    return _decoded if _is_encoded(type) else partial(from_series.dispatch(type.__class__), type)
+    return _decoded if _is_encoded(type) else partial(from_series, type)
 
 
 def single_reader(types: Sequence[DataType]) -> Callable[[tuple[Any, ...]], Row]:

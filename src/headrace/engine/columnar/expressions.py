@@ -23,7 +23,7 @@ import polars as pl
 
 from headrace.errors import EvaluationError
 from headrace.expr.check import checked_tree
-from headrace.expr.compile_python import runtime_names
+from headrace.expr.compile_python import PythonEmitter, Scope, runtime_names
 from headrace.expr.decimal_arithmetic import EXACT
 from headrace.expr.function_records import StrictFunction
 from headrace.expr.functions.decimal_columns import decimal_constant
@@ -37,7 +37,6 @@ from headrace.expr.polars_columns import (
     either_condition,
     unscaled_bounds,
 )
-from headrace.expr.python_emitter import PythonEmitter, Scope
 from headrace.expr.tree import Column, Expr
 from headrace.expr.types import FLOAT32, DataType, DecimalType, IntervalType, ListType, Schema
 from headrace.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term

@@ -38,7 +38,7 @@ from headrace.engine.steps.value_accumulators import OnceEach
 from headrace.expr.check import check
 from headrace.expr.polars_columns import LoweredExpression, bounds_in, repeated, replace_negative_zero
 from headrace.expr.types import DataType, IntegerType
-from headrace.expr.widening import is_float
+from headrace.expr.typing_rules import is_float
 
 if TYPE_CHECKING:
     from headrace.arrangement.batch import Layout

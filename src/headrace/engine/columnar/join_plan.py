@@ -18,7 +18,7 @@ from headrace.expr.check import TypeAndNullability, check
 from headrace.expr.polars_columns import LoweredExpression, NotLowered, dtype_of
 from headrace.expr.tree import Expr
 from headrace.expr.types import DataType, Schema
-from headrace.expr.widening import is_float
+from headrace.expr.typing_rules import is_float
 from headrace.flow.lifetime import Lifetime
 from headrace.flow.operators.join import How, Join
 

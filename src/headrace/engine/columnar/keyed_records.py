@@ -32,7 +32,7 @@ from headrace.expr.polars_columns import (
 )
 from headrace.expr.tree import Call, Expr, Literal
 from headrace.expr.types import Schema, StructType
-from headrace.expr.widening import is_float
+from headrace.expr.typing_rules import is_float
 from headrace.flow.operators.upsert import KeyedRecords
 from headrace.state import described_rows
 from headrace.state.codec import Erasable

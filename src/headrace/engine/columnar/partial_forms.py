@@ -46,7 +46,7 @@ from headrace.expr.polars_columns import (
     replace_negative_zero,
 )
 from headrace.expr.types import INT64, DataType, DecimalType, IntegerType
-from headrace.expr.widening import is_float
+from headrace.expr.typing_rules import is_float
 
 ROOM, WIDE_ROOM = 2**62, 2**126
 """Bounds of sums that leave room in 64 bits, and in 128."""

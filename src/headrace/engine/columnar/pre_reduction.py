@@ -31,7 +31,7 @@ from headrace.expr.polars_columns import (
 )
 from headrace.expr.tree import Expr
 from headrace.expr.types import INT64, DataType, Schema
-from headrace.expr.widening import is_float
+from headrace.expr.typing_rules import is_float
 from headrace.flow.lifetime import Lifetime
 from headrace.flow.operators.aggregate import Aggregate
 from headrace.flow.operators.distinct import Distinct

@@ -15,7 +15,7 @@ from headrace.engine.columnar.columns import ColumnarDeclined
 from headrace.expr.polars_columns import to_series
 from headrace.expr.tree import Column
 from headrace.expr.types import DataType
-from headrace.expr.widening import is_float
+from headrace.expr.typing_rules import is_float
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr

@@ -26,7 +26,7 @@ from headrace.expr.polars_columns import (
 )
 from headrace.expr.tree import Column, Expr
 from headrace.expr.types import ListType, Schema
-from headrace.expr.widening import is_float
+from headrace.expr.typing_rules import is_float
 from headrace.flow.operators.explode import Explode
 from headrace.flow.operators.filter import Filter
 from headrace.flow.operators.select import Select

@@ -16,7 +16,7 @@ from headrace.expr.check import TypeAndNullability, check
 from headrace.expr.sort_keys import Key, order_key
 from headrace.expr.types import INT64, DecimalType, IntervalType, StructType
 from headrace.expr.types import Field as SchemaField
-from headrace.expr.widening import is_float
+from headrace.expr.typing_rules import is_float
 from headrace.flow.aggregates import (
     Aggregation,
     Collect,

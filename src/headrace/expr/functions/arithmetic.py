@@ -40,6 +40,7 @@ from headrace.expr.types import (
     IntervalType,
 )
 from headrace.expr.typing_rules import (
+    MAX_PRECISION,
     NULL,
     Arguments,
     CallTerm,
@@ -47,9 +48,6 @@ from headrace.expr.typing_rules import (
     Mismatch,
     Signature,
     SparkForm,
-)
-from headrace.expr.widening import (
-    MAX_PRECISION,
     common_type,
     decimal_of,
     is_float,

@@ -14,7 +14,7 @@ from headrace.expr.function_records import (
     function,
     part_types,
 )
-from headrace.expr.functions.arrays import _check_size, _or_elements
+from headrace.expr.functions.arrays import check_size, nullable_or_elements
 from headrace.expr.functions.maps import also_of_maps
 from headrace.expr.polars_columns import (
     LoweredExpression,
@@ -88,10 +88,10 @@ def array_insert(values: tuple[Any, ...] | None, number: int | None, value: Any)
         return None
     at = _at(values, number)
     if number > 0:
-        _check_size(max(at, len(values)) + 1)
+        check_size(max(at, len(values)) + 1)
         return (*values[:at], *(None,) * (at - len(values)), value, *values[at:])
     if at < -1:
-        _check_size(-number)
+        check_size(-number)
         return (value, *(None,) * (-1 - at), *values)
     return (*values[: at + 1], value, *values[at + 1 :])
 
@@ -180,7 +180,7 @@ FUNCTIONS: tuple[Function, ...] = (
             (LIST, INT32),
             ELEMENT,
             element_at,
-            nullable=_or_elements,
+            nullable=nullable_or_elements,
             fallible=True,
             compares=False,
             shown_parameters="list or map, position or key",
@@ -213,7 +213,7 @@ FUNCTIONS: tuple[Function, ...] = (
         (LIST, ELEMENT),
         BOOL,
         array_contains,
-        nullable=_or_elements,
+        nullable=nullable_or_elements,
         shown_parameters="list, value",
         example="array(1, 2), 2",
         catalyst="ArrayContains",

@@ -40,8 +40,9 @@ from headrace.expr.typing_rules import (
     Mismatch,
     Signature,
     Term,
+    common_type,
+    is_integer,
 )
-from headrace.expr.widening import common_type, is_integer
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -55,7 +56,7 @@ def _nullable_elements(arguments: Arguments) -> bool:
     return any(isinstance(a.type, ListType) and a.type.nullable for a in arguments)
 
 
-def _or_elements(arguments: Arguments) -> bool:
+def nullable_or_elements(arguments: Arguments) -> bool:
     return any(a.nullable for a in arguments) or _nullable_elements(arguments)
 
 
@@ -124,7 +125,7 @@ def array_compact(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(each for each in values if each is not None)
 
 
-def _check_size(count: int) -> None:
+def check_size(count: int) -> None:
     if count > MAX_ELEMENTS:
         raise EvaluationError(f"a list of {count} elements is too long")
 
@@ -136,7 +137,7 @@ def sequence(start: int, stop: int, step: int | None = None) -> tuple[int, ...]:
         raise EvaluationError(f"a sequence from {start} to {stop} cannot have steps of {step}")
     if step == 0:
         return (start,)
-    _check_size(abs(stop - start) // abs(step) + 1)
+    check_size(abs(stop - start) // abs(step) + 1)
     return tuple(range(start, stop + (1 if step > 0 else -1), step))
 
 
@@ -275,7 +276,7 @@ FUNCTIONS: tuple[Function, ...] = (
         (LIST, LIST),
         BOOL,
         arrays_overlap,
-        nullable=_or_elements,
+        nullable=nullable_or_elements,
         shown_parameters="list, list",
         example="array(1, 2), array(2)",
         catalyst="ArraysOverlap",

@@ -36,8 +36,6 @@ from headrace.expr.typing_rules import (
     Function,
     Signature,
     SparkForm,
-)
-from headrace.expr.widening import (
     common_type,
 )
 

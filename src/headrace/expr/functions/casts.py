@@ -49,8 +49,7 @@ from headrace.expr.types import (
     TimestampType,
     parts_of,
 )
-from headrace.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
-from headrace.expr.widening import holds_all_of
+from headrace.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature, holds_all_of
 
 _SECOND, _MICROSECOND = timedelta(seconds=1), timedelta(microseconds=1)
 _UTC = UTC

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from headrace.expr.code_emission import Emitter, GuardedSource, is_constant
 from headrace.expr.deferred_imports import F, pl
 from headrace.expr.function_records import (
+    StrictCode,
     function,
     of_spark_columns,
     refuse_maps,
@@ -31,14 +33,12 @@ from headrace.expr.typing_rules import (
     Mismatch,
     Signature,
     Term,
+    common_type,
+    is_float,
 )
-from headrace.expr.widening import common_type, is_float
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
-
-
-Python = Callable[[Emitter, CallTerm, tuple[str, ...]], str]
 
 
 def _equality(arguments: Arguments, options: tuple[object, ...]) -> Signature:
@@ -70,88 +70,60 @@ def _is_number(term: Term) -> bool:
     return isinstance(term, LiteralTerm) and term.value == term.value
 
 
-def _compare(symbol: str, floats: Python) -> Python:
-    def python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
-        if is_float(call.arguments[0].type):
-            return floats(emitter, call, operands)
+@dataclass(frozen=True, slots=True)
+class _FloatComparison:
+    """Source of a comparison of floats `{a}` and `{b}`, of which any may be NaN, the greatest.
+
+    Python's comparisons are false for NaN. number_left, number_right: where that operand is a constant other
+    than NaN, which spares a test. both: otherwise; the operands are evaluated at {first_a} and {first_b}.
+    """
+
+    number_left: str
+    number_right: str
+    both: str
+
+
+_FLOATS = {
+    "==": _FloatComparison(
+        "({a} == {b})", "({a} == {b})", "({first_a} == {first_b} or ({a} != {a} and {b} != {b}))"
+    ),
+    "!=": _FloatComparison(
+        "({a} != {b})", "({a} != {b})", "({first_a} != {first_b} and ({a} == {a} or {b} == {b}))"
+    ),
+    # `a <= b` is false if either is NaN; then a is greater unless b is NaN.
+    ">": _FloatComparison("({a} > {b})", "(not {a} <= {b})", "(not {first_a} <= {first_b} and {b} == {b})"),
+    "<": _FloatComparison("(not {a} >= {b})", "({a} < {b})", "(not {first_a} >= {first_b} and {a} == {a})"),
+    ">=": _FloatComparison("({a} >= {b})", "(not {a} < {b})", "({first_a} >= {first_b} or {a} != {a})"),
+    "<=": _FloatComparison("(not {a} > {b})", "({a} <= {b})", "({first_a} <= {first_b} or {b} != {b})"),
+}
+
+
+def _compare(symbol: str) -> StrictCode:
+    def code(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
         a, b = operands
-        if symbol not in ("==", "!=") and parts_of(call.arguments[0].type):
+        kind = call.arguments[0].type
+        if is_float(kind):
+            floats, (left, right) = _FLOATS[symbol], call.arguments
+            if _is_number(left):
+                return floats.number_left.format(a=a, b=b)
+            if _is_number(right):
+                return floats.number_right.format(a=a, b=b)
+            (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
+            return floats.both.format(a=a, b=b, first_a=first_a, first_b=first_b)
+        if symbol not in ("==", "!=") and parts_of(kind):
             # Lists and structs, from the left; a null within them is less than any value.
-            key = order_key(call.arguments[0].type, False)
+            key = order_key(kind, False)
             if key is not None:
                 a, b = (f"{emitter.constant(key)}({each})" for each in (a, b))
             return f"({a} {symbol} {b})"
-        if isinstance(call.arguments[0].type, AnyType) and symbol == "==":
+        if isinstance(kind, AnyType):
             # Values of type any may both be NaN, which is a single object.
             (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
-            return f"({first_a} == {first_b} or {a} is {b})"
-        if isinstance(call.arguments[0].type, AnyType):
-            (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
-            return f"({first_a} != {first_b} and {a} is not {b})"
+            joined = f"or {a} is {b}" if symbol == "==" else f"and {a} is not {b}"
+            return f"({first_a} {symbol} {first_b} {joined})"
         return f"({a} {symbol} {b})"
 
-    return python
-
-
-def _equal_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
-    a, b = operands
-    if any(_is_number(t) for t in call.arguments):
-        return f"({a} == {b})"
-    (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
-    return f"({first_a} == {first_b} or ({a} != {a} and {b} != {b}))"
-
-
-def _unequal_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
-    a, b = operands
-    if any(_is_number(t) for t in call.arguments):
-        return f"({a} != {b})"
-    (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
-    return f"({first_a} != {first_b} and ({a} == {a} or {b} == {b}))"
-
-
-def _greater_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
-    a, b = operands
-    left, right = call.arguments
-    if _is_number(right):
-        return f"(not {a} <= {b})"
-    if _is_number(left):
-        return f"({a} > {b})"
-    # `a <= b` is false if either is NaN; then a is greater unless b is NaN.
-    (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
-    return f"(not {first_a} <= {first_b} and {b} == {b})"
-
-
-def _less_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
-    a, b = operands
-    left, right = call.arguments
-    if _is_number(left):
-        return f"(not {a} >= {b})"
-    if _is_number(right):
-        return f"({a} < {b})"
-    (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
-    return f"(not {first_a} >= {first_b} and {a} == {a})"
-
-
-def _at_least_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
-    a, b = operands
-    left, right = call.arguments
-    if _is_number(right):
-        return f"(not {a} < {b})"
-    if _is_number(left):
-        return f"({a} >= {b})"
-    (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
-    return f"({first_a} >= {first_b} or {a} != {a})"
-
-
-def _at_most_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
-    a, b = operands
-    left, right = call.arguments
-    if _is_number(left):
-        return f"(not {a} > {b})"
-    if _is_number(right):
-        return f"({a} <= {b})"
-    (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
-    return f"({first_a} <= {first_b} or {b} != {b})"
+    return code
 
 
 def _same_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
@@ -260,7 +232,7 @@ FUNCTIONS: tuple[Function, ...] = (
     function(
         "eq",
         types=_equality,
-        code=_compare("==", _equal_floats),
+        code=_compare("=="),
         arity=(2, 2),
         columns=_compare_columns(lambda a, b: a == b),
         spark=of_spark_columns(lambda a, b: a == b),
@@ -268,7 +240,7 @@ FUNCTIONS: tuple[Function, ...] = (
     function(
         "ne",
         types=_equality,
-        code=_compare("!=", _unequal_floats),
+        code=_compare("!="),
         arity=(2, 2),
         columns=_compare_columns(lambda a, b: a != b),
         spark=of_spark_columns(lambda a, b: a != b),
@@ -276,7 +248,7 @@ FUNCTIONS: tuple[Function, ...] = (
     function(
         "lt",
         types=_ordering,
-        code=_compare("<", _less_floats),
+        code=_compare("<"),
         arity=(2, 2),
         columns=_compare_columns(lambda a, b: a < b),
         spark=of_spark_columns(lambda a, b: a < b),
@@ -284,7 +256,7 @@ FUNCTIONS: tuple[Function, ...] = (
     function(
         "le",
         types=_ordering,
-        code=_compare("<=", _at_most_floats),
+        code=_compare("<="),
         arity=(2, 2),
         columns=_compare_columns(lambda a, b: a <= b),
         spark=of_spark_columns(lambda a, b: a <= b),
@@ -292,7 +264,7 @@ FUNCTIONS: tuple[Function, ...] = (
     function(
         "gt",
         types=_ordering,
-        code=_compare(">", _greater_floats),
+        code=_compare(">"),
         arity=(2, 2),
         columns=_compare_columns(lambda a, b: a > b),
         spark=of_spark_columns(lambda a, b: a > b),
@@ -300,7 +272,7 @@ FUNCTIONS: tuple[Function, ...] = (
     function(
         "ge",
         types=_ordering,
-        code=_compare(">=", _at_least_floats),
+        code=_compare(">="),
         arity=(2, 2),
         columns=_compare_columns(lambda a, b: a >= b),
         spark=of_spark_columns(lambda a, b: a >= b),

@@ -11,8 +11,7 @@ from headrace.expr.code_emission import Emitter
 from headrace.expr.deferred_imports import F
 from headrace.expr.function_records import function
 from headrace.expr.functions.intervals import writer_of
-from headrace.expr.text_casts import of_float, of_float32
-from headrace.expr.time_texts import iso_of
+from headrace.expr.text_casts import iso_of, of_float, of_float32
 from headrace.expr.types import (
     STR,
     BoolType,

@@ -45,8 +45,6 @@ from headrace.expr.typing_rules import (
     LiteralTerm,
     Mismatch,
     Signature,
-)
-from headrace.expr.widening import (
     is_float,
     is_integer,
     limit_decimal_digits,

@@ -14,11 +14,11 @@ from headrace.expr.function_records import (
 )
 from headrace.expr.functions.higher_order import (
     Parameters,
-    _check_place,
-    _comprehension,
-    _condition,
-    _variables,
-    _zip,
+    check_place,
+    comprehension,
+    condition_of,
+    function_of,
+    zip_loop,
 )
 from headrace.expr.functions.maps import Entries, map_source, with_one_zero
 from headrace.expr.types import BOOL, DataType, MapType
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 def _entry(name: str) -> Callable[[Arguments], Parameters]:
     def parameters(before: Arguments) -> Parameters:
-        _check_place(name, before, 1)
+        check_place(name, before, 1)
         entries = map_type(name, before[0])
         return (TypeAndNullability(entries.key, False), TypeAndNullability(entries.value, entries.nullable))
 
@@ -46,28 +46,28 @@ def _entry(name: str) -> Callable[[Arguments], Parameters]:
 
 def _transform_keys_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     entries = map_type("transform_keys", arguments[0])
-    function = _variables("transform_keys", arguments, 1, 2)
+    function = function_of("transform_keys", arguments, 1, 2)
     made = MapType(key_type("transform_keys", [function]), entries.value, entries.nullable)
     return Signature((entries, function.type), made, arguments[0].nullable)
 
 
 def _transform_values_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     entries = map_type("transform_values", arguments[0])
-    function = _variables("transform_values", arguments, 1, 2)
+    function = function_of("transform_values", arguments, 1, 2)
     made = MapType(entries.key, function.type, function.nullable)
     return Signature((entries, function.type), made, arguments[0].nullable)
 
 
 def _map_filter_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    _condition("map_filter", arguments)
-    _variables("map_filter", arguments, 1, 2)
+    condition_of("map_filter", arguments)
+    function_of("map_filter", arguments, 1, 2)
     return Signature((arguments[0].type, BOOL), arguments[0].type, arguments[0].nullable)
 
 
 def _with_keys(emitter: Emitter, call: CallTerm) -> GuardedSource:
     assert isinstance(call.type, MapType)
     template = map_source("[({body}, {other}) {loop}]", call.type.key)
-    return _comprehension(template)(emitter, call)
+    return comprehension(template)(emitter, call)
 
 
 def _zipped_maps(before: Arguments) -> tuple[DataType, MapType, MapType]:
@@ -78,14 +78,14 @@ def _zipped_maps(before: Arguments) -> tuple[DataType, MapType, MapType]:
 
 
 def _map_zip_parameters(before: Arguments) -> Parameters:
-    _check_place("map_zip_with", before, 2)
+    check_place("map_zip_with", before, 2)
     key, one, other = _zipped_maps(before)
     values = (TypeAndNullability(each.value, True) for each in (one, other))
     return (TypeAndNullability(key, False), *values)
 
 
 def _map_zip_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    function = _variables("map_zip_with", arguments, 2, 3)
+    function = function_of("map_zip_with", arguments, 2, 3)
     key, one, other = _zipped_maps(arguments)
     made = MapType(key, function.type, function.nullable)
     return Signature((one, other, function.type), made, any(each.nullable for each in arguments[:2]))
@@ -123,7 +123,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "transform_values",
         "The map with values computed from key and value.",
         types=_transform_values_rule,
-        lazy=_comprehension("tuple([({each}, {body}) {loop}])"),
+        lazy=comprehension("tuple([({each}, {body}) {loop}])"),
         parameters=_entry("transform_values"),
         arity=(2, 2),
         shown_parameters="map, function",
@@ -135,7 +135,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "map_filter",
         "The entries for which a function of key and value is true.",
         types=_map_filter_rule,
-        lazy=_comprehension("tuple([({each}, {other}) {loop} if {true}])"),
+        lazy=comprehension("tuple([({each}, {other}) {loop} if {true}])"),
         parameters=_entry("map_filter"),
         arity=(2, 2),
         shown_parameters="map, function",
@@ -147,7 +147,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "map_zip_with",
         "Results of a function of each key and its two values, null where a map lacks the key.",
         types=_map_zip_rule,
-        lazy=_zip("tuple([({first}, {body}) for {variables} in x_zip_maps({both})])"),
+        lazy=zip_loop("tuple([({first}, {body}) for {variables} in x_zip_maps({both})])"),
         parameters=_map_zip_parameters,
         most_variables=3,
         arity=(3, 3),

@@ -30,8 +30,9 @@ from headrace.expr.typing_rules import (
     Signature,
     Term,
     TypeAndNullability,
+    nullable_within,
+    wider_type,
 )
-from headrace.expr.widening import nullable_within, wider_type
 
 Parameters = tuple[TypeAndNullability, ...]
 
@@ -48,13 +49,13 @@ def _element(name: str, argument: Term) -> TypeAndNullability:
 
 def _element_and_position(name: str) -> Callable[[Arguments], Parameters]:
     def parameters(before: Arguments) -> Parameters:
-        _check_place(name, before, 1)
+        check_place(name, before, 1)
         return (_element(name, before[0]), TypeAndNullability(INT32, False))
 
     return parameters
 
 
-def _check_place(name: str, before: Arguments, *places: int) -> None:
+def check_place(name: str, before: Arguments, *places: int) -> None:
     if len(before) not in places:
         raise Mismatch(f"argument {len(before) + 1} of {name} is a value, got a function")
 
@@ -76,7 +77,7 @@ def _transform_rule(arguments: Arguments, options: tuple[object, ...]) -> Signat
     )
 
 
-def _condition(name: str, arguments: Arguments) -> CallTerm:
+def condition_of(name: str, arguments: Arguments) -> CallTerm:
     function = _function(name, arguments, 1)
     if function.type != BOOL:
         raise Mismatch(f"the function of {name} gives {function.type}, not bool")
@@ -84,14 +85,14 @@ def _condition(name: str, arguments: Arguments) -> CallTerm:
 
 
 def _filter_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    _condition("filter", arguments)
+    condition_of("filter", arguments)
     values = arguments[0].type
     return Signature((values, BOOL), values, arguments[0].nullable)
 
 
 def _quantifier_rule(name: str) -> Callable[[Arguments, tuple[object, ...]], Signature]:
     def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-        condition = _condition(name, arguments)
+        condition = condition_of(name, arguments)
         return Signature((arguments[0].type, BOOL), BOOL, arguments[0].nullable or condition.nullable)
 
     return rule
@@ -115,7 +116,7 @@ def _guarded(source: str, first: str, again: str, nullable: bool) -> GuardedSour
     return GuardedSource(source, (first,) if nullable or first != again else ())
 
 
-def _comprehension(template: str) -> Callable[[Emitter, CallTerm], GuardedSource]:
+def comprehension(template: str) -> Callable[[Emitter, CallTerm], GuardedSource]:
     """Return the code of a loop.
 
     template: its source, with {body}, {true}: whether it is, the variables {each} and {other}, and {loop}.
@@ -167,7 +168,7 @@ def all_true(values: Iterable[bool | None]) -> bool | None:
 
 
 def _aggregate_parameters(before: Arguments) -> Parameters:
-    _check_place("aggregate", before, 2, 3)
+    check_place("aggregate", before, 2, 3)
     if before[1].type == NULL:
         raise Mismatch("the first value of aggregate has no type", fix="give it one: lit(0, int)")
     total = TypeAndNullability(nullable_within(before[1].type), True)
@@ -176,7 +177,7 @@ def _aggregate_parameters(before: Arguments) -> Parameters:
 
 def _aggregate_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     values, first = arguments[:2]
-    merge = _variables("aggregate", arguments, 2, 2)
+    merge = function_of("aggregate", arguments, 2, 2)
     total = nullable_within(first.type)
     if wider_type(total, merge.type) != total:
         raise Mismatch(
@@ -186,7 +187,7 @@ def _aggregate_rule(arguments: Arguments, options: tuple[object, ...]) -> Signat
     types = (values.type, total, total)
     if len(arguments) == 3:
         return Signature(types, total, True)
-    finish = _variables("aggregate", arguments, 3, 1)
+    finish = function_of("aggregate", arguments, 3, 1)
     return Signature((*types, finish.type), finish.type, values.nullable or finish.nullable)
 
 
@@ -211,18 +212,18 @@ def _python_function(emitter: Emitter, function: Term) -> str:
 
 
 def _zip_parameters(before: Arguments) -> Parameters:
-    _check_place("zip_with", before, 2)
+    check_place("zip_with", before, 2)
     return tuple(TypeAndNullability(list_type("zip_with", each).element, True) for each in before)
 
 
 def _zip_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     one, other, _ = arguments
-    function = _variables("zip_with", arguments, 2, 2)
+    function = function_of("zip_with", arguments, 2, 2)
     made = ListType(function.type, function.nullable)
     return Signature((one.type, other.type, function.type), made, one.nullable or other.nullable)
 
 
-def _variables(name: str, arguments: Arguments, at: int, number: int) -> CallTerm:
+def function_of(name: str, arguments: Arguments, at: int, number: int) -> CallTerm:
     """Return an argument that must be a function of so many arguments."""
     function = _function(name, arguments, at)
     if len(function.options) != number:
@@ -230,7 +231,7 @@ def _variables(name: str, arguments: Arguments, at: int, number: int) -> CallTer
     return function
 
 
-def _zip(template: str) -> Callable[[Emitter, CallTerm], GuardedSource]:
+def zip_loop(template: str) -> Callable[[Emitter, CallTerm], GuardedSource]:
     """Return the code of a loop over two lists or maps.
 
     template: its source, with {body}, {variables}, the {first} of them, and {both} lists or maps.
@@ -257,7 +258,7 @@ def _zip(template: str) -> Callable[[Emitter, CallTerm], GuardedSource]:
 
 
 def _order_parameters(before: Arguments) -> Parameters:
-    _check_place("array_sort", before, 1)
+    check_place("array_sort", before, 1)
     return (_element("array_sort", before[0]),) * 2
 
 
@@ -266,7 +267,7 @@ def _order_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     if len(arguments) == 1:
         refuse_maps("array_sort", values)
         return Signature((values,), values)
-    function = _variables("array_sort", arguments, 1, 2)
+    function = function_of("array_sort", arguments, 1, 2)
     if function.type != INT32:
         raise Mismatch(
             f"the function of array_sort gives {function.type}, not int32", fix="cast it: .cast(Int32)"
@@ -340,7 +341,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "transform",
         "Results of a function of each element, or of element and position from 0.",
         types=_transform_rule,
-        lazy=_comprehension("tuple([{body} {loop}])"),
+        lazy=comprehension("tuple([{body} {loop}])"),
         parameters=_element_and_position("transform"),
         arity=(2, 2),
         shown_parameters="list, function",
@@ -352,7 +353,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "filter",
         "The elements for which a function of element, or element and position from 0, is true.",
         types=_filter_rule,
-        lazy=_comprehension("tuple([{each} {loop} if {true}])"),
+        lazy=comprehension("tuple([{each} {loop} if {true}])"),
         parameters=_element_and_position("filter"),
         arity=(2, 2),
         shown_parameters="list, function",
@@ -364,7 +365,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "exists",
         "Whether the function is true for an element; null if it isn't but is null for one.",
         types=_quantifier_rule("exists"),
-        lazy=_comprehension("x_any_true({body} {loop})"),
+        lazy=comprehension("x_any_true({body} {loop})"),
         parameters=lambda before: _element_and_position("exists")(before)[:1],
         most_variables=1,
         arity=(2, 2),
@@ -376,7 +377,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "forall",
         "Whether the function is true for all elements; null if null for one and false for none.",
         types=_quantifier_rule("forall"),
-        lazy=_comprehension("x_all_true({body} {loop})"),
+        lazy=comprehension("x_all_true({body} {loop})"),
         parameters=lambda before: _element_and_position("forall")(before)[:1],
         most_variables=1,
         arity=(2, 2),
@@ -399,7 +400,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "zip_with",
         "Results of a function of the elements at equal positions, null where a list is shorter.",
         types=_zip_rule,
-        lazy=_zip("tuple([{body} for {variables} in x_zip_longest({both})])"),
+        lazy=zip_loop("tuple([{body} for {variables} in x_zip_longest({both})])"),
         parameters=_zip_parameters,
         arity=(3, 3),
         shown_parameters="list, list, function",

@@ -47,8 +47,9 @@ from headrace.expr.typing_rules import (
     Function,
     Mismatch,
     Signature,
+    is_number,
+    wider_type,
 )
-from headrace.expr.widening import is_number, wider_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -26,8 +26,9 @@ from headrace.expr.typing_rules import (
     Function,
     Mismatch,
     Signature,
+    common_type,
+    is_float,
 )
-from headrace.expr.widening import common_type, is_float
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -22,8 +22,17 @@ from headrace.expr.functions.maps import value_of
 from headrace.expr.polars_columns import LoweredExpression, either_condition
 from headrace.expr.spark_columns import spark_type
 from headrace.expr.types import INT32, INT64, STR, DataType, Field, ListType, MapType, StructType
-from headrace.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
-from headrace.expr.widening import common_type, is_integer, nullable_within
+from headrace.expr.typing_rules import (
+    NULL,
+    Arguments,
+    CallTerm,
+    Function,
+    Mismatch,
+    Signature,
+    common_type,
+    is_integer,
+    nullable_within,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import EvaluationError
 from headrace.expr.code_emission import Emitter, GuardedSource
 from headrace.expr.deferred_imports import F
+from headrace.expr.expression_text import literal_source
 from headrace.expr.function_records import (
     StrictFunction,
     function,
@@ -23,7 +24,6 @@ from headrace.expr.function_records import (
 from headrace.expr.functions import arithmetic, casts, division
 from headrace.expr.functions.arithmetic import tried_spark
 from headrace.expr.functions.spark_casts import try_cast_column
-from headrace.expr.literals import literal_source
 from headrace.expr.polars_columns import (
     LoweredExpression,
     Lowering,
@@ -39,8 +39,10 @@ from headrace.expr.typing_rules import (
     Signature,
     SparkForm,
     Term,
+    exact_as_decimal,
+    is_float,
+    is_integer,
 )
-from headrace.expr.widening import exact_as_decimal, is_float, is_integer
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

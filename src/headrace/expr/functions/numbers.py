@@ -47,8 +47,6 @@ from headrace.expr.typing_rules import (
     LiteralTerm,
     Mismatch,
     Signature,
-)
-from headrace.expr.widening import (
     common_type,
     is_float,
     is_integer,

@@ -40,14 +40,12 @@ from headrace.expr.types import (
     DecimalType,
 )
 from headrace.expr.typing_rules import (
+    MAX_PRECISION,
     Arguments,
     CallTerm,
     Function,
     Mismatch,
     Signature,
-)
-from headrace.expr.widening import (
-    MAX_PRECISION,
     exact_as_decimal,
     is_float,
     is_integer,

@@ -27,8 +27,8 @@ from headrace.expr.typing_rules import (
     Function,
     Mismatch,
     Signature,
+    is_integer,
 )
-from headrace.expr.widening import is_integer
 
 if TYPE_CHECKING:
     pass

@@ -48,8 +48,15 @@ from headrace.expr.types import (
     DataType,
     IntervalType,
 )
-from headrace.expr.typing_rules import Arguments, CallTerm, Function, Mismatch, Signature, SparkForm
-from headrace.expr.widening import wider_type
+from headrace.expr.typing_rules import (
+    Arguments,
+    CallTerm,
+    Function,
+    Mismatch,
+    Signature,
+    SparkForm,
+    wider_type,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

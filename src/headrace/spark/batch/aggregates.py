@@ -22,7 +22,7 @@ from headrace.errors import NotOnSpark
 from headrace.expr.check import check
 from headrace.expr.spark_columns import from_hashable, hashable, nullable_type, representative, spark_type
 from headrace.expr.types import INT64, DecimalType, Field, IntervalType
-from headrace.expr.widening import is_float
+from headrace.expr.typing_rules import is_float
 from headrace.flow.aggregates import (
     Aggregation,
     Collect,
