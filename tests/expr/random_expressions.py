@@ -628,16 +628,21 @@ class _Drawing:
             a, b = pair()
             return getattr(a, compare)(b)
 
+        def part() -> Expr:
+            made = self.of(kind, d)
+            # Structs of decimals of other precisions do not go together.
+            return made.cast(DecimalType(20, 4)) if kind == "decimal" else made
+
         text = self.pick("contains", "starts_with", "ends_with", "like")
         return [
             two,
             two,
             lambda: getattr(self.list(d), compare)(self.list(d)),
-            lambda: getattr(hr.struct(a=self.of(kind, d), b=self.list(d)), compare)(
-                hr.struct(a=self.of(kind, d), b=self.list(d))
+            lambda: getattr(hr.struct(a=part(), b=self.list(d)), compare)(
+                hr.struct(a=part(), b=self.list(d))
             ),
-            lambda: getattr(Call("by_position", (hr.struct(a=self.of(kind, d)),)), compare)(
-                Call("by_position", (hr.struct(b=self.of(kind, d)),))
+            lambda: getattr(Call("by_position", (hr.struct(a=part()),)), compare)(
+                Call("by_position", (hr.struct(b=part()),))
             ),
             lambda: self.of("bool", d) & self.of("bool", d),
             lambda: self.of("bool", d) | self.of("bool", d),
