@@ -35,7 +35,13 @@ if TYPE_CHECKING:
     )
     from headrace.expr.tree import Expr
     from headrace.expr.types import DecimalType
-    from headrace.flow.aggregates import (
+    from headrace.flow.flow import Flow
+    from headrace.flow.signal import Signal, lift
+    from headrace.flow.signal_statistics import crossed, diff, ewm, lag, moving_mean, timer
+    from headrace.flow.stream import Stream, Table
+    from headrace.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
+    from headrace.functions import aggregate, exists, filter, forall, transform, zip_with
+    from headrace.operators.aggregates import (
         collect,
         count,
         count_distinct,
@@ -46,9 +52,8 @@ if TYPE_CHECKING:
         min,
         sum,
     )
-    from headrace.flow.event_time_windows import session, sliding, tumbling
-    from headrace.flow.flow import Flow
-    from headrace.flow.moment_aggregates import (
+    from headrace.operators.event_time_windows import session, sliding, tumbling
+    from headrace.operators.moment_aggregates import (
         corr,
         covariance,
         kurtosis,
@@ -56,11 +61,7 @@ if TYPE_CHECKING:
         stddev,
         variance,
     )
-    from headrace.flow.signal import Signal, lift
-    from headrace.flow.signal_statistics import crossed, diff, ewm, lag, moving_mean, timer
-    from headrace.flow.stream import Stream, Table
-    from headrace.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
-    from headrace.flow.value_aggregates import (
+    from headrace.operators.value_aggregates import (
         bit_and,
         bit_or,
         bit_xor,
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
         percentile,
         string_agg,
     )
-    from headrace.flow.window_functions import (
+    from headrace.operators.window_functions import (
         cume_dist,
         dense_rank,
         first_value,
@@ -82,7 +83,6 @@ if TYPE_CHECKING:
         rank,
         row_number,
     )
-    from headrace.functions import aggregate, exists, filter, forall, transform, zip_with
     from headrace.queries.query import from_dataframe, sql
     from headrace.queries.query_file import load_flow, save_flow
     from headrace.view.drawing import draw
@@ -103,23 +103,23 @@ _NAMES_OF = {
     ),
     "headrace.expr.tree": "Expr",
     "headrace.expr.types": "DecimalType",
-    "headrace.flow.aggregates": "collect count count_distinct first last max mean min sum",
+    "headrace.operators.aggregates": "collect count count_distinct first last max mean min sum",
     "headrace.flow.flow": "Flow",
-    "headrace.flow.moment_aggregates": "corr covariance kurtosis skewness stddev variance",
-    "headrace.flow.value_aggregates": (
+    "headrace.operators.moment_aggregates": "corr covariance kurtosis skewness stddev variance",
+    "headrace.operators.value_aggregates": (
         "bit_and bit_or bit_xor histogram_numeric median mode percentile string_agg"
     ),
     "headrace.flow.type_markers": "Append Bounded Changes NoOrder Ordered Unbounded",
     "headrace.flow.signal": "Signal lift",
     "headrace.flow.signal_statistics": "crossed diff ewm lag moving_mean timer",
     "headrace.flow.stream": "Stream Table",
-    "headrace.flow.event_time_windows": "session sliding tumbling",
+    "headrace.operators.event_time_windows": "session sliding tumbling",
     "headrace.functions": "aggregate exists filter forall transform zip_with",
     "headrace.queries.query": "from_dataframe sql",
     "headrace.queries.query_file": "load_flow save_flow",
     "headrace.sql_magic": "load_ipython_extension",
     "headrace.view.drawing": "draw",
-    "headrace.flow.window_functions": (
+    "headrace.operators.window_functions": (
         "cume_dist dense_rank first_value last_value lead nth_value ntile percent_rank rank row_number"
     ),
 }

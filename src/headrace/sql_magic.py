@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from headrace.columns.frames import is_frame
 from headrace.engine.change import Changes
 from headrace.engine.engine import Engine
-from headrace.engine.frames import is_frame
 from headrace.errors import BadInput, HeadraceError, UnknownRowType
 from headrace.expr.row_classes import schema_of
 from headrace.expr.types import Schema

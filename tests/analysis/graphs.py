@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 
 from headrace.errors import SourceLocation
 from headrace.expr.types import INT64, Field, Schema
-from headrace.flow.operators.aggregate import Aggregate
-from headrace.flow.operators.defer_tick import DeferTick
-from headrace.flow.operators.difference import Difference
-from headrace.flow.operators.distinct import Distinct
-from headrace.flow.operators.feedback import Feedback
-from headrace.flow.operators.sink import Sink
-from headrace.flow.operators.source import Source
-from headrace.flow.operators.union import Union
 from headrace.graph.check_context import CheckContext
 from headrace.graph.node import Columns, Edge, FlowGraph, Node, Operator
 from headrace.graph.operator_declarations import WHOLE, Delay, Facts, Placement, Port, Unservable
+from headrace.operators.aggregate import Aggregate
+from headrace.operators.defer_tick import DeferTick
+from headrace.operators.difference import Difference
+from headrace.operators.distinct import Distinct
+from headrace.operators.feedback import Feedback
+from headrace.operators.sink import Sink
+from headrace.operators.source import Source
+from headrace.operators.union import Union
 
 ROW = Schema((Field("value", INT64),), scalar=True)
 

@@ -13,9 +13,9 @@ from headrace.analysis.fact_propagation import find_facts
 from headrace.analysis.findings import Severity, findings_of
 from headrace.analysis.strata import find_loops
 from headrace.errors import CycleThroughBlockingInput, GuardMissing, HeadraceError, NeedNotMet
-from headrace.flow.operators.sink import Sink
 from headrace.graph.node import FlowGraph, Node
 from headrace.graph.operator_declarations import Delay
+from headrace.operators.sink import Sink
 from tests.analysis.graphs import Draft, blocked_cycles, graphs, unguarded_cycles
 
 

@@ -14,7 +14,7 @@ import headrace as hr
 from headrace import col
 from headrace.analysis.column_liveness import live_columns, live_graph
 from headrace.errors import BadRow
-from headrace.flow.operators.select import Select
+from headrace.operators.select import Select
 
 
 class Bid(NamedTuple):

@@ -22,12 +22,12 @@ from headrace.analysis.flow_diff import render_flow_diff
 from headrace.errors import SourceLocation
 from headrace.expr.tree import Call, Column, Expr, Literal
 from headrace.expr.types import INT32, INT64, STR, DecimalType, Field, Schema, StructType
-from headrace.flow.operators.defer_tick import DeferTick
-from headrace.flow.operators.feedback import Feedback
-from headrace.flow.operators.filter import Filter
-from headrace.flow.operators.map import Map
-from headrace.flow.operators.source import Source
 from headrace.graph.node import FlowGraph, Node
+from headrace.operators.defer_tick import DeferTick
+from headrace.operators.feedback import Feedback
+from headrace.operators.filter import Filter
+from headrace.operators.map import Map
+from headrace.operators.source import Source
 from tests.analysis.graphs import ROW, Draft, drafts, graphs
 
 
@@ -266,7 +266,7 @@ def test_the_fingerprint_is_the_same_in_another_process(tmp_path: Path) -> None:
     flow.write_text(
         "from tests.analysis.graphs import Draft\n"
         "from headrace.analysis.fingerprints import fingerprint\n"
-        "from headrace.flow.operators.map import Map\n"
+        "from headrace.operators.map import Map\n"
         "draft = Draft()\n"
         "names = frozenset({'a', 'b', 'c', 'd'})\n"
         "draft.add(Map(lambda n, names=names: n in {'x', 'y', 'z'} or n in names), draft.source())\n"

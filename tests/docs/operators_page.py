@@ -6,17 +6,13 @@ Nothing here is known of single operators: how one runs is read from the plans o
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import pkgutil
-from collections.abc import Iterator
-
+from headrace import operators
 from headrace.analysis import analyse
 from headrace.engine.plan import live_consumers
 from headrace.errors import NotOnSpark
-from headrace.flow import operators
-from headrace.flow.operators.join import Join
 from headrace.graph.node import FlowGraph, Operator
+from headrace.operators import all_operators
+from headrace.operators.join import Join
 from headrace.spark.batch.batch_plan import BatchPlan, Loop, Native, Subplan, plan_batch
 from headrace.spark.batch.distribution import distribution_of
 from headrace.spark.batch.loops import why_in_one_task
@@ -64,21 +60,13 @@ task repeats.
 def page() -> str:
     lines = [HEAD, "| operator | class | Spark, stream | Spark, batch |", "|---|---|---|---|"]
     reasons: dict[str, int] = {}
-    for cls in sorted(all_operators(), key=_name):
+    # A source of another kind is no operator of its own to users.
+    for cls in sorted((cls for cls in all_operators() if "kind" in vars(cls)), key=_name):
         kind = f"`{cls.kind}`"
         cells = [_cell(cls, mode, reasons) for mode in ("stream", "batch")]
         lines.append(f"| {kind} | `{_name(cls)}` | {cells[0]} | {cells[1]} |")
     notes = [f"{number}. {reason}" for reason, number in reasons.items()]
     return "\n".join([*lines, "", "Refused:", "", *notes]) + "\n"
-
-
-def all_operators() -> Iterator[type[Operator]]:
-    """The classes of operators that stand in flows."""
-    for module in pkgutil.walk_packages(operators.__path__, f"{operators.__name__}."):
-        for cls in vars(importlib.import_module(module.name)).values():
-            is_own = isinstance(cls, type) and issubclass(cls, Operator) and cls.__module__ == module.name
-            if is_own and not inspect.isabstract(cls) and "kind" in vars(cls):
-                yield cls
 
 
 def _name(cls: type[Operator]) -> str:

@@ -8,15 +8,15 @@ import re
 import pytest
 
 import headrace as hr
-from headrace.flow import (
+from headrace.flow.grouped_streams import Grouped, WindowGroups
+from headrace.flow.stream import Stream
+from headrace.operators import (
     aggregates,
     event_time_windows,
     moment_aggregates,
     value_aggregates,
     window_functions,
 )
-from headrace.flow.grouped_streams import Grouped, WindowGroups
-from headrace.flow.stream import Stream
 from tests.docs.pages import DOCS
 
 REFERENCE = DOCS / "reference"

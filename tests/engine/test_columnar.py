@@ -20,10 +20,10 @@ pytest.importorskip("polars")
 
 import headrace as hr
 from headrace.analysis import analyse
+from headrace.columns.columns import ColumnarDeclined, Columns
 from headrace.engine.change import Change
 from headrace.engine.columnar.arranged_slot import ArrangedSlot
 from headrace.engine.columnar.columnar_option import Columnar, explain_large_ticks
-from headrace.engine.columnar.columns import ColumnarDeclined, Columns
 from headrace.engine.columnar.runner import PartRunner
 from headrace.engine.machine import Machine
 from headrace.engine.program import Program, compile_program
@@ -33,13 +33,13 @@ from headrace.expr.code_emission import bounded_code
 from headrace.expr.constructors import col, left, right
 from headrace.expr.row_classes import from_user
 from headrace.expr.types import BOOL, FLOAT64, INT64, INTERVAL, INTERVALS, STR, TIMESTAMP, DecimalType
-from headrace.flow.event_time_windows import Sessions
-from headrace.flow.operators.aggregate import Aggregate
-from headrace.flow.operators.expiring_join import JoinOnTime
-from headrace.flow.operators.join import How, Join
-from headrace.flow.operators.temporal_filter import TemporalFilter
-from headrace.flow.operators.top_k import TopK
-from headrace.flow.operators.window import Window
+from headrace.operators.aggregate import Aggregate
+from headrace.operators.event_time_windows import Sessions
+from headrace.operators.expiring_join import JoinOnTime
+from headrace.operators.join import How, Join
+from headrace.operators.temporal_filter import TemporalFilter
+from headrace.operators.top_k import TopK
+from headrace.operators.window import Window
 from headrace.testing.strategies import rows
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, _add_sinks, _taken_back, cases, cuts

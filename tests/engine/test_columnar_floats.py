@@ -18,7 +18,7 @@ pl = pytest.importorskip("polars")
 
 import headrace as hr
 from headrace import Flow, col
-from headrace.engine.columnar.columns import ColumnarDeclined
+from headrace.columns.columns import ColumnarDeclined
 from headrace.engine.columnar.float_sums import (
     fraction,
     nearest,

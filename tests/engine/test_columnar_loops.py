@@ -16,11 +16,11 @@ pytest.importorskip("polars")
 import headrace as hr
 from headrace import col, left, right
 from headrace.analysis import analyse
+from headrace.columns.columns import ColumnarDeclined, rows_to_columns
 from headrace.engine.change import Change
 from headrace.engine.columnar import loop_rounds
 from headrace.engine.columnar.arranged_slot import ArrangedSlot
 from headrace.engine.columnar.columnar_option import Columnar, explain_large_ticks
-from headrace.engine.columnar.columns import ColumnarDeclined, rows_to_columns
 from headrace.engine.columnar.loop_rounds import ColumnarLoop
 from headrace.engine.loops import semi_naive
 from headrace.engine.program import Program, compile_program

@@ -15,7 +15,7 @@ pytest.importorskip("polars")
 
 import headrace as hr
 from headrace import col
-from headrace.engine.columnar.columns import ColumnarDeclined
+from headrace.columns.columns import ColumnarDeclined
 from headrace.engine.program import compile_program
 from headrace.expr.row_classes import from_user
 from headrace.expr.types import DecimalType

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import col
 from headrace.engine import spilling
-from headrace.engine.slot import Slot, thaw_dict, thaw_list
 from headrace.engine.spilling import ShardedSlot, StateInMemory, estimated_bytes, parse_memory_limit
 from headrace.errors import BadInput
+from headrace.lowering.slot import Slot, thaw_dict, thaw_list
 from headrace.state.lazy_slots import Form
 from headrace.state.scratch_state import ScratchFolder
 from tests.properties.effort import examples

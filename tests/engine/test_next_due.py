@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import col
 from headrace.errors import SourceLocation
-from headrace.flow.operators.temporal_filter import Presence
 from headrace.io import TickTime
 from headrace.io.uri import parse_source
+from headrace.operators.temporal_filter import Presence
 
 if TYPE_CHECKING:
     from collections.abc import Callable

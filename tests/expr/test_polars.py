@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 pl = pytest.importorskip("polars")
 
 import headrace as hr
-from headrace.engine.columnar.expressions import columns_without_bounds, lower_expression
+from headrace.columns.expressions import columns_without_bounds, lower_expression
 from headrace.errors import EvaluationError
 from headrace.expr.check import check
 from headrace.expr.compile_python import compile_rows
@@ -179,7 +179,7 @@ def test_ticks_with_similar_numbers_share_what_is_lowered(
 @given(expressions(), st.integers(0, 9))
 def test_arguments_that_are_computed_on_their_own_agree(expr: Expr, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headrace.engine.columnar.expressions._MOST_COLUMNS", 0)
+        patch.setattr("headrace.columns.expressions._MOST_COLUMNS", 0)
         try:
             agrees(expr, many_rows(seed), columns_of)
         except NotLowered:

@@ -12,9 +12,9 @@ import pytest
 
 import headrace as hr
 from headrace.errors import NotOnSpark
+from headrace.lowering.reference import NotOfBags
 from headrace.spark.refusals import check_runs_on_spark
 from headrace.testing import Backend, InProcess
-from headrace.testing.oracle import NotOfBags
 from headrace.testing.tick_oracle import TickOracle
 from headrace.testing.tick_tables import TickInput
 from tests.random_flows.cases import Accumulated, Case

@@ -3,114 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import headrace as hr
 from headrace import col
 from headrace.expr.row_classes import schema_of
-from headrace.flow.operators.aggregate import Aggregate
-from headrace.flow.operators.assume_ordered import AssumeOrdered
-from headrace.flow.operators.at_least import AtLeast
-from headrace.flow.operators.bag_feedback import BagFeedback
-from headrace.flow.operators.chain import Chain
-from headrace.flow.operators.chain_first_n import ChainFirstN
-from headrace.flow.operators.cross_singleton import CrossSingleton
-from headrace.flow.operators.defer_signal import DeferSignal
-from headrace.flow.operators.defer_tick import DeferTick
-from headrace.flow.operators.defer_tick_lazy import DeferTickLazy
-from headrace.flow.operators.difference import Difference
-from headrace.flow.operators.distinct import Distinct
-from headrace.flow.operators.distinct_on_time import DistinctOnTime
-from headrace.flow.operators.end_of_input import EndOfInput
-from headrace.flow.operators.enumerate import Enumerate
-from headrace.flow.operators.every_tick import EveryTick
-from headrace.flow.operators.expiring_join import JoinOnTime
-from headrace.flow.operators.explode import Explode
-from headrace.flow.operators.feedback import Feedback
-from headrace.flow.operators.filter import Filter
-from headrace.flow.operators.filter_map import FilterMap
-from headrace.flow.operators.first_within import FirstWithin
-from headrace.flow.operators.flat_map import FlatMap
-from headrace.flow.operators.fold import Fold
-from headrace.flow.operators.fold_keyed import FoldKeyed
-from headrace.flow.operators.fold_tick import FoldTick
-from headrace.flow.operators.history import History
-from headrace.flow.operators.initialize import Initialize
-from headrace.flow.operators.inspect import Inspect
-from headrace.flow.operators.join import How, Join
-from headrace.flow.operators.late_rows import LateRows
-from headrace.flow.operators.lattice_fold import LatticeFold
-from headrace.flow.operators.lattice_merge import LatticeGrowth
-from headrace.flow.operators.lattice_reduce import LatticeReduce
-from headrace.flow.operators.least_watermark import LeastWatermark
-from headrace.flow.operators.map import Map, VectorisedFunction
-from headrace.flow.operators.misfits import Misfits
-from headrace.flow.operators.multiset_delta import MultisetDelta
-from headrace.flow.operators.null import Null
-from headrace.flow.operators.on_time import OnTime
-from headrace.flow.operators.over import ComputeOver
-from headrace.flow.operators.partition import Partition
-from headrace.flow.operators.reduce import Reduce
-from headrace.flow.operators.reduce_keyed import ReduceKeyed
-from headrace.flow.operators.scan import Scan
-from headrace.flow.operators.select import Select
-from headrace.flow.operators.sink import Sink
-from headrace.flow.operators.sort import Sort
-from headrace.flow.operators.source import Source
-from headrace.flow.operators.state import State
-from headrace.flow.operators.temporal_filter import TemporalFilter
-from headrace.flow.operators.top_k import TopK
-from headrace.flow.operators.union import Union
-from headrace.flow.operators.unique import Unique
-from headrace.flow.operators.upsert import Upsert
-from headrace.flow.operators.watermark import Watermark
-from headrace.flow.operators.window import Window
-from headrace.flow.operators.zip import Zip
-from headrace.flow.operators.zip_longest import ZipLongest
 from headrace.graph.node import Operator
 from headrace.lattice import Max, Min
+from headrace.lowering.examples import Examples, Pair
+from headrace.operators import all_operators
+from headrace.operators.aggregate import Aggregate
+from headrace.operators.at_least import AtLeast
+from headrace.operators.bag_feedback import BagFeedback
+from headrace.operators.chain import Chain
+from headrace.operators.chain_first_n import ChainFirstN
+from headrace.operators.cross_singleton import CrossSingleton
+from headrace.operators.defer_signal import DeferSignal
+from headrace.operators.defer_tick import DeferTick
+from headrace.operators.defer_tick_lazy import DeferTickLazy
+from headrace.operators.difference import Difference
+from headrace.operators.distinct import Distinct
+from headrace.operators.distinct_on_time import DistinctOnTime
+from headrace.operators.end_of_input import EndOfInput
+from headrace.operators.enumerate import Enumerate
+from headrace.operators.every_tick import EveryTick
+from headrace.operators.expiring_join import JoinOnTime
+from headrace.operators.feedback import Feedback
+from headrace.operators.first_within import FirstWithin
+from headrace.operators.fold import Fold
+from headrace.operators.fold_keyed import FoldKeyed
+from headrace.operators.fold_tick import FoldTick
+from headrace.operators.history import History
+from headrace.operators.initialize import Initialize
+from headrace.operators.join import How, Join
+from headrace.operators.late_rows import LateRows
+from headrace.operators.lattice_fold import LatticeFold
+from headrace.operators.lattice_merge import LatticeGrowth
+from headrace.operators.lattice_reduce import LatticeReduce
+from headrace.operators.least_watermark import LeastWatermark
+from headrace.operators.misfits import Misfits
+from headrace.operators.multiset_delta import MultisetDelta
+from headrace.operators.null import Null
+from headrace.operators.on_time import OnTime
+from headrace.operators.over import ComputeOver
+from headrace.operators.reduce import Reduce
+from headrace.operators.reduce_keyed import ReduceKeyed
+from headrace.operators.scan import Scan
+from headrace.operators.sort import Sort
+from headrace.operators.source import Source
+from headrace.operators.state import State
+from headrace.operators.temporal_filter import TemporalFilter
+from headrace.operators.top_k import TopK
+from headrace.operators.unique import Unique
+from headrace.operators.upsert import Upsert
+from headrace.operators.watermark import Watermark
+from headrace.operators.window import Window
+from headrace.operators.zip import Zip
+from headrace.operators.zip_longest import ZipLongest
 
 AnyStream = hr.Stream[Any, Any, Any, Any]
 
 
-class Pair(NamedTuple):
-    a: int
-    b: int | None
-
-
 PAIR = schema_of(Pair)
 AT = hr.coalesce(col.b, 0)
-
-
-def double(n: Pair) -> Pair:
-    return Pair(2 * n.a, n.b)
-
-
-class Doubled(VectorisedFunction):
-    """`double`, of all rows together."""
-
-    def __call__(self, row: Pair) -> Pair:
-        return double(row)
-
-    def of_rows(self, rows: list[Pair]) -> list[object]:
-        doubled = [2 * row.a for row in rows]
-        return [Pair(a, row.b) for a, row in zip(doubled, rows, strict=True)]
-
-
-def twice(n: Pair) -> list[Pair]:
-    return [n, n]
-
-
-def small(n: Pair) -> Pair | None:
-    return n if n.a < 3 else None
-
-
-def numbers(n: Pair) -> list[int]:
-    return [n.a] * n.a
-
-
-def parity(n: Pair) -> str:
-    return "odd" if n.a % 2 else "even"
 
 
 def first(n: Pair, other: Pair) -> Pair:
@@ -152,21 +107,9 @@ def _suffix(how: How) -> dict[str, str]:
 
 
 # Per operator the flows that show it, from two streams of pairs of which the first only grows.
-EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStream]]] = {
+EXAMPLES: dict[type[Operator], Examples] = {
+    **{cls: cls.examples for cls in all_operators() if cls.examples},
     Source: {"append": lambda x, y: x, "table": lambda x, y: y},
-    Sink: {"sink": lambda x, y: y, "append": lambda x, y: x},
-    Map: {
-        "map": lambda x, y: y.map(double),
-        "vectorised map": lambda x, y: y.map(Doubled(), returns=Pair),
-        "vectorised map of rows that are only added": lambda x, y: x.map(Doubled(), returns=Pair),
-    },
-    FlatMap: {"flat_map": lambda x, y: y.flat_map(twice)},
-    Filter: {
-        "expression": lambda x, y: y.filter(col.a > 1),
-        "callable": lambda x, y: y.filter(lambda pair: pair.a > 1),
-    },
-    Select: {"select": lambda x, y: y.select("b", c=col.a + 1)},
-    Union: {"union": lambda x, y: x.union(y)},
     Join: {
         "right": lambda x, y: x.join(y, on="a", how="right", suffix="_y"),
         "full": lambda x, y: x.join(y, on="a", how="full", suffix="_y"),
@@ -261,20 +204,6 @@ EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStr
         "fixpoint": lambda x, y: x.flow.fixpoint(down, x),
         "fixpoint of rows that come and go": lambda x, y: x.flow.fixpoint(down, y),
     },
-    FilterMap: {"filter_map": lambda x, y: y.filter_map(small)},
-    Explode: {
-        "flatten": lambda x, y: y.map(numbers, returns=list[int]).flatten(),
-        "explode": lambda x, y: y.map(numbers, returns=list[int]).explode(into="number"),
-        "posexplode": lambda x, y: y.map(numbers, returns=list[int]).explode(position="at"),
-        "explode_outer": lambda x, y: y.map(numbers, returns=list[int]).explode(outer=True),
-        "posexplode_outer": lambda x, y: y.map(numbers, returns=list[int]).explode(position="at", outer=True),
-    },
-    Inspect: {"inspect": lambda x, y: y.inspect(repr)},
-    Partition: {
-        "expression": lambda x, y: y.partition(col.a % 2, 2)[1],
-        "callable": lambda x, y: y.partition(parity, ["even", "odd"])["odd"],
-    },
-    AssumeOrdered: {"assume_ordered": lambda x, y: y.assume_ordered(nondet="as they come")},
     Chain: {"chain": lambda x, y: x.chain(y)},
     ChainFirstN: {"chain_first_n": lambda x, y: x.chain_first_n(1, x)},
     Zip: {"zip": lambda x, y: x.zip(x, suffix="_y")},

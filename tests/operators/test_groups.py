@@ -9,7 +9,7 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.errors import EvaluationError
-from headrace.flow.aggregates import Aggregation
+from headrace.operators.aggregates import Aggregation
 from headrace.testing import Backend, check_ticks
 
 AnyStream = hr.Stream[Any, Any, Any, Any]

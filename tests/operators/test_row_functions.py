@@ -17,7 +17,7 @@ from headrace.errors import (
     UserFunctionFailed,
     WrongType,
 )
-from headrace.flow.operators.map import VectorisedFunction
+from headrace.operators.map import VectorisedFunction
 from headrace.testing import Backend, check_ticks
 from tests.operators.test_sequences import in_order
 

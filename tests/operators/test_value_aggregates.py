@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import col
 from headrace.expr.code_runtime import NAN
-from headrace.flow.aggregates import NullOnError, OfDistinct
-from headrace.flow.moment_aggregates import Moment, Moments
+from headrace.operators.aggregates import NullOnError, OfDistinct
+from headrace.operators.moment_aggregates import Moment, Moments
 from headrace.testing import check_ticks
 from headrace.testing.oracle_aggregates import answer_of
 
 if TYPE_CHECKING:
-    from headrace.flow.aggregates import Aggregation
+    from headrace.operators.aggregates import Aggregation
     from headrace.testing import Backend
 
 

@@ -13,9 +13,9 @@ from headrace import run
 from headrace.engine.change import Change
 from headrace.engine.source_replay import Limits
 from headrace.engine.witness import find_witness
-from headrace.flow.operators.sink import Sink
 from headrace.flow.stream import Stream
 from headrace.io import Rows
+from headrace.operators.sink import Sink
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, cases, cuts
 from tests.random_flows.grow import COMPETING, Grown, grow

@@ -126,7 +126,7 @@ STAY_IN_ROWS = {"locate", "split", "to_timestamp", "try_to_timestamp"}
 )
 def test_the_example_means_the_same_on_columns(name: str) -> None:
     pl = pytest.importorskip("polars")
-    from headrace.engine.columnar.expressions import columns_without_bounds, lower_expression
+    from headrace.columns.expressions import columns_without_bounds, lower_expression
     from headrace.expr.polars_columns import NotLowered, from_series, to_series
 
     found, schema, row = examples()

@@ -12,8 +12,8 @@ import pytest
 import headrace as hr
 from headrace import sql
 from headrace.errors import EvaluationError, UnsupportedQuery
-from headrace.flow.operators.join import How, Join
-from headrace.flow.operators.source import Source
+from headrace.operators.join import How, Join
+from headrace.operators.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

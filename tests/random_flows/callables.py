@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from headrace.expr.types import Field, Schema
-from headrace.flow.operators.map import VectorisedFunction
+from headrace.operators.map import VectorisedFunction
 
 
 def weigh(value: Any) -> int:

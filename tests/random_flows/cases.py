@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from headrace.engine.change import Change
 from headrace.expr.row_classes import from_user
 from headrace.flow.flow import Flow
-from headrace.flow.operators.defer_tick import DeferTick
-from headrace.flow.operators.sink import Sink
-from headrace.flow.operators.source import Source
 from headrace.flow.stream import Stream
 from headrace.graph.node import FlowGraph
+from headrace.operators.defer_tick import DeferTick
+from headrace.operators.sink import Sink
+from headrace.operators.source import Source
 from headrace.testing.strategies import rows
 from tests.random_flows.folds import FOLDS
 from tests.random_flows.grow import DEFERRED, WAYS, Grown, grow

@@ -31,12 +31,15 @@ from headrace.expr.types import (
     ListType,
     Schema,
 )
-from headrace.flow.aggregates import Aggregation
-from headrace.flow.moment_aggregates import Moment, Moments
 from headrace.flow.stream import Stream
-from headrace.flow.window_functions import Months
 from headrace.graph.node import FlowGraph
 from headrace.graph.operator_declarations import Facts
+from headrace.lowering.examples import Pair
+from headrace.operators import all_operators
+from headrace.operators.aggregates import Aggregation
+from headrace.operators.moment_aggregates import Moment, Moments
+from headrace.operators.signals.signal_operator import SignalOperator
+from headrace.operators.window_functions import Months
 from tests.random_flows.callables import Together, class_of, doubling, keeping, picking
 from tests.random_flows.expressions import (
     column_types,
@@ -132,6 +135,25 @@ def _explode(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
         return None
     exploded = one.stream.explode(column, into=into, position=position, outer=draw(st.booleans()))
     return Grown(exploded, one.size * 2)
+
+
+_ROW_BY_ROW = [
+    example
+    for operator in all_operators()
+    if operator.row_by_row and not issubclass(operator, SignalOperator)
+    for example in operator.examples.values()
+]
+
+
+def _example(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
+    """An example of an operator that works row by row, on two columns."""
+    numbers = columns(one.schema, INT64)
+    if not numbers or one.size > _LARGEST:
+        return None
+    small, other = (draw(st.sampled_from(numbers)) for _ in range(2))
+    rest = hr.coalesce(small, 0) % 5
+    pairs = one.stream.select(a=rest * rest % 5, b=other, into=Pair)
+    return Grown(draw(st.sampled_from(_ROW_BY_ROW))(pairs, pairs), one.size * 4)
 
 
 def _alike(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
@@ -407,6 +429,7 @@ WAYS: tuple[Grow, ...] = (
     _map,
     _flat_map,
     _explode,
+    _example,
     _union,
     _difference,
     _join,

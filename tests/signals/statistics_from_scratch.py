@@ -9,9 +9,9 @@ from fractions import Fraction
 from typing import Any
 
 from headrace.engine.signals.statistics import FUNCTIONS, SILENT, InputValues, compile_kernel, kernel_of
-from headrace.flow.statistics.statistic import Statistic
-from headrace.flow.statistics.value_kinds import Holes
-from headrace.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
+from headrace.operators.statistics.statistic import Statistic
+from headrace.operators.statistics.value_kinds import Holes
+from headrace.operators.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
 
 NAN = math.nan
 Event = tuple[Any, Any, Any]

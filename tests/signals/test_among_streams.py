@@ -15,9 +15,9 @@ from headrace.analysis import Verdict, analyse
 from headrace.engine.signals import steps  # noqa: F401
 from headrace.engine.signals.step import signal_step
 from headrace.errors import BadInput, BadRow, NotOnSpark
-from headrace.flow.operators import signals
-from headrace.flow.operators.signals.signal_operator import SignalOperator
 from headrace.graph.node import Operator
+from headrace.operators import signals
+from headrace.operators.signals.signal_operator import SignalOperator
 from headrace.spark.refusals import check_runs_on_spark, refusal
 from headrace.view import picture_of
 from headrace.view.dot import to_dot

@@ -25,11 +25,11 @@ from headrace.engine.signals.statistics import (
     suffixes,
 )
 from headrace.errors import EvaluationError
-from headrace.flow.statistics.ewm import Decay, EwmMean, EwmVar
-from headrace.flow.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
-from headrace.flow.statistics.ordering import First, Interpolation, Last, Max, Min, Quantile, Rank, Ties
-from headrace.flow.statistics.value_kinds import Holes
-from headrace.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
+from headrace.operators.statistics.ewm import Decay, EwmMean, EwmVar
+from headrace.operators.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
+from headrace.operators.statistics.ordering import First, Interpolation, Last, Max, Min, Quantile, Rank, Ties
+from headrace.operators.statistics.value_kinds import Holes
+from headrace.operators.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
 from tests.signals.statistics_from_scratch import (
     NAN,
     START,

@@ -12,11 +12,18 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.engine.signals.statistics import FUNCTIONS, SILENT, InputValues, compile_kernel, kernel_of
-from headrace.flow.operators.signals.statistic_signal import StatisticSignal
-from headrace.flow.statistics.differences import Crossed, Diff, Direction, PctChange
-from headrace.flow.statistics.downsampling import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
-from headrace.flow.statistics.statistic import Statistic
-from headrace.flow.statistics.value_kinds import Holes, Times
+from headrace.operators.signals.statistic_signal import StatisticSignal
+from headrace.operators.statistics.differences import Crossed, Diff, Direction, PctChange
+from headrace.operators.statistics.downsampling import (
+    BarsByCount,
+    BarsByTime,
+    Debounce,
+    EveryNth,
+    Throttle,
+    Timer,
+)
+from headrace.operators.statistics.statistic import Statistic
+from headrace.operators.statistics.value_kinds import Holes, Times
 from tests.signals.statistics_from_scratch import NAN, Event, stepwise
 
 SECONDS = timedelta(seconds=1)

@@ -18,13 +18,20 @@ from headrace.engine.signals.statistics import (
     sorted_blocks,
 )
 from headrace.engine.signals.steps.statistics import as_cell
-from headrace.flow.statistics.differences import Crossed, Diff, Direction, PctChange
-from headrace.flow.statistics.downsampling import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
-from headrace.flow.statistics.ewm import Decay, EwmMean, EwmStd, EwmVar
-from headrace.flow.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
-from headrace.flow.statistics.ordering import First, Last, Max, Min, Quantile, Rank
-from headrace.flow.statistics.statistic import Statistic
-from headrace.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow
+from headrace.operators.statistics.differences import Crossed, Diff, Direction, PctChange
+from headrace.operators.statistics.downsampling import (
+    BarsByCount,
+    BarsByTime,
+    Debounce,
+    EveryNth,
+    Throttle,
+    Timer,
+)
+from headrace.operators.statistics.ewm import Decay, EwmMean, EwmStd, EwmVar
+from headrace.operators.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
+from headrace.operators.statistics.ordering import First, Last, Max, Min, Quantile, Rank
+from headrace.operators.statistics.statistic import Statistic
+from headrace.operators.statistics.value_windows import CountWindow, Expanding, TimeWindow
 from headrace.state.codec import decode, value_encoder
 from tests.properties.effort import examples
 

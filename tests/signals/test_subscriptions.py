@@ -16,7 +16,7 @@ from headrace.engine.signals.statistics import FUNCTIONS, InputValues, compile_k
 from headrace.engine.signals.statistics import SILENT as NO_ANSWER
 from headrace.engine.signals.watchers import Subscription
 from headrace.errors import BadInput, UserFunctionFailed
-from headrace.flow.operators.signals.statistic_signal import StatisticSignal
+from headrace.operators.signals.statistic_signal import StatisticSignal
 from tests.conformance.signal_cases import SCHEDULES, NodeDescription, add_signal_node
 from tests.properties.effort import examples
 from tests.signals.oracle import SILENT, SignalOracle

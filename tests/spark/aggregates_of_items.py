@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import headrace as hr
 from headrace import col
-from headrace.flow.aggregates import NullOnError, OfDistinct
-from headrace.flow.value_aggregates import Percentile
+from headrace.operators.aggregates import NullOnError, OfDistinct
+from headrace.operators.value_aggregates import Percentile
 
 AGGREGATES = {
     "rows": hr.count(),

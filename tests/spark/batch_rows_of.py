@@ -15,9 +15,9 @@ from headrace.engine.engine import Engine
 from headrace.expr.row_classes import from_user
 from headrace.expr.types import DataType, ListType, Schema, StructType
 from headrace.flow.flow import Flow
-from headrace.flow.operators.source import Source
 from headrace.io.arrow import rows_to_table, table_to_rows
 from headrace.io.source import WEIGHT
+from headrace.operators.source import Source
 from headrace.spark.batch.lower_flow import lower_flow
 from headrace.spark.ticks.errors import told_errors
 from headrace.testing import answers

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from headrace import Engine, Flow
 from headrace.analysis.column_liveness import live_graph
-from headrace.flow.operators.source import Source
 from headrace.io.arrow import rows_to_table
+from headrace.operators.source import Source
 from headrace.spark.placing.combining import insert_partial_operators
 from headrace.spark.placing.round_plan import LoopStages
 from headrace.spark.placing.stages import cut_stages

@@ -5,7 +5,7 @@ import importlib
 import pytest
 
 from headrace.flow import aggregates, moment_aggregates, value_aggregates
-from headrace.flow.aggregates import Aggregation
+from headrace.operators.aggregates import Aggregation
 from headrace.spark.batch.aggregates import measure
 
 

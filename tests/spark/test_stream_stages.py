@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace import Engine, Flow, col
-from headrace.engine.columnar.columns import WEIGHT, Columns
-from headrace.engine.columnar.stream import apply_operator, build_stream
+from headrace.columns.column_stream import build_stream
+from headrace.columns.columns import WEIGHT, Columns
 from headrace.engine.partial_operators import ExchangeSink
 from headrace.errors import NotPlainData
 from headrace.expr.types import INT64, Field, Schema
-from headrace.flow.operators.sink import Sink
+from headrace.lowering.forms import apply_operator
+from headrace.operators.sink import Sink
 from headrace.spark.placing.row_placement import ByBucket
 from headrace.spark.placing.stages import StagePlan, cut_stages
 from headrace.spark.ticks.messages import piece_of, place_of

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from headrace.expr.tree import Column
 from headrace.expr.types import Schema
-from headrace.flow.operators.select import Select
-from headrace.flow.operators.source import Source
 from headrace.graph.graph_algorithms import adjacency_lists, is_cyclic, strongly_connected_components
 from headrace.graph.node import Node
+from headrace.operators.select import Select
+from headrace.operators.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,9 +12,9 @@ from headrace.analysis.column_liveness import live_columns
 from headrace.analysis.flow_diff import fingerprinted_part, render_flow_diff
 from headrace.analysis.node_labels import user_name
 from headrace.expr.tree import Column
-from headrace.flow.operators.select import Select
-from headrace.flow.operators.source import Source
 from headrace.graph.graph_algorithms import adjacency_lists, strongly_connected_components
+from headrace.operators.select import Select
+from headrace.operators.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -32,7 +32,6 @@ from headrace.engine.rebuild import (
 )
 from headrace.errors import BadInput
 from headrace.expr.dict_keys import with_representatives
-from headrace.flow.operators.source import TICK_TIME
 from headrace.io import DeltaChangelog, DeltaTable, PostgresChangelog, PostgresTable, TickTime, WallClock
 from headrace.io.delivery.atomic_files import TICK, remove_folder, subfolder_for
 from headrace.io.delivery.folder_lock import FolderLock
@@ -43,6 +42,7 @@ from headrace.io.files.csv_changelog import CsvChangelog
 from headrace.io.files.table_files import TableFiles
 from headrace.io.sink import ReadableWriter
 from headrace.io.source import WEIGHT
+from headrace.operators.source import TICK_TIME
 from headrace.path_or_url import local_path
 from headrace.state.checkpoint import Checkpoint
 from headrace.state.commit import CommitLog

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Never, TypeVar, overload
 
-from headrace.engine.frames import ColumnarRows
+from headrace.columns.frames import ColumnarRows
 from headrace.errors import BadInput, SourceLocation, WrongType
 from headrace.near_names import did_you_mean
 from headrace.shown import Shown
@@ -79,7 +79,7 @@ def delete_key(key: Any, *, sequence: Any = None) -> KeyDeletion:
 
 def rows_to_frame(schema: Schema, append: bool, rows: Rows) -> ColumnarRows:
     """Convert internal rows to columns. Raises `BadInput` if Polars cannot hold the rows."""
-    from headrace.engine.columnar.columns import ColumnarDeclined, can_hold, rows_to_columns
+    from headrace.columns.columns import ColumnarDeclined, can_hold, rows_to_columns
 
     if not can_hold(schema):
         raise BadInput(f"rows of {schema} cannot stand in columns", fix="read them as rows")

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import EvaluationError
 from headrace.expr.compile_python import compile_rows
 from headrace.expr.monotonicity import Monotonicity, monotonicity
-from headrace.flow.operators.select import Select
-from headrace.flow.operators.source import TICK_TIME
-from headrace.flow.operators.temporal_filter import TemporalFilter
+from headrace.operators.select import Select
+from headrace.operators.source import TICK_TIME
+from headrace.operators.temporal_filter import TemporalFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
     from datetime import datetime
 
-    from headrace.engine.slot import SlotMapping
     from headrace.graph.node import FlowGraph, Node
+    from headrace.lowering.slot import SlotMapping
 
 _SEARCHED = timedelta(days=36_525) // timedelta(microseconds=1)
 """Microseconds that are searched, from the last time on."""

@@ -31,10 +31,6 @@ from headrace.errors import BadInput, SourceLocation, Step
 from headrace.expr.call_errors import check_function
 from headrace.expr.row_classes import to_user
 from headrace.expr.types import TIMESTAMP
-from headrace.flow.operators.keyed_source import KeyedSource
-from headrace.flow.operators.signals.signal_source import SignalSource
-from headrace.flow.operators.source import TICK_TIME
-from headrace.flow.operators.source import Source as SourceOperator
 from headrace.io import Call, Feed, SinkTarget, Source, open_sink, open_source
 from headrace.io.delivery.atomic_files import subfolder_for
 from headrace.io.delivery.negative_rows import HeldBack
@@ -45,6 +41,10 @@ from headrace.io.pull.sources import CloseOnce, PendingPositions, group_into_bat
 from headrace.io.sink import SinkRequest, Writer
 from headrace.io.source import dead_letter_folder
 from headrace.io.wall_clock import TickTime
+from headrace.operators.keyed_source import KeyedSource
+from headrace.operators.signals.signal_source import SignalSource
+from headrace.operators.source import TICK_TIME
+from headrace.operators.source import Source as SourceOperator
 
 if TYPE_CHECKING:
     from headrace.engine.engine import Engine

@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Never, cast, overload
 
 from headrace.analysis.column_liveness import columns_read, live_graph
+from headrace.columns.frames import is_frame, read_whole
 from headrace.engine.change import Changes, TickOutput
 from headrace.engine.columnar.columnar_option import ColumnarName, begins_arranged, parse_columnar
 from headrace.engine.event_time import EventTime
 from headrace.engine.frame_intake import FrameIntake
-from headrace.engine.frames import is_frame, read_whole
 from headrace.engine.machine import Machine
 from headrace.engine.plan import Schedule
 from headrace.engine.program import compile_program, limit_loop_rounds
@@ -23,9 +23,9 @@ from headrace.engine.spilling import StateInMemory, parse_memory_limit
 from headrace.engine.tick_listeners import TickListeners
 from headrace.errors import BadInput, EngineStopped, SourceLocation
 from headrace.expr.row_classes import to_user
-from headrace.flow.operators.signals.signal_source import SignalSource
-from headrace.flow.operators.source import TICK_TIME, Source
 from headrace.graph.node import graph_of
+from headrace.operators.signals.signal_source import SignalSource
+from headrace.operators.source import TICK_TIME, Source
 from headrace.shown import Shown
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from headrace.engine.progress import Time
     from headrace.engine.region_timer import RegionTimer
-    from headrace.engine.slot import SlotMapping
     from headrace.flow.flow import Flow
+    from headrace.lowering.slot import SlotMapping
 
 Rows = list[tuple[Any, ...]]
 ScheduleName = Literal["hybrid", "dynamic", "static"]

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.plan import live_consumers
-from headrace.engine.slot import Slot
 from headrace.errors import BadInput
-from headrace.flow.operators.end_of_input import EndOfInput
-from headrace.flow.operators.on_time import OnTime
+from headrace.lowering.slot import Slot
+from headrace.operators.end_of_input import EndOfInput
+from headrace.operators.on_time import OnTime
 
 if TYPE_CHECKING:
     from headrace.engine.progress import Time
-    from headrace.engine.slot import SlotMapping
     from headrace.graph.node import FlowGraph
+    from headrace.lowering.slot import SlotMapping
 
 Rows = list[tuple[Any, ...]]
 

@@ -10,8 +10,8 @@ from headrace.errors import HeadraceError, NoFixpoint, Step, UserFunctionFailed
 if TYPE_CHECKING:
     from types import FrameType
 
-    from headrace.engine.generated_source import Purpose
     from headrace.graph.node import Node
+    from headrace.lowering.generated_source import Purpose
 
 Nodes: TypeAlias = "Sequence[Node] | Mapping[int, Node]"
 PurposesOf: TypeAlias = "Callable[[str], Sequence[Purpose] | None]"

@@ -17,10 +17,10 @@ from headrace.analysis.strata import find_loops
 from headrace.engine.steps.joins import SIDES
 from headrace.expr.dict_keys import dict_key_source
 from headrace.expr.tree import Column, Expr
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.join import How, Join
-from headrace.flow.operators.source import Source
 from headrace.graph.node import FlowGraph, Node
+from headrace.operators.join import How, Join
+from headrace.operators.lifetime import Lifetime
+from headrace.operators.source import Source
 
 if TYPE_CHECKING:
     from headrace.arrangement.spine import Spine

@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from headrace.columns.frames import rows_of_frame
 from headrace.engine.change import Change
-from headrace.engine.frames import rows_of_frame
 from headrace.engine.source_intake import Intake, Rows, source_intake
-from headrace.flow.operators.keyed_source import KeyedSource
-from headrace.flow.operators.source import Source
+from headrace.operators.keyed_source import KeyedSource
+from headrace.operators.source import Source
 
 CHECKED_IN_COLUMNS = 256
 """Number of rows from which it is cheaper to check a frame's columns by Polars than its values one by one."""

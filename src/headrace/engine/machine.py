@@ -20,15 +20,15 @@ from headrace.engine.plan import Schedule
 from headrace.engine.program import slot_names
 from headrace.engine.runtime_library import consolidate
 from headrace.engine.signals.row_values import TickContext
-from headrace.engine.slot import SlotMapping
 from headrace.engine.spilling import estimated_bytes
+from headrace.lowering.slot import SlotMapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from datetime import datetime
 
+    from headrace.columns.columns import Columns
     from headrace.engine.columnar.columnar_flow import LargeTicks
-    from headrace.engine.columnar.columns import Columns
     from headrace.engine.program import Program
     from headrace.engine.region_timer import RegionTimer
     from headrace.engine.tick_budget import TickBudget

@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.expr.tree import Column
-from headrace.flow.operators.sink import Sink
-from headrace.flow.operators.window import Window
 from headrace.graph.node import Operator, identity_lineage
 from headrace.graph.operator_declarations import (
     ANYWHERE,
@@ -24,18 +22,22 @@ from headrace.graph.operator_declarations import (
     Port,
     place_by_key,
 )
+from headrace.lowering.forms import apply_operator
+from headrace.operators.sink import Sink
+from headrace.operators.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.columns.column_stream import ColumnStream
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
-    from headrace.flow.operators.aggregate import Aggregate
-    from headrace.flow.operators.top_k import TopK
     from headrace.graph.check_context import CheckContext
     from headrace.graph.monotone_columns import MonotoneColumns
     from headrace.graph.node import Columns
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
+    from headrace.operators.aggregate import Aggregate
+    from headrace.operators.top_k import TopK
 
 
 class SubstitutedOperator(Operator):
@@ -53,6 +55,26 @@ class SubstitutedOperator(Operator):
 @dataclass(frozen=True, slots=True)
 class ExchangeSink(Sink):
     """Sink whose rows go on to another stage of the flow, where equal ones need not be added up."""
+
+
+@apply_operator.register(ExchangeSink)
+def _on_columns(
+    operator: ExchangeSink, schema: Schema, append: bool, inputs: Sequence[ColumnStream]
+) -> ColumnStream:
+    from headrace.columns.column_stream import check_plain, sum_weights
+    from headrace.columns.columns import WEIGHT
+
+    (stream,) = inputs
+    check_plain(schema)
+    if append:
+        return stream
+    if not stream.checked:
+        stream = stream.kept()
+        whole = stream.at_hand
+        # Where no row takes back another, there are no fewer of them in the end.
+        if whole is not None and bool((whole[WEIGHT].to_numpy() > 0).all()):
+            return stream
+    return sum_weights(stream)
 
 
 @dataclass(frozen=True, slots=True)

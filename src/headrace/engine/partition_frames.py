@@ -19,7 +19,7 @@ from headrace.expr.code_runtime import float32
 from headrace.expr.decimal_arithmetic import EXACT
 from headrace.expr.functions.calendar import add_months
 from headrace.expr.types import DataType, DateType, Float32Type
-from headrace.flow.window_functions import Frame, FrameUnit, Months
+from headrace.operators.window_functions import Frame, FrameUnit, Months
 
 
 class _Beyond(Enum):

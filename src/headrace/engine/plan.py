@@ -10,22 +10,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from headrace.flow.operators.end_of_input import EndOfInput
-from headrace.flow.operators.signals.last_row import LastRow
-from headrace.flow.operators.signals.signal_operator import SignalOperator
-from headrace.flow.operators.signals.signal_source import SignalSource
-from headrace.flow.operators.signals.value_rows import ValueRows
-from headrace.flow.operators.sink import Sink
-from headrace.flow.operators.source import Source
 from headrace.graph.operator_declarations import Delay
+from headrace.operators.end_of_input import EndOfInput
+from headrace.operators.signals.last_row import LastRow
+from headrace.operators.signals.signal_operator import SignalOperator
+from headrace.operators.signals.signal_source import SignalSource
+from headrace.operators.signals.value_rows import ValueRows
+from headrace.operators.sink import Sink
+from headrace.operators.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.analysis import Analysis
-    from headrace.graph.node import Edge, FlowGraph, Node
+    from headrace.graph.node import Consumers, FlowGraph, Node
 
 
 class Schedule(Enum):
@@ -41,10 +41,6 @@ class Schedule(Enum):
     HYBRID = "hybrid"
     DYNAMIC = "dynamic"
     STATIC = "static"
-
-
-Consumers: TypeAlias = "tuple[tuple[Edge, ...], ...]"
-"""Outgoing edges per node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +66,7 @@ class CompiledPart:
 
 def is_given(node: Node) -> bool:
     """Return whether a node's rows are known at the start of a tick, as for a source or a delay."""
-    return isinstance(node.operator, Source | SignalSource | EndOfInput) or is_delay(node)
-
-
-def is_delay(node: Node) -> bool:
-    """Return whether a node emits in a tick the rows that reached it in the previous one."""
-    return any(port.delay is not Delay.NONE for port in node.operator.ports())
+    return isinstance(node.operator, Source | SignalSource | EndOfInput) or node.is_delay
 
 
 def is_lazy(node: Node) -> bool:

@@ -17,7 +17,7 @@ from math import inf, isqrt
 from typing import Any, TypeAlias
 
 from headrace.expr.code_runtime import NAN
-from headrace.flow.moment_aggregates import Moment
+from headrace.operators.moment_aggregates import Moment
 
 Sums: TypeAlias = "list[Any]"
 

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.analysis import analyse
 from headrace.engine.event_time import end_slots
-from headrace.engine.generated_source import Constants, Purpose
-from headrace.engine.plan import CompiledPart, Schedule, is_delay, is_lazy, live_consumers, plan_parts
+from headrace.engine.plan import CompiledPart, Schedule, is_lazy, live_consumers, plan_parts
 from headrace.engine.region_writer import RegionWriter
 from headrace.engine.runtime_library import RUNTIME
 from headrace.engine.signals.durable import signal_slots
 from headrace.engine.signals.row_values import signal_part_of
-from headrace.engine.slot import Slot, thaw_list
 from headrace.engine.tick_budget import TickBudget
 from headrace.errors import BadInput
 from headrace.expr.code_emission import CodeBounds, code_bounds
 from headrace.expr.compile_python import runtime_names
-from headrace.flow.operators.bag_feedback import BagFeedback
-from headrace.flow.operators.feedback import Feedback
+from headrace.lowering.generated_source import Constants, Purpose
+from headrace.lowering.slot import Slot, thaw_list
+from headrace.operators.bag_feedback import BagFeedback
+from headrace.operators.feedback import Feedback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from headrace.engine.columnar.columnar_flow import LargeTicksCode
     from headrace.engine.signals.row_values import SignalPart, TickContext
-    from headrace.engine.slot import SlotMapping
     from headrace.graph.node import FlowGraph, Node
+    from headrace.lowering.slot import SlotMapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def compile_program(
             analysis.facts[n.inputs[0]].append,
         )
         for n in graph.nodes
-        if is_delay(n) and consumers[n.id]
+        if n.is_delay and consumers[n.id]
     )
     source_code = "\n".join(lines) + "\n"
     file = f"<headrace {graph.name}>"
@@ -200,7 +200,7 @@ def endpoint_names(
     graph: FlowGraph, parts: tuple[CompiledPart, ...]
 ) -> tuple[dict[int, str], dict[int, str]] | None:
     """Return the names of sources and sinks by node, for a single-part flow; else None."""
-    if len(parts) != 1 or parts[0].signals or any(is_delay(n) for n in graph.nodes):
+    if len(parts) != 1 or parts[0].signals or any(n.is_delay for n in graph.nodes):
         return None
     (part,) = parts
     sources = {node: name for name, node in graph.sources.items()}

@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING
 from headrace.engine.loops.differential import write_nested
 from headrace.engine.loops.netting import NettedStep, may_meet_what_never_was
 from headrace.engine.loops.semi_naive import RoundFeedbackStep, write_rounds
-from headrace.engine.loops.step import NestedStep, nested_step_for
-from headrace.engine.row_codegen import Row, tuple_source
-from headrace.engine.step_writer import StepWriter
-from headrace.engine.steps.step import step_for
+from headrace.lowering.row_code import Row, tuple_source
+from headrace.lowering.step import LoopStep, loop_step_for, step_for
+from headrace.lowering.step_writer import StepWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from headrace.analysis import Analysis
-    from headrace.engine.generated_source import Constants
-    from headrace.engine.plan import CompiledPart, Consumers
-    from headrace.engine.slot import Slot
-    from headrace.engine.steps.step import Step
-    from headrace.graph.node import Edge, FlowGraph, Node
+    from headrace.engine.plan import CompiledPart
+    from headrace.graph.node import Consumers, Edge, FlowGraph, Node
+    from headrace.lowering.generated_source import Constants
+    from headrace.lowering.slot import Slot
+    from headrace.lowering.step import Step
 
 # Python nests no more than 20 loops and 100 levels in one function; each operator may add a level.
 _LONGEST_RUN = 12
@@ -44,7 +43,8 @@ class RegionWriter(StepWriter):
         *,
         counting: bool = False,
     ) -> None:
-        super().__init__(graph, analysis, part, consumers, constants, counting=counting)
+        super().__init__(graph, analysis, part.nodes, consumers, constants, counting=counting)
+        self.part = part
         self._steps = {n: self._step_for(graph.nodes[n]) for n in part.nodes}
         self._inlined = self._find_inlined()
 
@@ -52,7 +52,7 @@ class RegionWriter(StepWriter):
         if node.id in self._nested:
             loop = self._loop_of[node.id]
             varies = [source in loop for source in node.inputs]
-            step = nested_step_for(node.operator, node, self, varies)
+            step = loop_step_for(node.operator, node, self, varies)
             return NettedStep(step, varies) if may_meet_what_never_was(self, node, loop) else step
         return step_for(node.operator, node, self)
 
@@ -173,10 +173,10 @@ class RegionWriter(StepWriter):
     def _handed_on(self, node: int) -> Sequence[Edge]:
         """Edges to readers that are inlined at a node's output."""
         step = self._steps[node]
-        if isinstance(step, NestedStep) and step.makes_set:
+        if isinstance(step, LoopStep) and step.makes_set:
             # Outside of the loop its change is known when the last round is over.
             return self.readers(node, self._loop_of[node])
-        return self._consumers[node]
+        return self.consumers[node]
 
     def _may_inline(self, edge: Edge) -> bool:
         if edge.source not in self._members or edge.target not in self._members:

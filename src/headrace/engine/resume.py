@@ -30,8 +30,8 @@ from headrace.io import Call, Memory, Print, SinkTarget
 from headrace.state.manifest import Manifest, check_shards, flow_changed
 
 if TYPE_CHECKING:
-    from headrace.engine.slot import Slot
     from headrace.graph.node import FlowGraph
+    from headrace.lowering.slot import Slot
     from headrace.state.arranged_store import ArrangedForm
 
 Layout: TypeAlias = Callable[[Mapping[int, str]], dict[str, Any]]

@@ -18,8 +18,8 @@ from headrace.expr.code_runtime import EPOCH, raise_overflow
 from headrace.expr.types import TIMESTAMP
 
 if TYPE_CHECKING:
-    from headrace.engine.slot import SlotMapping
     from headrace.expr.types import DataType
+    from headrace.lowering.slot import SlotMapping
 
 START, LAST, NUMBER, GROUP = range(4)
 Session = list[Any]

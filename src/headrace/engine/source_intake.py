@@ -12,10 +12,10 @@ from headrace.engine.signals.row_values import rows_of_signal
 from headrace.errors import BadInput, SourceLocation
 from headrace.expr.row_classes import from_user
 from headrace.expr.row_conversion import from_trusted
-from headrace.flow.operators.keyed_source import KeyedSource
-from headrace.flow.operators.signals.signal_source import SignalSource
-from headrace.flow.operators.source import Source
 from headrace.near_names import did_you_mean
+from headrace.operators.keyed_source import KeyedSource
+from headrace.operators.signals.signal_source import SignalSource
+from headrace.operators.source import Source
 
 Rows: TypeAlias = "list[tuple[Any, ...]]"
 Intake: TypeAlias = "Callable[[Iterable[Any]], Rows]"

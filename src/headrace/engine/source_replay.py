@@ -13,13 +13,13 @@ from headrace.engine.engine import Engine
 from headrace.engine.queue import limit_for
 from headrace.errors import EvaluationError, HeadraceError
 from headrace.expr.compile_python import compile_rows
-from headrace.flow.operators.signals.signal_source import SignalSource
-from headrace.flow.operators.source import Source as SourceOperator
 from headrace.io import Feed, open_source
 from headrace.io.change_data import ChangeData
 from headrace.io.delta import DeltaRows
 from headrace.io.files.file_source import Files
 from headrace.io.in_process import Rows
+from headrace.operators.signals.signal_source import SignalSource
+from headrace.operators.source import Source as SourceOperator
 
 if TYPE_CHECKING:
     from headrace.analysis.key_restrictions import Restriction

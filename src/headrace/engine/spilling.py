@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from headrace.engine.program import Program
-    from headrace.engine.slot import Slot, SlotMapping
+    from headrace.lowering.slot import Slot, SlotMapping
     from headrace.state.arranged_store import ArrangedForm
     from headrace.state.scratch_state import ScratchFolder, ScratchSlot
 

@@ -18,10 +18,10 @@ from headrace.expr.code_runtime import EPOCH, raise_overflow
 from headrace.expr.types import FLOAT64, TIMESTAMP
 
 if TYPE_CHECKING:
-    from headrace.engine.slot import SlotMapping
     from headrace.expr.types import DataType
-    from headrace.flow.event_time_windows import Grid
-    from headrace.flow.watermark_policy import WatermarkPolicy
+    from headrace.lowering.slot import SlotMapping
+    from headrace.operators.event_time_windows import Grid
+    from headrace.operators.watermark_policy import WatermarkPolicy
 
 Window = tuple[Any, Any]
 """Start and end of a window."""

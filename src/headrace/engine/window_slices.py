@@ -23,9 +23,9 @@ from headrace.expr.code_runtime import raise_overflow
 from headrace.expr.types import FLOAT64
 
 if TYPE_CHECKING:
-    from headrace.engine.slot import SlotMapping
     from headrace.expr.types import DataType
-    from headrace.flow.event_time_windows import Grid
+    from headrace.lowering.slot import SlotMapping
+    from headrace.operators.event_time_windows import Grid
 
 
 def slice_assigner(grid: Grid, type: DataType) -> Callable[[Any], Window]:

@@ -33,8 +33,8 @@ from headrace.engine.engine import Engine
 from headrace.engine.source_replay import Limits, Row, SourceRead, SourceRow, read_again, same
 from headrace.errors import HeadraceError
 from headrace.expr.compile_python import compile_rows
-from headrace.flow.operators.source import TICK_TIME
-from headrace.flow.operators.source import Source as SourceOperator
+from headrace.operators.source import TICK_TIME
+from headrace.operators.source import Source as SourceOperator
 
 if TYPE_CHECKING:
     from headrace.engine.queue import PerSource

@@ -22,15 +22,15 @@ from headrace.expr.check import check
 from headrace.expr.row_classes import computed_schema
 from headrace.expr.tree import Column, Expr, Literal
 from headrace.expr.types import Field
-from headrace.flow.column_arguments import all_columns, with_row_class
 from headrace.flow.join_condition import pair_names, plan_outer_join
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.difference import Difference
-from headrace.flow.operators.distinct import Distinct
-from headrace.flow.operators.every_tick import EveryTick
-from headrace.flow.operators.join import How, Join
-from headrace.flow.operators.select import Select
-from headrace.flow.operators.union import Union
+from headrace.operators.column_arguments import all_columns, with_row_class
+from headrace.operators.difference import Difference
+from headrace.operators.distinct import Distinct
+from headrace.operators.every_tick import EveryTick
+from headrace.operators.join import How, Join
+from headrace.operators.lifetime import Lifetime
+from headrace.operators.select import Select
+from headrace.operators.union import Union
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

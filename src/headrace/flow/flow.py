@@ -14,27 +14,27 @@ from headrace.expr.expression_misuse import MethodGuesses
 from headrace.expr.row_classes import schema_of
 from headrace.expr.tree import Column
 from headrace.expr.types import Schema
-from headrace.flow.column_arguments import check_name
-from headrace.flow.operators.bag_feedback import BagFeedback
-from headrace.flow.operators.feedback import Feedback
-from headrace.flow.operators.initialize import Initialize
-from headrace.flow.operators.null import Null
-from headrace.flow.operators.sink import Sink
-from headrace.flow.operators.source import Source
 from headrace.flow.output_handle import Output
 from headrace.flow.redefinition import Redefinitions, automatic_name, is_end
 from headrace.flow.stream import Stream
 from headrace.flow.stream_base import StreamBase, T_co, check_stream
 from headrace.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
 from headrace.graph.node import FlowGraph, Node, Operator, inside_loops
+from headrace.operators.bag_feedback import BagFeedback
+from headrace.operators.column_arguments import check_name
+from headrace.operators.feedback import Feedback
+from headrace.operators.initialize import Initialize
+from headrace.operators.null import Null
+from headrace.operators.sink import Sink
+from headrace.operators.source import Source
 from headrace.shown import Shown
 
 if TYPE_CHECKING:
     from headrace.flow.keyed_tables import OnMisfitName
-    from headrace.flow.operators.signals.signal_source import SignalSource
     from headrace.flow.signal import Signal
-    from headrace.flow.time_spans import GivenSpan
     from headrace.flow.timed_columns import Times
+    from headrace.operators.signals.signal_source import SignalSource
+    from headrace.operators.time_spans import GivenSpan
 
 T = TypeVar("T")
 G = TypeVar("G", bound=Changes)
@@ -149,8 +149,8 @@ class Flow(MethodGuesses, Shown):
         values: type of the values: a scalar such as `float`, a row class, or `object` for any.
         """
         # Imported here, so that flows without signals do not load them.
-        from headrace.flow.operators.signals.signal_source import SignalSource
         from headrace.flow.signal import Signal
+        from headrace.operators.signals.signal_source import SignalSource
 
         location = SourceLocation.of_caller()
         self._check_source_name(name, location)

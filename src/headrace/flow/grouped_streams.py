@@ -11,27 +11,27 @@ from headrace.expr.check import check
 from headrace.expr.row_classes import computed_schema
 from headrace.expr.tree import Expr
 from headrace.expr.types import Field
-from headrace.flow.aggregates import Aggregation
-from headrace.flow.column_arguments import (
+from headrace.flow.stream_base import B, G, Groups, O
+from headrace.flow.type_markers import Changes, NoOrder
+from headrace.operators.aggregate import Aggregate
+from headrace.operators.aggregates import Aggregation
+from headrace.operators.column_arguments import (
     check_aggregations,
     check_no_positional,
     render_argument,
     split_own_keywords,
     with_row_class,
 )
-from headrace.flow.lifetime import Lifetime, LifetimeName, check_reason, parse_lifetimes
-from headrace.flow.operators.aggregate import Aggregate
-from headrace.flow.stream_base import B, G, Groups, O
-from headrace.flow.time_spans import TIME_TYPES
-from headrace.flow.type_markers import Changes, NoOrder
+from headrace.operators.lifetime import Lifetime, LifetimeName, check_reason, parse_lifetimes
+from headrace.operators.time_spans import TIME_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.expr.types import Schema
-    from headrace.flow.event_time_windows import Shape, Windows
-    from headrace.flow.operators.window import Emit
     from headrace.flow.stream import Stream
+    from headrace.operators.event_time_windows import Shape, Windows
+    from headrace.operators.window import Emit
 
 R = TypeVar("R")
 
@@ -114,7 +114,7 @@ class WindowGroups(Groups, Generic[B, G, O]):
 
         See `operators.window`. `into` and `name` are as in `Stream.select`.
         """
-        from headrace.flow.operators.window import END, START, Window
+        from headrace.operators.window import END, START, Window
 
         location = SourceLocation.of_caller()
         check_no_positional("agg takes aggregates", unnamed, "total=hr.sum(hr.col.price)", location)
@@ -200,7 +200,7 @@ def _shape(stream: Stream[Any, Any, Any, Any], windows: Windows, location: Sourc
 
 
 def _emit(given: object, location: SourceLocation) -> Emit:
-    from headrace.flow.operators.window import Emit
+    from headrace.operators.window import Emit
 
     try:
         return Emit(given)

@@ -15,9 +15,9 @@ from headrace.expr.check import check
 from headrace.expr.row_classes import computed_schema
 from headrace.expr.tree import Call, Column, Expr
 from headrace.expr.types import BOOL, Field, Schema, holds_maps
-from headrace.flow.column_arguments import render_argument
-from headrace.flow.operators.join import How, Join
 from headrace.near_names import did_you_mean
+from headrace.operators.column_arguments import render_argument
+from headrace.operators.join import How, Join
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -13,20 +13,20 @@ from headrace.expr.constructors import struct, when
 from headrace.expr.row_classes import KeyedRows
 from headrace.expr.tree import Column, Expr
 from headrace.expr.types import STR, TIMESTAMP, BoolType, Field, Schema, StructType
-from headrace.flow.aggregates import max as greatest
-from headrace.flow.column_arguments import render_argument
-from headrace.flow.operators.history import END, START, History, version_fields
-from headrace.flow.operators.keyed_source import KeyedSource
-from headrace.flow.operators.misfits import REASON, Misfits
-from headrace.flow.operators.upsert import COMMITS, SEQUENCE_TYPES, OnMisfit, Upsert, UpsertRule
-from headrace.flow.time_spans import TIME_TYPES, span_in_unit
+from headrace.operators.aggregates import max as greatest
+from headrace.operators.column_arguments import render_argument
+from headrace.operators.history import END, START, History, version_fields
+from headrace.operators.keyed_source import KeyedSource
+from headrace.operators.misfits import REASON, Misfits
+from headrace.operators.time_spans import TIME_TYPES, span_in_unit
+from headrace.operators.upsert import COMMITS, SEQUENCE_TYPES, OnMisfit, Upsert, UpsertRule
 from headrace.source_location import caller_at
 
 if TYPE_CHECKING:
     from headrace.errors import SourceLocation
     from headrace.expr.types import DataType
     from headrace.flow.output_handle import AnyStream, Output
-    from headrace.flow.time_spans import GivenSpan, Span
+    from headrace.operators.time_spans import GivenSpan, Span
 
 P = TypeVar("P")
 Key: TypeAlias = "Expr | str"

@@ -15,18 +15,18 @@ from typing_extensions import TypeVar
 
 from headrace.errors import ExpressionTruthValue, SourceLocation, WrongType
 from headrace.expr.row_classes import schema_of
-from headrace.flow.column_arguments import ANY_VALUE, render_argument
-from headrace.flow.operators.signals.delay_signal import DelaySignal
-from headrace.flow.operators.signals.filter_signal import FilterSignal
-from headrace.flow.operators.signals.lift import Align, Argument, Constant, Lift
-from headrace.flow.operators.signals.no_repeats import NoRepeats
-from headrace.flow.operators.signals.sample import Sample
-from headrace.flow.operators.signals.scan_signal import ScanSignal
-from headrace.flow.operators.signals.value_rows import ValueRows
-from headrace.flow.operators.signals.when import When
-from headrace.flow.operators.signals.window import Window
 from headrace.flow.output_handle import Output
 from headrace.flow.signal_statistics import SignalStatistics
+from headrace.operators.column_arguments import ANY_VALUE, render_argument
+from headrace.operators.signals.delay_signal import DelaySignal
+from headrace.operators.signals.filter_signal import FilterSignal
+from headrace.operators.signals.lift import Align, Argument, Constant, Lift
+from headrace.operators.signals.no_repeats import NoRepeats
+from headrace.operators.signals.sample import Sample
+from headrace.operators.signals.scan_signal import ScanSignal
+from headrace.operators.signals.value_rows import ValueRows
+from headrace.operators.signals.when import When
+from headrace.operators.signals.window import Window
 
 if TYPE_CHECKING:
     from headrace.expr.types import Schema

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from headrace.errors import SourceLocation, WrongType
 from headrace.expr.tree import Expr
-from headrace.flow import window_functions
-from headrace.flow.column_arguments import render_argument
 from headrace.flow.signal_windows import (
     SignalLike,
     Weighted,
@@ -25,16 +23,25 @@ from headrace.flow.signal_windows import (
     require_signal,
     require_time_signal,
 )
-from headrace.flow.statistic_arguments import build_decay, check_count, check_least, parse_span
-from headrace.flow.statistics.differences import Crossed, Diff, Direction, PctChange
-from headrace.flow.statistics.downsampling import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
-from headrace.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow
+from headrace.operators import window_functions
+from headrace.operators.column_arguments import render_argument
+from headrace.operators.statistic_arguments import build_decay, check_count, check_least, parse_span
+from headrace.operators.statistics.differences import Crossed, Diff, Direction, PctChange
+from headrace.operators.statistics.downsampling import (
+    BarsByCount,
+    BarsByTime,
+    Debounce,
+    EveryNth,
+    Throttle,
+    Timer,
+)
+from headrace.operators.statistics.value_windows import CountWindow, Expanding, TimeWindow
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from headrace.flow.signal import Signal
-    from headrace.flow.time_spans import GivenSpan
+    from headrace.operators.time_spans import GivenSpan
 
 
 class SignalStatistics(SignalLike):

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.errors import SourceLocation, WrongType
-from headrace.flow.column_arguments import render_argument
-from headrace.flow.operators.signals.statistic_signal import StatisticSignal
-from headrace.flow.statistic_arguments import (
+from headrace.operators.column_arguments import render_argument
+from headrace.operators.signals.statistic_signal import StatisticSignal
+from headrace.operators.statistic_arguments import (
     check_ddof,
     check_numbers,
     check_times,
@@ -17,15 +17,15 @@ from headrace.flow.statistic_arguments import (
     schema_of_result,
     time_kind,
 )
-from headrace.flow.statistics.ewm import Decay, EwmMean, EwmStd, EwmVar
-from headrace.flow.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
-from headrace.flow.statistics.ordering import First, Interpolation, Last, Max, Min, Quantile, Rank, Ties
-from headrace.flow.statistics.value_kinds import Holes, Times
+from headrace.operators.statistics.ewm import Decay, EwmMean, EwmStd, EwmVar
+from headrace.operators.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
+from headrace.operators.statistics.ordering import First, Interpolation, Last, Max, Min, Quantile, Rank, Ties
+from headrace.operators.statistics.value_kinds import Holes, Times
 
 if TYPE_CHECKING:
     from headrace.flow.signal import Signal
-    from headrace.flow.statistics.statistic import Statistic
-    from headrace.flow.statistics.value_windows import Window
+    from headrace.operators.statistics.statistic import Statistic
+    from headrace.operators.statistics.value_windows import Window
 
 
 class SignalLike:

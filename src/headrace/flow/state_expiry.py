@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import WrongType
 from headrace.expr.tree import Call, Column, Expr, Literal
 from headrace.expr.types import TIMESTAMP, DataType
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.distinct_on_time import DistinctOnTime
-from headrace.flow.operators.expiring_join import JoinOnTime
-from headrace.flow.operators.first_within import FirstWithin
-from headrace.flow.operators.join import How, Join
-from headrace.flow.time_spans import TIME_TYPES, span_in_unit
 from headrace.flow.timed_columns import rename_columns, times_of, watermark_of
+from headrace.operators.distinct_on_time import DistinctOnTime
+from headrace.operators.expiring_join import JoinOnTime
+from headrace.operators.first_within import FirstWithin
+from headrace.operators.join import How, Join
+from headrace.operators.lifetime import Lifetime
+from headrace.operators.time_spans import TIME_TYPES, span_in_unit
 
 if TYPE_CHECKING:
     from headrace.errors import SourceLocation
     from headrace.expr.types import Schema
-    from headrace.flow.operators.distinct import Distinct
     from headrace.flow.output_handle import AnyStream, Output
-    from headrace.flow.time_spans import GivenSpan, Span, Unit
+    from headrace.operators.distinct import Distinct
+    from headrace.operators.time_spans import GivenSpan, Span, Unit
 
 
 def timed_columns(stream: Output) -> dict[str, DataType]:

@@ -17,7 +17,16 @@ from headrace.expr.check import check, check_ordered
 from headrace.expr.row_classes import computed_schema
 from headrace.expr.tree import Column, Expr, Ordering
 from headrace.expr.types import BOOL
-from headrace.flow.column_arguments import (
+from headrace.flow.composite_joins import OUTER_JOINS, add_difference, add_join, add_outer_join
+from headrace.flow.grouped_streams import Grouped
+from headrace.flow.join_condition import plan_join
+from headrace.flow.stream_base import B, G, O, T_co, check_reason, check_stream
+from headrace.flow.stream_folds import StreamFolds
+from headrace.flow.stream_pairs import StreamPairs
+from headrace.flow.stream_rows import StreamRows
+from headrace.flow.stream_time import StreamTime
+from headrace.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
+from headrace.operators.column_arguments import (
     all_columns,
     check_expression,
     check_no_emit,
@@ -30,32 +39,22 @@ from headrace.flow.column_arguments import (
     uncalled_method,
     with_row_class,
 )
-from headrace.flow.composite_joins import OUTER_JOINS, add_difference, add_join, add_outer_join
-from headrace.flow.grouped_streams import Grouped
-from headrace.flow.join_condition import plan_join
-from headrace.flow.lifetime import LifetimeName, Lifetimes, parse_lifetimes
-from headrace.flow.operators.difference import Difference
-from headrace.flow.operators.distinct import Distinct
-from headrace.flow.operators.filter import Filter
-from headrace.flow.operators.flat_map import FlatMap
-from headrace.flow.operators.join import How
-from headrace.flow.operators.map import Map
-from headrace.flow.operators.over import ComputeOver
-from headrace.flow.operators.select import Select, with_columns
-from headrace.flow.operators.top_k import TopK
-from headrace.flow.operators.union import Union
-from headrace.flow.stream_base import B, G, O, T_co, check_reason, check_stream
-from headrace.flow.stream_folds import StreamFolds
-from headrace.flow.stream_pairs import StreamPairs
-from headrace.flow.stream_rows import StreamRows
-from headrace.flow.stream_time import StreamTime
-from headrace.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
-from headrace.flow.window_functions import Over, grouped_by_partition
+from headrace.operators.difference import Difference
+from headrace.operators.distinct import Distinct
+from headrace.operators.filter import Filter
+from headrace.operators.join import How
+from headrace.operators.lifetime import LifetimeName, Lifetimes, parse_lifetimes
+from headrace.operators.map import FlatMap, Map
+from headrace.operators.over import ComputeOver
+from headrace.operators.select import Select, with_columns
+from headrace.operators.top_k import TopK
+from headrace.operators.union import Union
+from headrace.operators.window_functions import Over, grouped_by_partition
 
 if TYPE_CHECKING:
-    from headrace.flow.event_time_windows import Windows
     from headrace.flow.flow import Flow
     from headrace.flow.grouped_streams import WindowGroups
+    from headrace.operators.event_time_windows import Windows
 
 _OF_OTHER_JOINS = {
     **dict.fromkeys(("left_on", "right_on"), "join(other, on=hr.left.one == hr.right.two)"),
@@ -397,7 +396,7 @@ class Stream(
         emit:   for windows: "close" emits the result of each window once, when the watermark passes its end;
                 "updates" also emits changes until then.
         """
-        from headrace.flow.event_time_windows import Windows
+        from headrace.operators.event_time_windows import Windows
 
         location = SourceLocation.of_caller()
         if any(isinstance(given, Windows) for given in (*keys, *named.values())):

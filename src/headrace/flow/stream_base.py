@@ -16,11 +16,11 @@ from headrace.expr.check import check
 from headrace.expr.row_classes import computed_schema
 from headrace.expr.tree import Expr
 from headrace.expr.types import Field, Schema
-from headrace.flow.column_arguments import render_argument, with_row_class
-from headrace.flow.lifetime import check_reason as check_reason
 from headrace.flow.output_handle import AnyStream, Output
 from headrace.flow.stream_misuse import GroupMisuse, StreamMisuse
 from headrace.flow.type_markers import Changes, NoOrder, Unbounded
+from headrace.operators.column_arguments import render_argument, with_row_class
+from headrace.operators.lifetime import check_reason as check_reason
 from headrace.shown import Shown
 
 if TYPE_CHECKING:

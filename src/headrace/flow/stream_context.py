@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.flow.operators.distinct import Distinct
-from headrace.flow.operators.join import Join
 from headrace.flow.state_expiry import expiring_distinct, expiring_join, timed_columns
 from headrace.flow.thresholds import threshold
 from headrace.flow.timed_columns import reaching_sources, watermark_of
 from headrace.graph.check_context import CheckContext
+from headrace.operators.distinct import Distinct
+from headrace.operators.join import Join
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,7 +14,6 @@ from headrace.errors import SourceLocation
 from headrace.expr.check import check
 from headrace.expr.tree import Column, Expr, Ordering
 from headrace.expr.types import INT64, AnyType, Field, Schema
-from headrace.flow.column_arguments import all_columns
 from headrace.flow.fold_arguments import (
     accumulated_schema,
     carried_schema,
@@ -29,16 +28,17 @@ from headrace.flow.fold_arguments import (
     value_column_type,
     with_columns_before,
 )
-from headrace.flow.function_claims import MERGES, Claims
-from headrace.flow.lifetime import Lifetime, LifetimeName, parse_lifetimes
 from headrace.flow.stream_base import B, G, O, StreamBase, T_co, check_reason
 from headrace.flow.type_markers import Append, Bounded, NoOrder, Ordered, Unbounded
+from headrace.operators.column_arguments import all_columns
+from headrace.operators.function_claims import MERGES, Claims
+from headrace.operators.lifetime import Lifetime, LifetimeName, parse_lifetimes
 
 if TYPE_CHECKING:
-    from headrace.flow.operators.lattice_fold import LatticeFold
     from headrace.flow.stream import Stream
     from headrace.graph.node import Operator
     from headrace.lattice import Lattice
+    from headrace.operators.lattice_fold import LatticeFold
 
 A = TypeVar("A")
 U = TypeVar("U")
@@ -72,11 +72,11 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         init:     a value, or a function without arguments that returns one.
         lifetime: "static": a table of one row. "tick": one plain row in each tick (see
                   `operators.fold_tick`), which needs `nondet` unless ticks are given.
-        commutative, idempotent, monotone: claims (see `headrace.flow.function_claims`).
+        commutative, idempotent, monotone: claims (see `headrace.operators.function_claims`).
         returns:  type of the value; by default the function's return annotation, or the type of `init`.
         """
-        from headrace.flow.operators.fold import Fold
-        from headrace.flow.operators.fold_tick import FoldTick
+        from headrace.operators.fold import Fold
+        from headrace.operators.fold_tick import FoldTick
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -103,7 +103,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         """Reduce all rows to one by `function(so far, row)`, from the first row on (see
         `operators.reduce`).
         """
-        from headrace.flow.operators.reduce import Reduce
+        from headrace.operators.reduce import Reduce
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -135,7 +135,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         value: the item passed to the function; by default the whole row.
         Other arguments are as in `fold`.
         """
-        from headrace.flow.operators.fold_keyed import FoldKeyed
+        from headrace.operators.fold_keyed import FoldKeyed
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -170,7 +170,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         into:  name of the result column; by default that of `value`.
         Other arguments are as in `fold_keyed`.
         """
-        from headrace.flow.operators.reduce_keyed import ReduceKeyed
+        from headrace.operators.reduce_keyed import ReduceKeyed
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -209,7 +209,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
                   NamedTuple): `NotPlainData`.
         returns:  type of the output rows; by default from the pair in the return annotation.
         """
-        from headrace.flow.operators.scan import Scan
+        from headrace.operators.scan import Scan
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -289,7 +289,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         name: str | None,
         location: SourceLocation,
     ) -> Stream[Any, Any, Any, Any]:
-        from headrace.flow.operators.sort import Sort
+        from headrace.operators.sort import Sort
 
         check_reason(nondet, location)
         (life,) = parse_lifetimes(lifetime, 1, "sort", location)
@@ -301,7 +301,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         self, *, lifetime: LifetimeName = "static", nondet: str | None = None, name: str | None = None
     ) -> Stream[T_co, B, G, O]:
         """Keep the first occurrence of each row (see `operators.unique`)."""
-        from headrace.flow.operators.unique import Unique
+        from headrace.operators.unique import Unique
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -322,7 +322,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
 
         per: names or columns of keys, each of which is numbered separately.
         """
-        from headrace.flow.operators.enumerate import Enumerate
+        from headrace.operators.enumerate import Enumerate
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -353,7 +353,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         into:    name of the result column; by default that of `value`.
         nondet:  in a cycle, reason why the emitted values may depend on the cut into ticks.
         """
-        from headrace.flow.operators.lattice_fold import LatticeFold
+        from headrace.operators.lattice_fold import LatticeFold
 
         location = SourceLocation.of_caller()
         return self._lattice_fold(LatticeFold, lattice, value, per, into, lifetime, nondet, name, location)
@@ -370,7 +370,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         name: str | None = None,
     ) -> Stream[Any, Any, Any, Any]:
         """Merge all items like `lattice_fold`, without a row before the first item."""
-        from headrace.flow.operators.lattice_reduce import LatticeReduce
+        from headrace.operators.lattice_reduce import LatticeReduce
 
         location = SourceLocation.of_caller()
         return self._lattice_fold(LatticeReduce, lattice, value, per, into, lifetime, nondet, name, location)
@@ -387,8 +387,8 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         name: str | None,
         location: SourceLocation,
     ) -> Stream[Any, Any, Any, Any]:
-        from headrace.flow.operators.fold_keyed import FoldKeyed
-        from headrace.flow.operators.fold_tick import FoldTick
+        from headrace.operators.fold_keyed import FoldKeyed
+        from headrace.operators.fold_tick import FoldTick
 
         check_reason(nondet, location)
         (life,) = parse_lifetimes(lifetime, 1, kind.kind, location)
@@ -427,7 +427,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
 
         The arguments are as in `lattice_fold`.
         """
-        from headrace.flow.operators.state import State
+        from headrace.operators.state import State
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)

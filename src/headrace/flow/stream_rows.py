@@ -14,19 +14,19 @@ from headrace.expr.check import check
 from headrace.expr.constructors import col, lit
 from headrace.expr.tree import Column, Expr
 from headrace.expr.types import INT64, AnyType, BoolType, Field, ListType, MapType, Schema, with_article
-from headrace.flow.column_arguments import render_argument, result_schema
-from headrace.flow.operators.filter import Filter
-from headrace.flow.operators.map import Map
-from headrace.flow.operators.partition import Partition
-from headrace.flow.operators.select import Select
 from headrace.flow.stream_base import B, G, O, StreamBase, T_co, check_reason
 from headrace.flow.type_markers import Append, Changes, NoOrder, Ordered
+from headrace.operators.column_arguments import check_expression, render_argument, result_schema
+from headrace.operators.filter import Filter
+from headrace.operators.map import Map
+from headrace.operators.partition import Partition
+from headrace.operators.select import Select
 
 if TYPE_CHECKING:
     from headrace.flow.keyed_tables import OnMisfitName
     from headrace.flow.output_handle import AnyStream, Output
     from headrace.flow.stream import Stream
-    from headrace.flow.time_spans import GivenSpan
+    from headrace.operators.time_spans import GivenSpan
 
 U = TypeVar("U")
 Tag = TypeVar("Tag", bound=Hashable)
@@ -134,6 +134,46 @@ class StreamRows(StreamBase[T_co, B, G, O]):
 
         return add_misfits(self, name, SourceLocation.of_caller())
 
+    def sample_by_hash(
+        self,
+        fraction: float,
+        *,
+        by: Expr | str | Sequence[Expr | str] = (),
+        seed: int = 0,
+        name: str | None = None,
+    ) -> Stream[T_co, B, G, O]:
+        """Keep a repeatable sample of the rows (see `operators.sample_by_hash`).
+
+        fraction: expected share of the rows, from 0 to 1.
+        by:       columns whose equal values are all in the sample, or not at all; by default whole rows.
+        seed:     other seeds choose other values.
+
+        Raises `WrongType` for another fraction, for a seed that is no 64-bit integer, and for a column that
+        cannot be hashed; `UnknownColumn`.
+        """
+        from headrace.operators.sample_by_hash import SampleByHash
+
+        location = SourceLocation.of_caller()
+        if type(fraction) not in (int, float) or not 0 <= fraction <= 1:
+            raise WrongType(
+                f"sample_by_hash needs a fraction from 0 to 1, got {render_argument(fraction)}",
+                where=[location],
+                fix="a share: sample_by_hash(0.1) keeps about a tenth",
+            )
+        if type(seed) is not int or not -(2**63) <= seed < 2**63:
+            raise WrongType(
+                f"sample_by_hash needs a whole number as seed, got {render_argument(seed)}",
+                where=[location],
+                fix="sample_by_hash(0.1, seed=1)",
+            )
+        given = list(by) if isinstance(by, list | tuple) else [cast("Expr | str", by)]
+        hashed = tuple(Column(b) if isinstance(b, str) else b for b in given or self._schema.names)
+        for expr in hashed:
+            check_expression("sample_by_hash", expr, location)
+        operator = SampleByHash(hashed, float(fraction), seed)
+        check(operator.condition, self._schema)
+        return self._add(operator, self._schema, name, location)
+
     def filter_map(
         self,
         function: Callable[[T_co], U | None],
@@ -145,7 +185,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
 
         The row type is `returns`, or the function's return annotation without None.
         """
-        from headrace.flow.operators.filter_map import FilterMap
+        from headrace.operators.map import FilterMap
 
         location = SourceLocation.of_caller()
         schema = result_schema("filter_map", function, returns, location, many=False, maybe=True)
@@ -187,7 +227,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         outer: bool = False,
         name: str | None,
     ) -> Stream[Any, B, G, O]:
-        from headrace.flow.operators.explode import Explode
+        from headrace.operators.explode import Explode
 
         location = SourceLocation.of_caller()
         at = self._list_column(column, location, method)
@@ -239,7 +279,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         self, function: Callable[[T_co], object], *, name: str | None = None
     ) -> Stream[T_co, B, G, O]:
         """Call a function on each row, and pass all rows on (see `operators.inspect`)."""
-        from headrace.flow.operators.inspect import Inspect
+        from headrace.operators.map import Inspect
 
         location = SourceLocation.of_caller()
         if isinstance(function, Expr) or not callable(function):
@@ -338,7 +378,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
 
         nondet: reason why results may depend on the cut into ticks; not needed if the ticks are given.
         """
-        from headrace.flow.operators.assume_ordered import AssumeOrdered
+        from headrace.operators.assume_ordered import AssumeOrdered
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)

@@ -12,18 +12,23 @@ from headrace.errors import BadFlow, SourceLocation, WrongType
 from headrace.expr.check import check
 from headrace.expr.tree import Column, Expr
 from headrace.expr.types import Field, Schema
-from headrace.flow.column_arguments import check_expression, computed_columns, named_columns, render_argument
-from headrace.flow.operators.defer_tick import DeferTick
-from headrace.flow.operators.every_tick import EveryTick
 from headrace.flow.stream_base import B, G, O, StreamBase, T_co, check_reason, check_stream
-from headrace.flow.time_spans import TIME_TYPES, GivenSpan, Unit, span_in_unit
 from headrace.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
+from headrace.operators.column_arguments import (
+    check_expression,
+    computed_columns,
+    named_columns,
+    render_argument,
+)
+from headrace.operators.defer_tick import DeferTick
+from headrace.operators.every_tick import EveryTick
+from headrace.operators.time_spans import TIME_TYPES, GivenSpan, Unit, span_in_unit
 
 if TYPE_CHECKING:
     from headrace.flow.grouped_streams import WindowGroups
-    from headrace.flow.operators.temporal_filter import Presence
     from headrace.flow.signal import Signal
     from headrace.flow.stream import Stream
+    from headrace.operators.temporal_filter import Presence
 
 
 class StreamTime(StreamBase[T_co, B, G, O]):
@@ -60,9 +65,9 @@ class StreamTime(StreamBase[T_co, B, G, O]):
 
         Raises `WrongType` unless the column holds times, and for spans that do not fit it.
         """
-        from headrace.flow.operators.late_rows import LateRows
-        from headrace.flow.operators.on_time import OnTime
-        from headrace.flow.watermark_policy import WatermarkPolicy
+        from headrace.operators.late_rows import LateRows
+        from headrace.operators.on_time import OnTime
+        from headrace.operators.watermark_policy import WatermarkPolicy
 
         location = SourceLocation.of_caller()
         field = self._time_column(column, location)
@@ -98,7 +103,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
 
         Raises `WrongType` for other types, and unless there is a `since` or an `until`.
         """
-        from headrace.flow.operators.temporal_filter import Presence
+        from headrace.operators.temporal_filter import Presence
 
         location = SourceLocation.of_caller()
         check_stream(clock, "valid", location)
@@ -124,7 +129,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         name: str | None = None,
     ) -> Stream[T_co, B, Changes, NoOrder]:
         """Keep the rows for which `clock presence moment` holds. Raises `WrongType`."""
-        from headrace.flow.operators.temporal_filter import MOMENTS, TemporalFilter
+        from headrace.operators.temporal_filter import MOMENTS, TemporalFilter
 
         check_expression("valid", moment, location)
         type, (shown, *more) = check(moment, self._schema).type, clock.schema.fields
@@ -144,8 +149,8 @@ class StreamTime(StreamBase[T_co, B, G, O]):
 
         Raises `BadFlow` for any other stream.
         """
-        from headrace.flow.operators.late_rows import LateRows
-        from headrace.flow.operators.on_time import OnTime
+        from headrace.operators.late_rows import LateRows
+        from headrace.operators.on_time import OnTime
 
         location = SourceLocation.of_caller()
         node = self._flow.node(self._id)
@@ -209,7 +214,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
 
         nondet: reason why results may depend on the cut into ticks; not needed if the ticks are given.
         """
-        from headrace.flow.operators.defer_tick_lazy import DeferTickLazy
+        from headrace.operators.defer_tick_lazy import DeferTickLazy
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -222,7 +227,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
 
         nondet: as in `defer_tick_lazy`.
         """
-        from headrace.flow.operators.defer_signal import DeferSignal
+        from headrace.operators.defer_signal import DeferSignal
 
         location = SourceLocation.of_caller()
         check_stream(signal, "defer_signal", location)
@@ -254,7 +259,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
 
         nondet: as in `defer_tick_lazy`.
         """
-        from headrace.flow.operators.multiset_delta import MultisetDelta
+        from headrace.operators.multiset_delta import MultisetDelta
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -262,7 +267,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
 
     def null(self, *, name: str | None = None) -> Stream[T_co, Bounded, Append, Ordered]:
         """Consume rows that no sink needs, so that their operators still run (see `operators.null`)."""
-        from headrace.flow.operators.null import Null
+        from headrace.operators.null import Null
 
         location = SourceLocation.of_caller()
         return self._add(Null(swallows=True), self._schema, name, location)
@@ -273,8 +278,8 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         nondet: reason why this may depend on the cut into ticks; not needed if the ticks are given.
         """
         # Imported here, so that flows without signals do not load them.
-        from headrace.flow.operators.signals.last_row import LastRow
         from headrace.flow.signal import Signal
+        from headrace.operators.signals.last_row import LastRow
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -306,8 +311,8 @@ class StreamTime(StreamBase[T_co, B, G, O]):
     def _windows(
         self, keys: tuple[Any, ...], named: dict[str, Any], location: SourceLocation
     ) -> WindowGroups[B, Any, Any]:
-        from headrace.flow.event_time_windows import Windows
         from headrace.flow.grouped_streams import WindowGroups
+        from headrace.operators.event_time_windows import Windows
 
         windows = named.pop("window", None)
         if not isinstance(windows, Windows) or any(isinstance(n, Windows) for n in (*keys, *named.values())):

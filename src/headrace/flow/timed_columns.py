@@ -18,21 +18,21 @@ from headrace.expr.check import check
 from headrace.expr.monotonicity import Monotonicity, monotonicity
 from headrace.expr.tree import Call, Column, Expr, columns_of
 from headrace.expr.types import BOOL, FLOAT64, TIMESTAMP, Field, Schema
-from headrace.flow.event_time_windows import Grid
-from headrace.flow.operators.distinct_on_time import DistinctOnTime
-from headrace.flow.operators.end_of_input import VALUE, EndOfInput
-from headrace.flow.operators.expiring_join import JoinOnTime
-from headrace.flow.operators.filter import Filter
-from headrace.flow.operators.first_within import FirstWithin
-from headrace.flow.operators.inspect import Inspect
-from headrace.flow.operators.least_watermark import LeastWatermark, Move
-from headrace.flow.operators.on_time import OnTime
-from headrace.flow.operators.partition import Partition
-from headrace.flow.operators.select import Select
-from headrace.flow.operators.source import Source
-from headrace.flow.operators.union import Union
-from headrace.flow.operators.watermark import Watermark
-from headrace.flow.operators.window import END, START, Emit, Window
+from headrace.operators.distinct_on_time import DistinctOnTime
+from headrace.operators.end_of_input import VALUE, EndOfInput
+from headrace.operators.event_time_windows import Grid
+from headrace.operators.expiring_join import JoinOnTime
+from headrace.operators.filter import Filter
+from headrace.operators.first_within import FirstWithin
+from headrace.operators.least_watermark import LeastWatermark, Move
+from headrace.operators.map import Inspect
+from headrace.operators.on_time import OnTime
+from headrace.operators.partition import Partition
+from headrace.operators.select import Select
+from headrace.operators.source import Source
+from headrace.operators.union import Union
+from headrace.operators.watermark import Watermark
+from headrace.operators.window import END, START, Emit, Window
 
 if TYPE_CHECKING:
     from headrace.errors import SourceLocation

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping  # field types are read at run time
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from headrace.errors import SourceLocation, WrongType
 from headrace.expr.tree import Column
@@ -13,7 +14,7 @@ from headrace.graph.graph_algorithms import adjacency_lists, is_cyclic, strongly
 from headrace.graph.operator_declarations import Delay, Facts, Need, Port, meet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
     from headrace.expr.tree import Expr
@@ -52,6 +53,10 @@ class Operator(ABC):
     """
 
     kind: ClassVar[str]
+    plan_name: ClassVar[str | None] = None
+    """Name in plans; None if it is `kind`, and empty for an operator that no user writes."""
+    examples: ClassVar[Mapping[str, Callable[..., Any]]] = MappingProxyType({})
+    """Flows that show the operator (`headrace.lowering.examples`)."""
     runs_each_tick: ClassVar[bool] = False
     """Whether the operator may emit in a tick without input. The operator itself starts no tick."""
     runs_first_tick: ClassVar[bool] = False
@@ -227,6 +232,11 @@ class Node:
     schema: Schema
     location: SourceLocation
 
+    @property
+    def is_delay(self) -> bool:
+        """Whether the node emits in a tick the rows that reached it in the previous one."""
+        return any(port.delay is not Delay.NONE for port in self.operator.ports())
+
 
 @dataclass(frozen=True, slots=True)
 class Edge:
@@ -235,6 +245,10 @@ class Edge:
     source: int
     target: int
     port: int
+
+
+Consumers: TypeAlias = "tuple[tuple[Edge, ...], ...]"
+"""Outgoing edges per node."""
 
 
 @dataclass(frozen=True, slots=True)

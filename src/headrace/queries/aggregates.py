@@ -10,10 +10,10 @@ from typing import Any, TypeAlias, cast
 from headrace.errors import UnsupportedQuery
 from headrace.expr.tree import Call, Expr, Literal
 from headrace.expr.types import FLOAT64
-from headrace.flow import aggregates
-from headrace.flow.aggregates import Aggregation, NullOnError, of_distinct
-from headrace.flow.moment_aggregates import Moment, Moments
-from headrace.flow.value_aggregates import BitOperation, Bits, Histogram, Mode, Percentile, StringAgg
+from headrace.operators import aggregates
+from headrace.operators.aggregates import Aggregation, NullOnError, of_distinct
+from headrace.operators.moment_aggregates import Moment, Moments
+from headrace.operators.value_aggregates import BitOperation, Bits, Histogram, Mode, Percentile, StringAgg
 from headrace.queries.catalyst_plan import CONSTANT, CatalystNode, refusals_of
 from headrace.queries.expressions import Scope, orderings
 

@@ -17,14 +17,14 @@ from headrace.expr.check import check
 from headrace.expr.code_runtime import EPOCH
 from headrace.expr.tree import Call, Column, Expr, Literal
 from headrace.expr.types import DATE, TIMESTAMP, TIMESTAMP_NTZ, MapType, StructType
-from headrace.flow import aggregates
-from headrace.flow.aggregates import Aggregation
-from headrace.flow.event_time_windows import session, tumbling
-from headrace.flow.operators.filter import Filter
-from headrace.flow.operators.select import Select
-from headrace.flow.operators.source import Source
 from headrace.flow.state_expiry import timed_columns
 from headrace.flow.timed_columns import has_watermark
+from headrace.operators import aggregates
+from headrace.operators.aggregates import Aggregation
+from headrace.operators.event_time_windows import session, tumbling
+from headrace.operators.filter import Filter
+from headrace.operators.select import Select
+from headrace.operators.source import Source
 from headrace.queries import relations
 from headrace.queries.catalyst_plan import DELAY, SESSION, CatalystNode, parse_tree
 from headrace.queries.expressions import Scope, lowers

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from headrace.expr.tree import Call, Column, Expr, Literal
 from headrace.expr.types import DataType
-from headrace.flow import aggregates
-from headrace.flow.aggregates import Aggregation
+from headrace.operators import aggregates
+from headrace.operators.aggregates import Aggregation
 from headrace.queries.aggregates import lower_aggregate
 from headrace.queries.catalyst_plan import PIVOT, CatalystNode, parse_type, same_expression
 from headrace.queries.event_time import closing_sessions, first_of_each, grouped, session_key, with_session

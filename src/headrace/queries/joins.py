@@ -10,8 +10,8 @@ from typing import Any
 from headrace.errors import UnsupportedQuery
 from headrace.expr.check import check
 from headrace.expr.tree import Call, Column, Expr, Literal
-from headrace.flow import aggregates
 from headrace.flow.state_expiry import timed_columns
+from headrace.operators import aggregates
 from headrace.queries.catalyst_plan import CatalystNode, attributes_of, conjuncts, same_expression
 from headrace.queries.expressions import Scope, zero_of
 from headrace.queries.join_order import Joined, JoinGraph, in_order, join_graph

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import UnsupportedQuery
-from headrace.flow.operators.source import TICK_TIME
+from headrace.operators.source import TICK_TIME
 from headrace.queries.catalyst_plan import parse_tree
 from headrace.queries.current_time import reads_current_time, with_tick_time
 from headrace.queries.plan_details import RELATIONS, PlanInputs, complete, java_class, java_session

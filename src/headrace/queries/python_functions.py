@@ -17,9 +17,8 @@ from headrace.errors import SourceLocation, UnsupportedQuery, UserFunctionFailed
 from headrace.expr.row_classes import computed_schema
 from headrace.expr.tree import Call
 from headrace.expr.types import DataType, Field, Schema, StructType
-from headrace.flow import aggregates
-from headrace.flow.operators.flat_map import FlatMap
-from headrace.flow.operators.map import Map, VectorisedFunction
+from headrace.operators import aggregates
+from headrace.operators.map import FlatMap, Map, VectorisedFunction
 from headrace.queries.catalyst_plan import FUNCTION, CatalystNode, parse_type
 from headrace.queries.relations import AnyStream, Planner, Relation, lowers
 from headrace.queries.udf_columns import (

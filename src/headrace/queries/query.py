@@ -12,7 +12,7 @@ from headrace.expr.row_classes import schema_of
 from headrace.expr.tree import Column
 from headrace.expr.types import Schema
 from headrace.flow.flow import Flow
-from headrace.flow.operators.source import TICK_TIME, Source
+from headrace.operators.source import TICK_TIME, Source
 from headrace.queries import array_functions as array_functions  # registers functions of lists
 from headrace.queries import generators as generators  # registers generators
 from headrace.queries import groups as groups  # registers groups

@@ -15,11 +15,11 @@ from headrace.expr.check import check
 from headrace.expr.tree import Call, Column, Expr, Literal, Ordering
 from headrace.expr.types import INT64, DataType
 from headrace.expr.typing_rules import wider_type
-from headrace.flow import aggregates
 from headrace.flow.flow import Flow
-from headrace.flow.operators.source import TICK_TIME
 from headrace.flow.stream import Stream
-from headrace.flow.window_functions import row_number
+from headrace.operators import aggregates
+from headrace.operators.source import TICK_TIME
+from headrace.operators.window_functions import row_number
 from headrace.queries.catalyst_plan import (
     RANGE,
     ROWS,

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 from headrace.errors import UnsupportedQuery
 from headrace.expr.tree import Column, Expr
-from headrace.flow import window_functions
-from headrace.flow.window_functions import Frame, FrameUnit, Months, Over, WindowFunction
+from headrace.operators import window_functions
+from headrace.operators.window_functions import Frame, FrameUnit, Months, Over, WindowFunction
 from headrace.queries.aggregates import lower_aggregate
 from headrace.queries.catalyst_plan import CatalystNode, refusals_of, registrar
 from headrace.queries.expressions import Scope, orderings

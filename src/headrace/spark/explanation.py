@@ -13,11 +13,11 @@ from headrace.analysis.node_labels import label
 from headrace.engine.partial_operators import PartialAggregate, PartialWindow
 from headrace.engine.program import compile_program
 from headrace.errors import NotOnSpark
-from headrace.flow.operators.end_of_input import EndOfInput
-from headrace.flow.operators.sink import Sink
-from headrace.flow.operators.source import Source
 from headrace.graph.graph_algorithms import adjacency_lists, is_cyclic, strongly_connected_components
 from headrace.io.delivery.guarantee import guarantee_of
+from headrace.operators.end_of_input import EndOfInput
+from headrace.operators.sink import Sink
+from headrace.operators.source import Source
 from headrace.spark.placing.combining import combined_nodes, insert_partial_operators
 from headrace.spark.placing.loop_levels import unpartitionable_reason
 from headrace.spark.placing.native import native_parts

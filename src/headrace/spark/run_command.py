@@ -30,10 +30,10 @@ from headrace.engine.prometheus import Metrics, serving_metrics
 from headrace.engine.rebuild import finish_rebuild
 from headrace.engine.run import RunResult
 from headrace.errors import BadInput, NotOnSpark
-from headrace.flow.operators.source import Source as SourceOperator
 from headrace.full_disk import telling_full_disk
 from headrace.graph.node import graph_of
 from headrace.io.delivery.atomic_files import subfolder_for
+from headrace.operators.source import Source as SourceOperator
 from headrace.path_or_url import local_path
 from headrace.spark.checkpoints.resume import Loops, SparkResumeBinding
 from headrace.spark.local.session_properties import is_local, tasks_at_a_time

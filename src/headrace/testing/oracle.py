@@ -8,46 +8,45 @@ equal these bags. Keep the oracle simple, so that its correctness can be verifie
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import singledispatch
 from typing import Any, TypeAlias
 
 from headrace.errors import NoFixpoint
-from headrace.expr.compile_python import RUNTIME, Scope, value_source
-from headrace.expr.row_classes import from_user, to_user
-from headrace.expr.tree import Expr
 from headrace.expr.types import Schema
-from headrace.flow.operators.aggregate import Aggregate
-from headrace.flow.operators.assume_ordered import AssumeOrdered
-from headrace.flow.operators.bag_feedback import BagFeedback
-from headrace.flow.operators.chain import Chain
-from headrace.flow.operators.defer_tick import DeferTick
-from headrace.flow.operators.difference import Difference
-from headrace.flow.operators.distinct import Distinct
-from headrace.flow.operators.explode import Explode
-from headrace.flow.operators.feedback import Feedback
-from headrace.flow.operators.filter import Filter
-from headrace.flow.operators.filter_map import FilterMap
-from headrace.flow.operators.flat_map import FlatMap
-from headrace.flow.operators.history import History
-from headrace.flow.operators.inspect import Inspect
-from headrace.flow.operators.join import How, Join
-from headrace.flow.operators.map import Map
-from headrace.flow.operators.null import Null
-from headrace.flow.operators.partition import Partition
-from headrace.flow.operators.select import Select
-from headrace.flow.operators.sink import Sink
-from headrace.flow.operators.source import Source
-from headrace.flow.operators.temporal_filter import Presence, TemporalFilter
-from headrace.flow.operators.top_k import TopK
-from headrace.flow.operators.union import Union
-from headrace.flow.operators.upsert import OnMisfit, Upsert, UpsertRule
 from headrace.graph.node import FlowGraph, Node, Operator
+from headrace.lowering.reference import (
+    Bag,
+    Bags,
+    NotOfBags,
+    Row,
+    answer_of_bags,
+    bag_of,
+    copies,
+    function_of,
+    functions_of,
+)
+from headrace.operators.aggregate import Aggregate
+from headrace.operators.assume_ordered import AssumeOrdered
+from headrace.operators.bag_feedback import BagFeedback
+from headrace.operators.chain import Chain
+from headrace.operators.defer_tick import DeferTick
+from headrace.operators.difference import Difference
+from headrace.operators.distinct import Distinct
+from headrace.operators.feedback import Feedback
+from headrace.operators.history import History
+from headrace.operators.join import How, Join
+from headrace.operators.null import Null
+from headrace.operators.source import Source
+from headrace.operators.temporal_filter import Presence, TemporalFilter
+from headrace.operators.top_k import TopK
+from headrace.operators.upsert import OnMisfit, Upsert, UpsertRule
 from headrace.testing.oracle_aggregates import answer_of, rank
 
-Row: TypeAlias = tuple[Any, ...]
-Bag: TypeAlias = Counter[Row]
+
+def reads_ticks(operator: Operator) -> bool:
+    """Return whether an operator's output depends on the cut into ticks, not only on the order of changes."""
+    return bool(operator.depends_on_cut()) and not isinstance(operator, AssumeOrdered)
 
 
 def answers(graph: FlowGraph, inputs: Mapping[str, Mapping[Row, int]]) -> dict[str, Bag]:
@@ -88,170 +87,45 @@ def node_bags(graph: FlowGraph, inputs: Mapping[str, Mapping[Row, int]]) -> list
     raise NoFixpoint(f"flow {graph.name!r} found new rows in {rounds} rounds and more")
 
 
-def bag_of(rows: Mapping[Row, int]) -> Bag:
-    """Return the rows as a bag. Raises `NotOfBags` for negative multiplicities, which may be temporary."""
-    if any(count < 0 for count in rows.values()):
-        raise NotOfBags("a row has been taken back before it came")
-    return Counter({row: count for row, count in rows.items() if count})
-
-
-def function_of(expr: Expr, schema: Schema) -> Callable[[Row], Any]:
-    """Convert an expression to a function of one row."""
-    variables = tuple(f"c{at}" for at in range(len(schema.fields)))
-    scope = Scope(schema, variables, {})
-    source = f"lambda {', '.join(variables)}: {value_source(expr, scope)}"
-    function = eval(source, {**RUNTIME, **scope.constants})
-    return lambda row: function(*row)
-
-
-def functions_of(exprs: Sequence[Expr], schema: Schema) -> Callable[[Row], Row]:
-    functions = [function_of(expr, schema) for expr in exprs]
-    return lambda row: tuple(function(row) for function in functions)
-
-
-def copies(bag: Bag) -> Iterator[Row]:
-    for row, count in bag.items():
-        for _ in range(count):
-            yield row
-
-
-_Inputs: TypeAlias = Sequence[tuple[Schema, Bag]]
-
-
-class NotOfBags(Exception):
-    """Raised if bags do not determine the result.
-
-    Either a row is retracted before it is inserted, or an operator depends on ticks or on the order of rows.
-    """
-
-
-def reads_ticks(operator: Operator) -> bool:
-    """Whether an operator's output depends on how changes are cut into ticks, not only on their order."""
-    return bool(operator.depends_on_cut()) and not isinstance(operator, AssumeOrdered)
-
-
-@singledispatch
-def answer_of_bags(operator: Operator, node: Node, inputs: _Inputs) -> Bag:
-    """Compute the output bag of an operator from the schemas and bags of its inputs. Raises `NotOfBags`."""
-    raise NotOfBags(f"{operator.kind} is no function of bags")
-
-
 @answer_of_bags.register
-def _sink(operator: Sink, node: Node, inputs: _Inputs) -> Bag:
-    return inputs[0][1]
-
-
-@answer_of_bags.register
-def _defer_tick(operator: DeferTick, node: Node, inputs: _Inputs) -> Bag:
+def _defer_tick(operator: DeferTick, node: Node, inputs: Bags) -> Bag:
     # Once nothing is pending, deferred rows have arrived.
     return inputs[0][1]
 
 
 @answer_of_bags.register
-def _union(operator: Union, node: Node, inputs: _Inputs) -> Bag:
+def _chain(operator: Chain, node: Node, inputs: Bags) -> Bag:
     return Counter(row for _, bag in inputs for row in copies(bag))
 
 
 @answer_of_bags.register
-def _select(operator: Select, node: Node, inputs: _Inputs) -> Bag:
-    [(schema, bag)] = inputs
-    compute = functions_of([expr for _, expr in operator.columns], schema)
-    return Counter(compute(row) for row in copies(bag))
-
-
-@answer_of_bags.register
-def _filter(operator: Filter, node: Node, inputs: _Inputs) -> Bag:
-    [(schema, bag)] = inputs
-    if isinstance(operator.predicate, Expr):
-        holds = function_of(operator.predicate, schema)
-        return Counter(row for row in copies(bag) if holds(row) is True)
-    seen, predicate = to_user(schema), operator.predicate
-    return Counter(row for row in copies(bag) if predicate(seen(row)))
-
-
-@answer_of_bags.register
-def _map(operator: Map, node: Node, inputs: _Inputs) -> Bag:
-    [(schema, bag)] = inputs
-    seen, inside = to_user(schema), from_user(node.schema, what=node.name)
-    return Counter(inside([operator.function(seen(row)) for row in copies(bag)]))
-
-
-@answer_of_bags.register
-def _flat_map(operator: FlatMap, node: Node, inputs: _Inputs) -> Bag:
-    [(schema, bag)] = inputs
-    seen, inside = to_user(schema), from_user(node.schema, what=node.name)
-    return Counter(inside([item for row in copies(bag) for item in operator.function(seen(row))]))
-
-
-@answer_of_bags.register
-def _filter_map(operator: FilterMap, node: Node, inputs: _Inputs) -> Bag:
-    [(schema, bag)] = inputs
-    seen, inside = to_user(schema), from_user(node.schema, what=node.name)
-    made = (operator.function(seen(row)) for row in copies(bag))
-    return Counter(inside([row for row in made if row is not None]))
-
-
-@answer_of_bags.register
-def _explode(operator: Explode, node: Node, inputs: _Inputs) -> Bag:
-    [(_, bag)] = inputs
-    at = operator.at
-    found: Bag = Counter()
-    for row in copies(bag):
-        made: list[tuple[Any, ...]] = list(enumerate(row[at] or ()))
-        if operator.outer and not made:
-            made = [(None, None)]
-        for pair in made:
-            found[*row[:at], *pair[operator.position is None :], *row[at + 1 :]] += 1
-    return found
-
-
-@answer_of_bags.register
-def _partition(operator: Partition, node: Node, inputs: _Inputs) -> Bag:
-    [(schema, bag)] = inputs
-    by, seen = operator.by, to_user(schema)
-    tag = function_of(by, schema) if isinstance(by, Expr) else lambda row: by(seen(row))
-    return Counter((*row, operator.tags.index(tag(row))) for row in copies(bag))
-
-
-@answer_of_bags.register(Inspect)
-@answer_of_bags.register(AssumeOrdered)
-def _same(operator: Operator, node: Node, inputs: _Inputs) -> Bag:
-    return inputs[0][1]
-
-
-@answer_of_bags.register
-def _chain(operator: Chain, node: Node, inputs: _Inputs) -> Bag:
-    return Counter(row for _, bag in inputs for row in copies(bag))
-
-
-@answer_of_bags.register
-def _null(operator: Null, node: Node, inputs: _Inputs) -> Bag:
+def _null(operator: Null, node: Node, inputs: Bags) -> Bag:
     return Counter()
 
 
 @answer_of_bags.register
-def _distinct(operator: Distinct, node: Node, inputs: _Inputs) -> Bag:
+def _distinct(operator: Distinct, node: Node, inputs: Bags) -> Bag:
     return Counter(set(inputs[0][1]))
 
 
 @answer_of_bags.register
-def _feedback(operator: Feedback, node: Node, inputs: _Inputs) -> Bag:
+def _feedback(operator: Feedback, node: Node, inputs: Bags) -> Bag:
     return Counter(set(inputs[0][1]))
 
 
 @answer_of_bags.register
-def _bag_feedback(operator: BagFeedback, node: Node, inputs: _Inputs) -> Bag:
+def _bag_feedback(operator: BagFeedback, node: Node, inputs: Bags) -> Bag:
     return inputs[0][1]
 
 
 @answer_of_bags.register
-def _difference(operator: Difference, node: Node, inputs: _Inputs) -> Bag:
+def _difference(operator: Difference, node: Node, inputs: Bags) -> Bag:
     (_, pos), (_, neg) = inputs
     return Counter({row: count for row, count in pos.items() if row not in neg})
 
 
 @answer_of_bags.register
-def _temporal_filter(operator: TemporalFilter, node: Node, inputs: _Inputs) -> Bag:
+def _temporal_filter(operator: TemporalFilter, node: Node, inputs: Bags) -> Bag:
     (schema, rows), (_, clock) = inputs
     shown = [time for (time,) in clock if time is not None]
     moment_of = function_of(operator.moment, schema)
@@ -274,7 +148,7 @@ def _temporal_filter(operator: TemporalFilter, node: Node, inputs: _Inputs) -> B
 
 
 @answer_of_bags.register
-def _join(operator: Join, node: Node, inputs: _Inputs) -> Bag:
+def _join(operator: Join, node: Node, inputs: Bags) -> Bag:
     (left_schema, left), (right_schema, right) = inputs
     fields = zip((*left_schema.fields, *right_schema.fields), operator.pair_names, strict=True)
     pair_schema = Schema(tuple(replace(field, name=name) for field, name in fields))
@@ -304,7 +178,7 @@ def _join(operator: Join, node: Node, inputs: _Inputs) -> Bag:
 
 
 @answer_of_bags.register
-def _aggregate(operator: Aggregate, node: Node, inputs: _Inputs) -> Bag:
+def _aggregate(operator: Aggregate, node: Node, inputs: Bags) -> Bag:
     [(schema, bag)] = inputs
     key = functions_of([expr for _, expr in operator.keys], schema)
     groups: dict[Row, list[Row]] = {}
@@ -322,7 +196,7 @@ def _aggregate(operator: Aggregate, node: Node, inputs: _Inputs) -> Bag:
 
 
 @answer_of_bags.register
-def _upsert(operator: Upsert, node: Node, inputs: _Inputs) -> Bag:
+def _upsert(operator: Upsert, node: Node, inputs: Bags) -> Bag:
     out: Bag = Counter()
     for records in _by_key(operator.rule, inputs):
         shown = _held(records, operator.rule, node)
@@ -332,7 +206,7 @@ def _upsert(operator: Upsert, node: Node, inputs: _Inputs) -> Bag:
 
 
 @answer_of_bags.register
-def _history(operator: History, node: Node, inputs: _Inputs) -> Bag:
+def _history(operator: History, node: Node, inputs: Bags) -> Bag:
     names = node.schema.names
     tracked = [names.index(name) for name in operator.track]
     out: Bag = Counter()
@@ -356,7 +230,7 @@ _Record: TypeAlias = tuple[Any, Any, Any, Any, Any]
 """Rank of the sequence, sequence, row, image and place of a record."""
 
 
-def _by_key(rule: UpsertRule, inputs: _Inputs) -> Iterable[list[_Record]]:
+def _by_key(rule: UpsertRule, inputs: Bags) -> Iterable[list[_Record]]:
     """Return the records of each key."""
     if rule.sequence is None:
         raise NotOfBags("records count in the order in which they come")
@@ -408,7 +282,7 @@ def _outlives(shown: Any, last: list[_Record], held: list[_Record], rule: Upsert
 
 
 @answer_of_bags.register
-def _top_k(operator: TopK, node: Node, inputs: _Inputs) -> Bag:
+def _top_k(operator: TopK, node: Node, inputs: Bags) -> Bag:
     [(schema, bag)] = inputs
     per = functions_of(operator.per, schema)
     groups: dict[Row, list[Row]] = {}

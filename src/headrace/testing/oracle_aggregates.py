@@ -24,7 +24,7 @@ from headrace.expr.types import (
     ListType,
     StructType,
 )
-from headrace.flow.aggregates import (
+from headrace.operators.aggregates import (
     Aggregation,
     Collect,
     Count,
@@ -38,8 +38,8 @@ from headrace.flow.aggregates import (
     OfDistinct,
     Sum,
 )
-from headrace.flow.moment_aggregates import Moments
-from headrace.flow.value_aggregates import BitOperation, Bits, Histogram, Mode, Percentile, StringAgg
+from headrace.operators.moment_aggregates import Moments
+from headrace.operators.value_aggregates import BitOperation, Bits, Histogram, Mode, Percentile, StringAgg
 from headrace.testing.oracle_statistics import statistic_of
 
 _Arguments: TypeAlias = Sequence[tuple[Any, ...]]

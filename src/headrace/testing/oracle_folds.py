@@ -14,24 +14,31 @@ from headrace.expr.check import check
 from headrace.expr.row_classes import from_user, to_user
 from headrace.expr.tree import Expr
 from headrace.expr.types import Field, Schema
-from headrace.flow.function_claims import Claims
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.at_least import AtLeast
-from headrace.flow.operators.fold import Fold
-from headrace.flow.operators.fold_keyed import FoldKeyed
-from headrace.flow.operators.fold_tick import FoldTick
-from headrace.flow.operators.lattice_fold import LatticeFold
-from headrace.flow.operators.lattice_reduce import LatticeReduce
-from headrace.flow.operators.reduce import Reduce
-from headrace.flow.operators.reduce_keyed import ReduceKeyed
-from headrace.flow.operators.sort import Sort
-from headrace.flow.operators.unique import Unique
 from headrace.graph.node import Node
-from headrace.testing.oracle import Bag, NotOfBags, Row, answer_of_bags, function_of
-from headrace.testing.tick_oracle import OperatorInput, gives_in_tick
+from headrace.lowering.reference import (
+    Bag,
+    Bags,
+    NotOfBags,
+    OperatorInput,
+    Row,
+    answer_of_bags,
+    function_of,
+    output_of_tick,
+)
+from headrace.operators.at_least import AtLeast
+from headrace.operators.fold import Fold
+from headrace.operators.fold_keyed import FoldKeyed
+from headrace.operators.fold_tick import FoldTick
+from headrace.operators.function_claims import Claims
+from headrace.operators.lattice_fold import LatticeFold
+from headrace.operators.lattice_reduce import LatticeReduce
+from headrace.operators.lifetime import Lifetime
+from headrace.operators.reduce import Reduce
+from headrace.operators.reduce_keyed import ReduceKeyed
+from headrace.operators.sort import Sort
+from headrace.operators.unique import Unique
 
 Keys = tuple[tuple[str, Expr], ...]
-Inputs = Sequence[tuple[Schema, Bag]]
 
 
 def items_by_key(schema: Schema, bag: Bag, keys: Keys, item: Expr | None) -> Iterator[tuple[Row, list[Any]]]:
@@ -74,7 +81,7 @@ def reduce_items(function: Callable[..., Any], claims: Claims, accumulated: Sche
 
 
 @answer_of_bags.register
-def _fold(operator: Fold, node: Node, inputs: Inputs) -> Bag:
+def _fold(operator: Fold, node: Node, inputs: Bags) -> Bag:
     [(schema, bag)] = inputs
     items = list(map(to_user(schema), bag.elements()))
     return Counter(
@@ -83,14 +90,14 @@ def _fold(operator: Fold, node: Node, inputs: Inputs) -> Bag:
 
 
 @answer_of_bags.register
-def _reduce(operator: Reduce, node: Node, inputs: Inputs) -> Bag:
+def _reduce(operator: Reduce, node: Node, inputs: Bags) -> Bag:
     [(schema, bag)] = inputs
     items = list(map(to_user(schema), bag.elements()))
     return Counter([reduce_items(operator.function, operator.claims, schema, items)] if items else [])
 
 
 @answer_of_bags.register
-def _fold_keyed(operator: FoldKeyed, node: Node, inputs: Inputs) -> Bag:
+def _fold_keyed(operator: FoldKeyed, node: Node, inputs: Bags) -> Bag:
     [(schema, bag)] = inputs
     value = Schema(node.schema.fields[-1:], scalar=True)
     return Counter(
@@ -100,7 +107,7 @@ def _fold_keyed(operator: FoldKeyed, node: Node, inputs: Inputs) -> Bag:
 
 
 @answer_of_bags.register
-def _reduce_keyed(operator: ReduceKeyed, node: Node, inputs: Inputs) -> Bag:
+def _reduce_keyed(operator: ReduceKeyed, node: Node, inputs: Bags) -> Bag:
     [(schema, bag)] = inputs
     value = Schema(node.schema.fields[-1:], scalar=True)
     return Counter(
@@ -110,7 +117,7 @@ def _reduce_keyed(operator: ReduceKeyed, node: Node, inputs: Inputs) -> Bag:
 
 
 @answer_of_bags.register
-def _lattice_fold(operator: LatticeFold, node: Node, inputs: Inputs) -> Bag:
+def _lattice_fold(operator: LatticeFold, node: Node, inputs: Bags) -> Bag:
     [(schema, bag)] = inputs
     lattice = operator.lattice
     groups = dict(items_by_key(schema, bag, operator.keys, operator.item))
@@ -126,7 +133,7 @@ def _lattice_fold(operator: LatticeFold, node: Node, inputs: Inputs) -> Bag:
 
 
 @answer_of_bags.register
-def _at_least(operator: AtLeast, node: Node, inputs: Inputs) -> Bag:
+def _at_least(operator: AtLeast, node: Node, inputs: Bags) -> Bag:
     # All previous rows are still present, because the input only grows.
     [(schema, bag)] = inputs
     value = schema.position(operator.column)
@@ -142,29 +149,29 @@ def _at_least(operator: AtLeast, node: Node, inputs: Inputs) -> Bag:
 
 
 @answer_of_bags.register
-def _unique(operator: Unique, node: Node, inputs: Inputs) -> Bag:
+def _unique(operator: Unique, node: Node, inputs: Bags) -> Bag:
     return Counter(set(inputs[0][1]))
 
 
 @answer_of_bags.register
-def _sort(operator: Sort, node: Node, inputs: Inputs) -> Bag:
+def _sort(operator: Sort, node: Node, inputs: Bags) -> Bag:
     return inputs[0][1]
 
 
-@gives_in_tick.register
+@output_of_tick.register
 def _fold_tick(operator: FoldTick, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
-    schema, bag = inputs[0].of(Lifetime.TICK)
+    schema, bag = inputs[0].rows(of_tick=True)
     items = dict(items_by_key(schema, bag, (), operator.item)).get((), [])
     return Counter([fold_items(operator.function, operator.claims, node.schema, operator.init, items)])
 
 
-@gives_in_tick.register(Reduce)
-@gives_in_tick.register(FoldKeyed)
-@gives_in_tick.register(ReduceKeyed)
-@gives_in_tick.register(Unique)
-@gives_in_tick.register(Sort)
+@output_of_tick.register(Reduce)
+@output_of_tick.register(FoldKeyed)
+@output_of_tick.register(ReduceKeyed)
+@output_of_tick.register(Unique)
+@output_of_tick.register(Sort)
 def _of_a_tick(
     operator: Reduce | FoldKeyed | ReduceKeyed | Unique | Sort, node: Node, inputs: Sequence[OperatorInput]
 ) -> Bag:
     static = replace(operator, lifetime=Lifetime.STATIC)
-    return answer_of_bags(static, node, [inputs[0].of(Lifetime.TICK)])
+    return answer_of_bags(static, node, [inputs[0].rows(of_tick=True)])

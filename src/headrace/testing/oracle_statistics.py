@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from headrace.expr.code_runtime import NAN
-from headrace.flow.moment_aggregates import Moment
+from headrace.operators.moment_aggregates import Moment
 
 _DIGITS = Context(prec=80, Emax=10**6, Emin=-(10**6))
 

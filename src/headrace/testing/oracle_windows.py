@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from headrace.expr.check import check
 from headrace.expr.code_runtime import float32
 from headrace.expr.types import FLOAT32
-from headrace.flow.aggregates import Aggregation
-from headrace.flow.operators.over import ComputeOver
-from headrace.flow.window_functions import (
+from headrace.lowering.reference import Bag, Row, answer_of_bags, copies, function_of, functions_of
+from headrace.operators.aggregates import Aggregation
+from headrace.operators.over import ComputeOver
+from headrace.operators.window_functions import (
     CumeDist,
     DenseRank,
     FrameUnit,
@@ -28,7 +29,6 @@ from headrace.flow.window_functions import (
     RowNumber,
     WindowFunction,
 )
-from headrace.testing.oracle import Bag, Row, answer_of_bags, copies, function_of, functions_of
 from headrace.testing.oracle_aggregates import answer_of, rank
 
 if TYPE_CHECKING:

@@ -10,54 +10,37 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import singledispatch
+from dataclasses import replace
 
 from headrace.analysis import analyse
-from headrace.expr.types import Schema
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.aggregate import Aggregate
-from headrace.flow.operators.bag_feedback import BagFeedback
-from headrace.flow.operators.cross_singleton import CrossSingleton
-from headrace.flow.operators.defer_signal import DeferSignal
-from headrace.flow.operators.defer_tick import DeferTick
-from headrace.flow.operators.defer_tick_lazy import DeferTickLazy
-from headrace.flow.operators.difference import Difference
-from headrace.flow.operators.distinct import Distinct
-from headrace.flow.operators.every_tick import EveryTick
-from headrace.flow.operators.feedback import Feedback
-from headrace.flow.operators.initialize import Initialize
-from headrace.flow.operators.join import Join
-from headrace.flow.operators.multiset_delta import MultisetDelta
-from headrace.flow.operators.source import Source
-from headrace.flow.operators.top_k import TopK
 from headrace.graph.node import FlowGraph, Node, Operator
-from headrace.testing.oracle import Bag, NotOfBags, Row, answer_of_bags, bag_of, reads_ticks
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorInput:
-    """Input that an operator reads.
-
-    changes: rows with counts, negative for retractions, of each tick so far, this one last.
-    """
-
-    schema: Schema
-    changes: Sequence[Bag]
-
-    @property
-    def now(self) -> Bag:
-        """Return the rows present at the end of this tick."""
-        return bag_of(_sum(self.changes))
-
-    @property
-    def tick_changes(self) -> Bag:
-        """Return the changes of this tick."""
-        return self.changes[-1]
-
-    def of(self, lifetime: Lifetime) -> tuple[Schema, Bag]:
-        """Return the rows to read for a lifetime."""
-        return self.schema, bag_of(self.tick_changes) if lifetime is Lifetime.TICK else self.now
+from headrace.lowering.reference import (
+    Bag,
+    NotOfBags,
+    OperatorInput,
+    Row,
+    answer_of_bags,
+    bag_difference,
+    output_of_tick,
+    sum_bags,
+)
+from headrace.operators.aggregate import Aggregate
+from headrace.operators.bag_feedback import BagFeedback
+from headrace.operators.cross_singleton import CrossSingleton
+from headrace.operators.defer_signal import DeferSignal
+from headrace.operators.defer_tick import DeferTick
+from headrace.operators.defer_tick_lazy import DeferTickLazy
+from headrace.operators.difference import Difference
+from headrace.operators.distinct import Distinct
+from headrace.operators.every_tick import EveryTick
+from headrace.operators.feedback import Feedback
+from headrace.operators.initialize import Initialize
+from headrace.operators.join import Join
+from headrace.operators.lifetime import Lifetime
+from headrace.operators.multiset_delta import MultisetDelta
+from headrace.operators.source import Source
+from headrace.operators.top_k import TopK
+from headrace.testing.oracle import reads_ticks
 
 
 class TickOracle:
@@ -75,79 +58,61 @@ class TickOracle:
 
         Raises `NotOfBags` for a flow with an unsupported operator.
         """
-        before = [_sum(changes) for changes in self._past]
+        before = [sum_bags(changes) for changes in self._past]
         now: list[Bag] = [Counter() for _ in self._graph.nodes]
         rounds = 2 + max((loop.max_iterations for loop in self._loops), default=0)
         for _ in range(rounds):
             so_far = list(now)
             for node in self._order:
                 if isinstance(node.operator, Source):
-                    now[node.id] = _sum([before[node.id], Counter(inputs.get(node.operator.name, {}))])
+                    now[node.id] = sum_bags([before[node.id], Counter(inputs.get(node.operator.name, {}))])
                 else:
                     now[node.id] = self._holds(node, before, now)
             if now == so_far:
                 break
         for node_id, changes in enumerate(self._past):
-            changes.append(_difference(now[node_id], before[node_id]))
+            changes.append(bag_difference(now[node_id], before[node_id]))
         return {name: self._past[node][-1] for name, node in self._graph.sinks.items()}
 
     def _holds(self, node: Node, before: Sequence[Bag], now: Sequence[Bag]) -> Bag:
         """Return everything that a node has output by the end of this tick."""
         reads = [
-            OperatorInput(self._graph.nodes[i].schema, [*self._past[i], _difference(now[i], before[i])])
+            OperatorInput(self._graph.nodes[i].schema, [*self._past[i], bag_difference(now[i], before[i])])
             for i in node.inputs
         ]
         if isinstance(node.operator, Initialize):
             return Counter({((),): 1})
         if isinstance(node.operator, DeferTick) or reads_ticks(node.operator):
-            return _sum([before[node.id], gives_in_tick(node.operator, node, reads)])
+            return sum_bags([before[node.id], output_of_tick(node.operator, node, reads)])
         return answer_of_bags(node.operator, node, [(read.schema, read.now) for read in reads])
 
 
-def _sum(bags: Sequence[Bag]) -> Bag:
-    total: Bag = Counter()
-    for bag in bags:
-        total.update(bag)
-    return Counter({row: count for row, count in total.items() if count})
-
-
-def _difference(after: Bag, before: Bag) -> Bag:
-    rows = {*after, *before}  # Counter's | would drop negative counts.
-    return Counter({row: after[row] - before[row] for row in rows if after[row] != before[row]})
-
-
-@singledispatch
-def gives_in_tick(operator: Operator, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
-    """Compute the output in a tick of an operator that treats ticks separately. Raises `NotOfBags`."""
-    raise NotOfBags(f"{operator.kind} is no function of the bags of ticks")
-
-
-@gives_in_tick.register(DeferTick)
-@gives_in_tick.register(DeferTickLazy)
+@output_of_tick.register(DeferTick)
+@output_of_tick.register(DeferTickLazy)
 def _deferred(operator: Operator, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
-    return _sum(inputs[0].changes[-2:-1])
+    return sum_bags(inputs[0].changes[-2:-1])
 
 
-@gives_in_tick.register
+@output_of_tick.register
 def _defer_signal(operator: DeferSignal, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
     rows, signals = inputs
     if not signals.tick_changes:
         return Counter()
     since = max((at + 1 for at, came in enumerate(signals.changes[:-1]) if came), default=0)
-    return _sum(rows.changes[since:])
+    return sum_bags(rows.changes[since:])
 
 
-@gives_in_tick.register
+@output_of_tick.register
 def _every_tick(operator: EveryTick, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
     return inputs[0].now
 
 
-@gives_in_tick.register
+@output_of_tick.register
 def _multiset_delta(operator: MultisetDelta, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
-    return inputs[0].tick_changes - _sum(inputs[0].changes[-2:-1])
+    return inputs[0].tick_changes - sum_bags(inputs[0].changes[-2:-1])
 
 
-@gives_in_tick.register
+@output_of_tick.register
 def _cross_singleton(operator: CrossSingleton, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
     rows, single = inputs
     if len(single.tick_changes) > 1:
@@ -159,17 +124,20 @@ def _cross_singleton(operator: CrossSingleton, node: Node, inputs: Sequence[Oper
     return out
 
 
-@gives_in_tick.register(Join)
-@gives_in_tick.register(Difference)
+@output_of_tick.register(Join)
+@output_of_tick.register(Difference)
 def _of_two(operator: Join | Difference, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
-    given = [read.of(lifetime) for read, lifetime in zip(inputs, operator.lifetimes, strict=True)]
+    given = [
+        read.rows(of_tick=lifetime is Lifetime.TICK)
+        for read, lifetime in zip(inputs, operator.lifetimes, strict=True)
+    ]
     static = replace(operator, lifetimes=(Lifetime.STATIC, Lifetime.STATIC))
     return answer_of_bags(static, node, given)
 
 
-@gives_in_tick.register(Aggregate)
-@gives_in_tick.register(Distinct)
-@gives_in_tick.register(TopK)
+@output_of_tick.register(Aggregate)
+@output_of_tick.register(Distinct)
+@output_of_tick.register(TopK)
 def _of_one(operator: Aggregate | Distinct | TopK, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
     static = replace(operator, lifetime=Lifetime.STATIC)
-    return answer_of_bags(static, node, [inputs[0].of(operator.lifetime)])
+    return answer_of_bags(static, node, [inputs[0].rows(of_tick=operator.lifetime is Lifetime.TICK)])

@@ -47,8 +47,8 @@ from headrace.expr.types import (
     TimestampType,
 )
 from headrace.flow.flow import Flow
-from headrace.flow.operators.source import Source
 from headrace.flow.stream import Stream
+from headrace.operators.source import Source
 
 Row: TypeAlias = tuple[Any, ...]
 Bag: TypeAlias = Counter[Row]

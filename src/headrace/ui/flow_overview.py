@@ -9,7 +9,7 @@ from headrace.analysis import analyse, explain
 from headrace.analysis.column_liveness import live_graph
 from headrace.analysis.node_labels import label
 from headrace.engine.program import compile_program
-from headrace.flow.operators.late_rows import LateRows
+from headrace.operators.late_rows import LateRows
 from headrace.view import picture_of, to_svg
 
 if TYPE_CHECKING:

@@ -10,12 +10,10 @@ from headrace.compute.errors import BadPlan
 from headrace.compute.plans import decode, encode
 from headrace.compute.plans.generated import plan_pb2 as pb
 from headrace.compute.protocol.dataflow import Plan
-from headrace.flow.operators.filter_map import FilterMap
-from headrace.flow.operators.flat_map import FlatMap
-from headrace.flow.operators.fold_keyed import FoldKeyed
-from headrace.flow.operators.map import Map
-from headrace.flow.operators.scan import Scan
 from headrace.graph.node import Operator
+from headrace.operators.fold_keyed import FoldKeyed
+from headrace.operators.map import FilterMap, FlatMap, Map
+from headrace.operators.scan import Scan
 from tests.operators.examples import ALL, example
 
 # What these give is decided by a function.

@@ -16,11 +16,11 @@ from headrace.compute.errors import BadPlan, CallableRefused
 from headrace.compute.plans import decode, encode
 from headrace.compute.plans.registry import CHOICES, OPERATORS, RECORDS, record_fields, record_type_hints
 from headrace.compute.plans.servable import unservable_reason
-from headrace.flow.aggregates import Aggregation
-from headrace.flow.operators.lattice_merge import LatticeGrowth
-from headrace.flow.statistics.statistic import Statistic
 from headrace.graph.node import Operator
 from headrace.lattice import Lattice
+from headrace.operators.aggregates import Aggregation
+from headrace.operators.lattice_merge import LatticeGrowth
+from headrace.operators.statistics.statistic import Statistic
 from tests.operators.examples import ALL, example
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -28,11 +28,11 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def all_of(base: type) -> Iterator[type]:
     """The classes of the library under `base` that have objects."""
-    for module in pkgutil.walk_packages(headrace.flow.__path__, "headrace.flow."):
+    for module in pkgutil.walk_packages(headrace.operators.__path__, "headrace.operators."):
         importlib.import_module(module.name)
     for found in base.__subclasses__():
         yield from all_of(found)
-        if found.__module__.startswith("headrace.flow.") or found.__module__ == "headrace.lattice":
+        if found.__module__.startswith("headrace.operators.") or found.__module__ == "headrace.lattice":
             yield found
 
 

@@ -18,19 +18,19 @@ from headrace.engine.program import compile_program
 from headrace.errors import HeadraceError
 from headrace.expr.types import Schema
 from headrace.flow.flow import Flow
-from headrace.flow.operators.bag_feedback import BagFeedback
-from headrace.flow.operators.chain_first_n import ChainFirstN
-from headrace.flow.operators.feedback import Feedback
-from headrace.flow.operators.signals.last_row import LastRow
-from headrace.flow.operators.signals.signal_operator import SignalOperator
-from headrace.flow.operators.signals.signal_source import SignalSource
-from headrace.flow.operators.signals.value_rows import ValueRows
-from headrace.flow.operators.sink import Sink
-from headrace.flow.operators.source import Source
-from headrace.flow.operators.union import Union
 from headrace.flow.stream import Stream
 from headrace.flow.stream_context import FlowContext
 from headrace.graph.node import Node, Operator
+from headrace.operators.bag_feedback import BagFeedback
+from headrace.operators.chain_first_n import ChainFirstN
+from headrace.operators.feedback import Feedback
+from headrace.operators.signals.last_row import LastRow
+from headrace.operators.signals.signal_operator import SignalOperator
+from headrace.operators.signals.signal_source import SignalSource
+from headrace.operators.signals.value_rows import ValueRows
+from headrace.operators.sink import Sink
+from headrace.operators.source import Source
+from headrace.operators.union import Union
 
 if TYPE_CHECKING:
     from headrace.compute.plans.plan_errors import PlanPosition

@@ -8,7 +8,7 @@ from headrace.analysis.fact_propagation import find_facts
 from headrace.errors import SourceLocation
 from headrace.expr.types import Schema
 from headrace.flow.flow import Flow
-from headrace.flow.operators.source import Source
+from headrace.operators.source import Source
 
 INPUT = "input"
 """Source name of `identity_flow`."""

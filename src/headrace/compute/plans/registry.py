@@ -22,88 +22,22 @@ from headrace import lattice
 from headrace.expr.row_classes import KeyedRows
 from headrace.expr.tree import Expr, Ordering
 from headrace.expr.types import DataType, Schema
-from headrace.flow import (
+from headrace.graph.node import Operator
+from headrace.operators import (
     aggregates,
+    all_operators,
     event_time_windows,
     moment_aggregates,
     value_aggregates,
     watermark_policy,
     window_functions,
 )
-from headrace.flow.function_claims import Claims
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.aggregate import Aggregate
-from headrace.flow.operators.assume_ordered import AssumeOrdered
-from headrace.flow.operators.at_least import AtLeast
-from headrace.flow.operators.bag_feedback import BagFeedback
-from headrace.flow.operators.chain import Chain
-from headrace.flow.operators.chain_first_n import ChainFirstN
-from headrace.flow.operators.cross_singleton import CrossSingleton
-from headrace.flow.operators.defer_signal import DeferSignal
-from headrace.flow.operators.defer_tick import DeferTick
-from headrace.flow.operators.defer_tick_lazy import DeferTickLazy
-from headrace.flow.operators.difference import Difference
-from headrace.flow.operators.distinct import Distinct
-from headrace.flow.operators.distinct_on_time import DistinctOnTime
-from headrace.flow.operators.end_of_input import EndOfInput
-from headrace.flow.operators.enumerate import Enumerate
-from headrace.flow.operators.every_tick import EveryTick
-from headrace.flow.operators.expiring_join import JoinOnTime
-from headrace.flow.operators.explode import Explode
-from headrace.flow.operators.feedback import Feedback
-from headrace.flow.operators.filter import Filter
-from headrace.flow.operators.filter_map import FilterMap
-from headrace.flow.operators.first_within import FirstWithin
-from headrace.flow.operators.flat_map import FlatMap
-from headrace.flow.operators.fold import Fold
-from headrace.flow.operators.fold_keyed import FoldKeyed
-from headrace.flow.operators.fold_tick import FoldTick
-from headrace.flow.operators.history import History
-from headrace.flow.operators.initialize import Initialize
-from headrace.flow.operators.inspect import Inspect
-from headrace.flow.operators.join import How, Join
-from headrace.flow.operators.keyed_source import KeyedSource
-from headrace.flow.operators.late_rows import LateRows
-from headrace.flow.operators.lattice_fold import LatticeFold
-from headrace.flow.operators.lattice_reduce import LatticeReduce
-from headrace.flow.operators.least_watermark import LeastWatermark, Move
-from headrace.flow.operators.map import Map
-from headrace.flow.operators.misfits import Misfits
-from headrace.flow.operators.multiset_delta import MultisetDelta
-from headrace.flow.operators.null import Null
-from headrace.flow.operators.on_time import OnTime
-from headrace.flow.operators.over import ComputeOver
-from headrace.flow.operators.partition import Partition
-from headrace.flow.operators.reduce import Reduce
-from headrace.flow.operators.reduce_keyed import ReduceKeyed
-from headrace.flow.operators.scan import Scan
-from headrace.flow.operators.select import Select
-from headrace.flow.operators.signals.delay_signal import DelaySignal
-from headrace.flow.operators.signals.filter_signal import FilterSignal
-from headrace.flow.operators.signals.last_row import LastRow
-from headrace.flow.operators.signals.lift import Align, Constant, Lift
-from headrace.flow.operators.signals.no_repeats import NoRepeats
-from headrace.flow.operators.signals.sample import Sample
-from headrace.flow.operators.signals.scan_signal import ScanSignal
-from headrace.flow.operators.signals.signal_source import SignalSource
-from headrace.flow.operators.signals.statistic_signal import StatisticSignal
-from headrace.flow.operators.signals.value_rows import ValueRows
-from headrace.flow.operators.signals.when import When
-from headrace.flow.operators.signals.window import Window as SignalWindow
-from headrace.flow.operators.sink import Sink
-from headrace.flow.operators.sort import Sort
-from headrace.flow.operators.source import Source
-from headrace.flow.operators.state import State
-from headrace.flow.operators.temporal_filter import Presence, TemporalFilter
-from headrace.flow.operators.top_k import TopK
-from headrace.flow.operators.union import Union
-from headrace.flow.operators.unique import Unique
-from headrace.flow.operators.upsert import OnMisfit, Upsert, UpsertRule
-from headrace.flow.operators.watermark import Watermark
-from headrace.flow.operators.window import Emit, Window
-from headrace.flow.operators.zip import Zip
-from headrace.flow.operators.zip_longest import ZipLongest
-from headrace.flow.statistics import (
+from headrace.operators.function_claims import Claims
+from headrace.operators.join import How, Join
+from headrace.operators.least_watermark import Move
+from headrace.operators.lifetime import Lifetime
+from headrace.operators.signals.lift import Align, Constant
+from headrace.operators.statistics import (
     differences,
     downsampling,
     ewm,
@@ -113,84 +47,14 @@ from headrace.flow.statistics import (
     value_kinds,
     value_windows,
 )
-from headrace.graph.node import Operator
+from headrace.operators.temporal_filter import Presence
+from headrace.operators.upsert import OnMisfit, UpsertRule
+from headrace.operators.window import Emit
 
 OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
-    {
-        "aggregate": Aggregate,
-        "assume_ordered": AssumeOrdered,
-        "at_least": AtLeast,
-        "bag_feedback": BagFeedback,
-        "chain": Chain,
-        "chain_first_n": ChainFirstN,
-        "cross_singleton": CrossSingleton,
-        "defer_signal": DeferSignal,
-        "defer_tick": DeferTick,
-        "defer_tick_lazy": DeferTickLazy,
-        "difference": Difference,
-        "distinct": Distinct,
-        "distinct_on_time": DistinctOnTime,
-        "end_of_input": EndOfInput,
-        "enumerate": Enumerate,
-        "every_tick": EveryTick,
-        "explode": Explode,
-        "feedback": Feedback,
-        "filter": Filter,
-        "filter_map": FilterMap,
-        "first_within": FirstWithin,
-        "flat_map": FlatMap,
-        "fold": Fold,
-        "fold_keyed": FoldKeyed,
-        "fold_tick": FoldTick,
-        "initialize": Initialize,
-        "history": History,
-        "inspect": Inspect,
-        "join": Join,
-        "keyed_source": KeyedSource,
-        "join_on_time": JoinOnTime,
-        "late_rows": LateRows,
-        "lattice_fold": LatticeFold,
-        "lattice_reduce": LatticeReduce,
-        "least_watermark": LeastWatermark,
-        "map": Map,
-        "misfits": Misfits,
-        "multiset_delta": MultisetDelta,
-        "null": Null,
-        "on_time": OnTime,
-        "over": ComputeOver,
-        "partition": Partition,
-        "reduce": Reduce,
-        "reduce_keyed": ReduceKeyed,
-        "scan": Scan,
-        "select": Select,
-        "signal.delay": DelaySignal,
-        "signal.filter": FilterSignal,
-        "signal.last_row": LastRow,
-        "signal.lift": Lift,
-        "signal.no_repeats": NoRepeats,
-        "signal.sample": Sample,
-        "signal.scan": ScanSignal,
-        "signal.source": SignalSource,
-        "signal.statistic": StatisticSignal,
-        "signal.value_rows": ValueRows,
-        "signal.when": When,
-        "signal.window": SignalWindow,
-        "sink": Sink,
-        "sort": Sort,
-        "source": Source,
-        "state": State,
-        "temporal_filter": TemporalFilter,
-        "top_k": TopK,
-        "union": Union,
-        "unique": Unique,
-        "upsert": Upsert,
-        "watermark": Watermark,
-        "window": Window,
-        "zip": Zip,
-        "zip_longest": ZipLongest,
-    }
+    {name: cls for cls in all_operators() if (name := cls.kind if cls.plan_name is None else cls.plan_name)}
 )
-"""Operators that users can write in a flow; `LatticeGrowth` is missing because the graph derives it."""
+"""Operators that users can write in a flow; those that the graph derives have no name."""
 
 _STATISTICS: tuple[type[statistic.Statistic], ...] = (
     ewm.EwmMean,

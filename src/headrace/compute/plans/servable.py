@@ -10,8 +10,8 @@ from headrace.compute.errors import NotServable
 from headrace.errors import EvaluationError, Step
 from headrace.expr.bounds import check_patterns
 from headrace.expr.types import Schema, holds_any
-from headrace.flow.unservable import OF_A_TICK
 from headrace.graph.operator_declarations import Unservable
+from headrace.operators.unservable import OF_A_TICK
 
 if TYPE_CHECKING:
     from headrace.flow.flow import Flow

@@ -10,10 +10,10 @@ from headrace.analysis.node_labels import is_named
 from headrace.compute.plans.generated import plan_pb2 as pb
 from headrace.compute.problem_conversion import file_name, mark_remote_file
 from headrace.errors import SourceLocation
-from headrace.flow.operators.signals.signal_source import SignalSource
-from headrace.flow.operators.sink import Sink
-from headrace.flow.operators.source import Source
 from headrace.graph.node import Node
+from headrace.operators.signals.signal_source import SignalSource
+from headrace.operators.sink import Sink
+from headrace.operators.source import Source
 
 _LONGEST = 1 << 20
 _LONGEST_NAME = 200

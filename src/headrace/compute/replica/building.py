@@ -41,7 +41,7 @@ from headrace.compute.replica.work_watch import WorkWatch
 from headrace.errors import HeadraceError
 from headrace.expr.types import Schema
 from headrace.flow.flow import Flow
-from headrace.flow.operators.source import Source
+from headrace.operators.source import Source
 
 Predicate = Callable[[tuple[Any, ...]], bool | None]
 

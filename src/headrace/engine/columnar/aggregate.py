@@ -34,8 +34,9 @@ from headrace.arrangement.batch import (
 from headrace.arrangement.codes import is_exact
 from headrace.arrangement.first_rows import change_of_first_rows, first_rows
 from headrace.arrangement.spine import Found, Spine
+from headrace.columns.column_stream import FEW, ColumnStream, build_stream, decline_marked, empty_stream
+from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined, Columns
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
-from headrace.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns
 from headrace.engine.columnar.float_sums import WINDOW, are_in_one_window
 from headrace.engine.columnar.held_values import (
     CODE,
@@ -50,7 +51,6 @@ from headrace.engine.columnar.held_values import (
 from headrace.engine.columnar.partial_forms import PartialForm, partial_form
 from headrace.engine.columnar.pre_reduction import GroupedRows
 from headrace.engine.columnar.slot_form import names_of_keys, one_key
-from headrace.engine.columnar.stream import FEW, Stream, build_stream, decline_marked, empty_stream
 from headrace.engine.columnar.sum_columns import (
     result_of,
     sum_widths,
@@ -60,8 +60,8 @@ from headrace.engine.float_totals import FLOAT_PARTS
 from headrace.engine.steps.accumulator import Accumulator, AppendExtreme, FloatTotals, accumulator_for
 from headrace.expr.check import check
 from headrace.expr.polars_columns import NotLowered, dtype_of, repeated
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.aggregate import Aggregate
+from headrace.operators.aggregate import Aggregate
+from headrace.operators.lifetime import Lifetime
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr
@@ -162,7 +162,7 @@ class AggregatePlan:
     def _nullable(self) -> bool:
         return any(f.nullable for f in self.schema.fields[: len(self.groups.key_types)])
 
-    def deltas(self, stream: Stream) -> pl.DataFrame:
+    def deltas(self, stream: ColumnStream) -> pl.DataFrame:
         """Return keys and sums of a tick's rows, per group that they reach; no sums over distinct values.
 
         Raises `ColumnarDeclined`.
@@ -189,7 +189,7 @@ class AggregatePlan:
             made.append(repeated(0, pl.Int8(), frame.height).alias(WINDOW))
         return pl.DataFrame(made)
 
-    def _reduce_few(self, stream: Stream) -> pl.DataFrame | None:
+    def _reduce_few(self, stream: ColumnStream) -> pl.DataFrame | None:
         """Aggregate few rows with NumPy, faster than a query is planned. None if 64 bits are too few."""
         found = self.groups.terms(stream)
         if found is None or not len(found[1][0]):
@@ -312,7 +312,7 @@ class ColumnarAggregate:
     plan: AggregatePlan
     slots: ArrangedSlots
 
-    def answer(self, inputs: Sequence[Stream]) -> Stream:
+    def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
         """Return how the answers of the groups change, in the order in which rows first reached them."""
         plan = self.plan
         stream = inputs[0].kept() if plan.held else inputs[0]
@@ -341,7 +341,9 @@ class ColumnarAggregate:
             raise ColumnarDeclined
         return spine.sums_of(found, len(keys[0]))
 
-    def _held_changes(self, stream: Stream, deltas: pl.DataFrame) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
+    def _held_changes(
+        self, stream: ColumnStream, deltas: pl.DataFrame
+    ) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
         """Return the deltas with the sums over distinct values, and the rows of values to add."""
         plan, spine = self.plan, self.slots.spine(self.plan.slot)
         deltas = deltas.hstack([of_part(0, deltas.height).alias(PART)])

@@ -15,7 +15,7 @@ from headrace.arrangement.batch import negated, stacked, take
 from headrace.arrangement.codes import coder
 from headrace.arrangement.reading import RowReader, RowReaders
 from headrace.arrangement.spine import Spine, SumOverflow
-from headrace.engine.columnar.columns import ColumnarDeclined
+from headrace.columns.columns import ColumnarDeclined
 from headrace.engine.columnar.slot_form import SlotForm, Values, key_columns
 from headrace.engine.external_join_sides import SharedSide
 from headrace.engine.spilling import ShardedSlot, estimated_bytes
@@ -23,8 +23,8 @@ from headrace.expr.polars_columns import from_series, row_reader, value_reader
 
 if TYPE_CHECKING:
     from headrace.arrangement.batch import Batch
-    from headrace.engine.slot import SlotMapping
     from headrace.engine.tick_budget import TickBudget
+    from headrace.lowering.slot import SlotMapping
 
 _SAMPLE = 100_000
 """Rows by which the number of rows of a key is estimated."""

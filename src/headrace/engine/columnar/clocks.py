@@ -14,16 +14,16 @@ import numpy as np
 import polars as pl
 
 from headrace.arrangement.batch import take
-from headrace.engine.columnar.columns import FAILS, ColumnarDeclined, Columns
+from headrace.columns.column_stream import ColumnStream, build_stream, decline_marked
+from headrace.columns.columns import FAILS, ColumnarDeclined, Columns
 from headrace.engine.columnar.pre_reduction import PreReduction, choose_reduction
-from headrace.engine.columnar.stream import Stream, build_stream, decline_marked
 from headrace.engine.window_runtime import EARLIEST, time_lower_bound
 from headrace.expr.code_runtime import EPOCH
 from headrace.expr.polars_columns import NotLowered, dtype_of
 from headrace.expr.types import DATE, FLOAT64, TIMESTAMP
-from headrace.flow.operators.late_rows import LateRows
-from headrace.flow.operators.on_time import OnTime
-from headrace.flow.operators.watermark import Watermark
+from headrace.operators.late_rows import LateRows
+from headrace.operators.on_time import OnTime
+from headrace.operators.watermark import Watermark
 
 if TYPE_CHECKING:
     from headrace.engine.columnar.arranged_slot import ArrangedSlots
@@ -97,7 +97,7 @@ class ColumnarPunctuality:
     plan: PunctualityPlan
     slots: ArrangedSlots
 
-    def answer(self, inputs: Sequence[Stream]) -> Stream:
+    def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
         """Return the rows whose time is, or is not, below the watermark of the rows before them."""
         plan, frame = self.plan, inputs[0].collected()
         least = time_lower_bound(plan.type)
@@ -156,11 +156,11 @@ class GreatestTime(PreReduction):
     at: int
     schema: Schema
 
-    def reduce_lazily(self, stream: Stream) -> pl.LazyFrame:
+    def reduce_lazily(self, stream: ColumnStream) -> pl.LazyFrame:
         marks = [pl.col(FAILS).any()] * stream.checked
         return stream.frame.select(pl.col(str(self.at)).max(), pl.len().alias("rows"), *marks)
 
-    def reduce_rows(self, stream: Stream) -> Rows:
+    def reduce_rows(self, stream: ColumnStream) -> Rows:
         whole = stream.at_hand
         if whole is None:
             frame = self.reduce_lazily(stream).collect()

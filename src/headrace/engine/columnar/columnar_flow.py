@@ -13,6 +13,8 @@ import polars as pl
 from headrace.analysis import analyse
 from headrace.analysis.column_liveness import live_columns
 from headrace.arrangement.batch import own_copy
+from headrace.columns.column_stream import build_stream, sum_weights
+from headrace.columns.columns import ColumnarDeclined, Columns
 from headrace.engine.columnar.aggregate import AggregatePlan, ColumnarAggregate
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
 from headrace.engine.columnar.clocks import ColumnarPunctuality, PunctualityPlan
@@ -23,7 +25,6 @@ from headrace.engine.columnar.columnar_plan import (
     plan_columnar,
     takes_values,
 )
-from headrace.engine.columnar.columns import ColumnarDeclined, Columns
 from headrace.engine.columnar.distinct import (
     ColumnarDistinct,
     ColumnarFeedback,
@@ -40,7 +41,6 @@ from headrace.engine.columnar.over import ColumnarOver, OverPlan, partition_form
 from headrace.engine.columnar.rest_code import LoopWriter, RestWriter, function_of, loop_function
 from headrace.engine.columnar.runner import ArrangedOperator, PartRunner, as_rows
 from headrace.engine.columnar.slot_form import SlotForm
-from headrace.engine.columnar.stream import build_stream, sum_weights
 from headrace.engine.columnar.temporal_filter import (
     ColumnarTemporalFilter,
     TemporalPlan,
@@ -53,7 +53,6 @@ from headrace.engine.columnar.timed_join import (
 )
 from headrace.engine.columnar.top_k import ColumnarTopK, TopPlan, top_form
 from headrace.engine.columnar.upsert import ColumnarUpsert, UpsertPlan, row_form
-from headrace.engine.generated_source import Constants, Purpose, SourceCode
 from headrace.engine.plan import live_consumers
 from headrace.engine.program import slot_variable
 from headrace.engine.runtime_library import RUNTIME, consolidate
@@ -61,18 +60,18 @@ from headrace.engine.steps.joins import SIDES
 from headrace.expr.code_emission import bounded_code
 from headrace.expr.compile_python import runtime_names
 from headrace.expr.tree import columns_of
-from headrace.flow.operators.aggregate import Aggregate
-from headrace.flow.operators.join import How
-from headrace.flow.operators.select import Select
+from headrace.lowering.generated_source import Constants, Purpose, SourceCode
+from headrace.operators.aggregate import Aggregate
+from headrace.operators.join import How
+from headrace.operators.select import Select
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headrace.engine.plan import Consumers
     from headrace.engine.program import Program
-    from headrace.engine.slot import SlotMapping
     from headrace.engine.tick_budget import TickBudget
-    from headrace.graph.node import FlowGraph
+    from headrace.graph.node import Consumers, FlowGraph
+    from headrace.lowering.slot import SlotMapping
 
 
 Rows = list[tuple[Any, ...]]

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from headrace.engine.columnar.columnar_flow import LargeTicks
     from headrace.engine.columnar.columnar_plan import ColumnarPlan
     from headrace.engine.program import Program
-    from headrace.engine.slot import SlotMapping
     from headrace.graph.node import FlowGraph
+    from headrace.lowering.slot import SlotMapping
 
 
 ColumnarName = Literal["auto", "always", "never"]

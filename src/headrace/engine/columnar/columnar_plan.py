@@ -12,6 +12,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from headrace.columns.column_stream import ColumnStream, empty_stream
 from headrace.engine.columnar.aggregate import AggregatePlan, plan_aggregate
 from headrace.engine.columnar.clocks import PunctualityPlan, plan_punctuality
 from headrace.engine.columnar.distinct import DistinctPlan, plan_distinct
@@ -22,33 +23,33 @@ from headrace.engine.columnar.over import OverPlan, plan_over
 from headrace.engine.columnar.partial_groups import plan_merged
 from headrace.engine.columnar.pre_reduction import PreReduction, choose_reduction
 from headrace.engine.columnar.slices import SlicedRows as SlicedRows
-from headrace.engine.columnar.stream import Stream, apply_operator, empty_stream
 from headrace.engine.columnar.temporal_filter import TemporalPlan, plan_temporal
 from headrace.engine.columnar.timed_join import TimedJoinPlan, plan_timed_join
 from headrace.engine.columnar.top_k import TopPlan, plan_top
 from headrace.engine.columnar.upsert import UpsertPlan, plan_upsert
 from headrace.engine.partial_operators import MergedAggregate
 from headrace.expr.polars_columns import NotLowered
-from headrace.flow.operators.aggregate import Aggregate
-from headrace.flow.operators.bag_feedback import BagFeedback
-from headrace.flow.operators.distinct import Distinct
-from headrace.flow.operators.expiring_join import JoinOnTime
-from headrace.flow.operators.feedback import Feedback
-from headrace.flow.operators.history import History
-from headrace.flow.operators.join import Join
-from headrace.flow.operators.late_rows import LateRows
-from headrace.flow.operators.on_time import OnTime
-from headrace.flow.operators.over import ComputeOver
-from headrace.flow.operators.sink import Sink
-from headrace.flow.operators.temporal_filter import TemporalFilter
-from headrace.flow.operators.top_k import TopK
-from headrace.flow.operators.unique import Unique
-from headrace.flow.operators.upsert import Upsert
+from headrace.lowering.forms import apply_operator
+from headrace.operators.aggregate import Aggregate
+from headrace.operators.bag_feedback import BagFeedback
+from headrace.operators.distinct import Distinct
+from headrace.operators.expiring_join import JoinOnTime
+from headrace.operators.feedback import Feedback
+from headrace.operators.history import History
+from headrace.operators.join import Join
+from headrace.operators.late_rows import LateRows
+from headrace.operators.on_time import OnTime
+from headrace.operators.over import ComputeOver
+from headrace.operators.sink import Sink
+from headrace.operators.temporal_filter import TemporalFilter
+from headrace.operators.top_k import TopK
+from headrace.operators.unique import Unique
+from headrace.operators.upsert import Upsert
 
 if TYPE_CHECKING:
     from headrace.analysis import Analysis
-    from headrace.engine.plan import CompiledPart, Consumers
-    from headrace.graph.node import FlowGraph, Node
+    from headrace.engine.plan import CompiledPart
+    from headrace.graph.node import Consumers, FlowGraph, Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +196,7 @@ class _Lowered:
     consumers: Consumers
     stored: Mapping[int, ArrangedPlan | NotLowered]
     in_rows: AbstractSet[int]
-    streams: dict[int, Stream] = field(default_factory=dict["int", Stream])
+    streams: dict[int, ColumnStream] = field(default_factory=dict["int", ColumnStream])
     arranged: dict[int, ArrangedPlan] = field(default_factory=dict["int", "ArrangedPlan"])
     loops: dict[int, LoopPlan] = field(default_factory=dict["int", LoopPlan])
     last: int = -1
@@ -316,7 +317,7 @@ def _arranged_plan(graph: FlowGraph, node: Node, appends: tuple[bool, ...], appe
 def _feeds(
     graph: FlowGraph,
     analysis: Analysis,
-    streams: Mapping[int, Stream],
+    streams: Mapping[int, ColumnStream],
     rest: tuple[int, ...],
     reasons: dict[int, str],
 ) -> tuple[PartInput, ...]:

@@ -12,16 +12,16 @@ import polars as pl
 
 from headrace.arrangement.batch import Layout, batch_of, bounded, select, take
 from headrace.arrangement.spine import Probe
+from headrace.columns.column_stream import ColumnStream, build_stream, decline_marked, with_one_zero
+from headrace.columns.columns import FAILS, WEIGHT, Columns, weights_of
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
-from headrace.engine.columnar.columns import FAILS, WEIGHT, Columns, weights_of
 from headrace.engine.columnar.pre_reduction import DistinctRows
 from headrace.engine.columnar.slot_form import CountForm
-from headrace.engine.columnar.stream import Stream, build_stream, decline_marked, with_one_zero
 from headrace.expr.polars_columns import NotLowered, dtype_of
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.distinct import Distinct
-from headrace.flow.operators.feedback import Feedback
-from headrace.flow.operators.unique import Unique
+from headrace.operators.distinct import Distinct
+from headrace.operators.feedback import Feedback
+from headrace.operators.lifetime import Lifetime
+from headrace.operators.unique import Unique
 
 if TYPE_CHECKING:
     from headrace.expr.types import Schema
@@ -72,7 +72,7 @@ class ColumnarDistinct:
     plan: DistinctPlan
     slots: ArrangedSlots
 
-    def answer(self, inputs: Sequence[Stream]) -> Stream:
+    def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
         """Return the rows that begin or cease to be there, in the order in which they were first reached."""
         plan = self.plan
         news = DistinctRows().reduce_lazily(with_one_zero(inputs[0])).collect()
@@ -106,7 +106,7 @@ class ColumnarFeedback:
     plan: DistinctPlan
     slots: ArrangedSlots
 
-    def answer(self, inputs: Sequence[Stream]) -> Stream:
+    def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
         """Return the new ones among the rows of a round, each once."""
         layout, slot = self.plan.layout, self.plan.slot
         rows = with_one_zero(inputs[0]).collected()

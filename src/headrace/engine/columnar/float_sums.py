@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 
 from headrace.arrangement.batch import Numbers, carried
-from headrace.engine.columnar.columns import ColumnarDeclined
+from headrace.columns.columns import ColumnarDeclined
 from headrace.engine.float_totals import (
     FLOAT_PARTS,
     FLOAT_UNIT,

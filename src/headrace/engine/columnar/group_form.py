@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from headrace.arrangement.batch import stacked
+from headrace.columns.columns import WEIGHT, ColumnarDeclined
 from headrace.engine.columnar.aggregate import AggregatePlan, summing
-from headrace.engine.columnar.columns import WEIGHT, ColumnarDeclined
 from headrace.engine.columnar.float_sums import WINDOW
 from headrace.engine.columnar.held_values import (
     CODE,

@@ -17,11 +17,11 @@ import polars as pl
 from headrace.arrangement.batch import Numbers, differing, select, take
 from headrace.arrangement.codes import codes_of
 from headrace.arrangement.spine import Probe, Spine, together
-from headrace.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined
+from headrace.columns.column_stream import ColumnStream, decline_marked
+from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined
 from headrace.engine.columnar.float_sums import WINDOW
 from headrace.engine.columnar.partial_forms import PartialForm, partial_form
 from headrace.engine.columnar.slot_form import consolidated, names_of_keys
-from headrace.engine.columnar.stream import Stream, decline_marked
 from headrace.engine.columnar.sum_columns import sum_widths
 from headrace.engine.ordered_values import ends_of
 from headrace.engine.steps.accumulator import (
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from headrace.arrangement.batch import Layout
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
-    from headrace.flow.aggregates import Aggregation
+    from headrace.operators.aggregates import Aggregation
 
 Values = tuple[Any, ...]
 
@@ -88,7 +88,7 @@ class HeldValues:
         """Return of each field of the sums over the distinct values how many sums hold it."""
         return () if self.inner is None else sum_widths(self.inner.accumulator) or ()
 
-    def changes(self, stream: Stream, keys: Sequence[Expr]) -> pl.DataFrame:
+    def changes(self, stream: ColumnStream, keys: Sequence[Expr]) -> pl.DataFrame:
         """Return the groups and values that rows bring or take back, with the number of copies.
 
         Raises `ColumnarDeclined`.

@@ -26,8 +26,9 @@ from headrace.arrangement.batch import (
     take,
     values_at,
 )
+from headrace.columns.column_stream import ColumnStream, build_stream
+from headrace.columns.columns import WEIGHT, ColumnarDeclined, Columns, rows_to_columns, weights_of
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
-from headrace.engine.columnar.columns import WEIGHT, ColumnarDeclined, Columns, rows_to_columns, weights_of
 from headrace.engine.columnar.keyed_records import (
     KIND,
     SEQUENCE,
@@ -45,12 +46,11 @@ from headrace.engine.columnar.keyed_records import (
     weighted,
 )
 from headrace.engine.columnar.slot_form import consolidated
-from headrace.engine.columnar.stream import Stream, build_stream
 from headrace.engine.histories import KeyHistory, Moment, Version
 from headrace.engine.steps.upsert import tracked_values
 from headrace.expr.polars_columns import from_series
 from headrace.expr.types import BYTES, INT8
-from headrace.flow.operators.history import History
+from headrace.operators.history import History
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType, Schema
@@ -158,7 +158,7 @@ class ColumnarHistory:
     plan: HistoryPlan
     slots: ArrangedSlots
 
-    def answer(self, inputs: Sequence[Stream]) -> Stream:
+    def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
         """Return how the versions of the keys change, key by key, retractions first."""
         plan, layout = self.plan, self.plan.layout
         records = plan.records.computed(inputs[0]).collected()

@@ -15,15 +15,15 @@ import polars as pl
 
 from headrace.arrangement.batch import Batch, select, sorted_codes, stacked, take
 from headrace.arrangement.spine import Probe, Spine, together
-from headrace.engine.columnar.arranged_slot import ArrangedSlots
-from headrace.engine.columnar.columns import ColumnarDeclined, Columns, rows_to_columns
-from headrace.engine.columnar.join_plan import JoinPlan
-from headrace.engine.columnar.slot_form import BagForm, SlotForm, Values, consolidated
-from headrace.engine.columnar.stream import (
-    Stream,
+from headrace.columns.column_stream import (
+    ColumnStream,
     build_stream,
     empty_stream,
 )
+from headrace.columns.columns import ColumnarDeclined, Columns, rows_to_columns
+from headrace.engine.columnar.arranged_slot import ArrangedSlots
+from headrace.engine.columnar.join_plan import JoinPlan
+from headrace.engine.columnar.slot_form import BagForm, SlotForm, Values, consolidated
 from headrace.engine.steps.joins import SIDES
 
 Rows = list[tuple[Any, ...]]
@@ -65,7 +65,7 @@ class ColumnarJoin:
         self.plan = plan
         self.slots = slots
 
-    def answer(self, inputs: Sequence[Stream]) -> Stream:
+    def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
         """Return the output caused by new rows on either side.
 
         Raises `ColumnarDeclined` if weights are too large to add or to multiply.

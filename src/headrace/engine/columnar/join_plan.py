@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from headrace.arrangement.batch import Layout
-from headrace.engine.columnar.columns import FAILS, WEIGHT, weights_of
-from headrace.engine.columnar.expressions import reads_columns
+from headrace.columns.column_stream import ColumnStream, each_copy, empty_stream
+from headrace.columns.columns import FAILS, WEIGHT, weights_of
+from headrace.columns.expressions import reads_columns
 from headrace.engine.columnar.slot_form import key_names
-from headrace.engine.columnar.stream import Stream, each_copy, empty_stream
-from headrace.engine.retractions_first import pair_schema
 from headrace.expr.check import TypeAndNullability, check
 from headrace.expr.polars_columns import LoweredExpression, NotLowered, dtype_of
 from headrace.expr.tree import Expr
 from headrace.expr.types import DataType, Schema
 from headrace.expr.typing_rules import is_float
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.join import How, Join
+from headrace.operators.join import How, Join
+from headrace.operators.lifetime import Lifetime
+from headrace.operators.retractions_first import pair_schema
 
 if TYPE_CHECKING:
     from headrace.graph.node import FlowGraph, Node
@@ -72,7 +72,7 @@ class JoinPlan:
         types = list(map(dtype_of, self.key_types(port))) or [pl.Int64()]
         return dict(zip(self.key_names(port), types, strict=True))
 
-    def add_keys(self, port: int, stream: Stream, *, nulls: bool = False) -> Stream:
+    def add_keys(self, port: int, stream: ColumnStream, *, nulls: bool = False) -> ColumnStream:
         """Add a side's computed keys and missing weights. nulls: keep rows with a null in a key."""
         whole = stream.at_hand
         if whole is not None and self.keys[port] and not any(n.startswith("k") for n in self.key_names(port)):
@@ -97,12 +97,12 @@ class JoinPlan:
         return replace(noted, frame=keyed)
 
     @staticmethod
-    def _weighted(stream: Stream, whole: pl.DataFrame) -> Stream:
+    def _weighted(stream: ColumnStream, whole: pl.DataFrame) -> ColumnStream:
         """Add missing weights to rows that are computed already."""
         if not stream.append:
             return stream
         ones = weights_of(1, whole.height)
-        return Stream.of_frame(
+        return ColumnStream.of_frame(
             stream.schema, stream.append, whole.hstack([ones]), stream.columns, stream.copies
         )
 
@@ -147,7 +147,7 @@ class JoinPlan:
         weighted = pairs.hstack([weights])
         return each_copy(weighted) if self.append else weighted
 
-    def output(self, pairs: Stream) -> Stream:
+    def output(self, pairs: ColumnStream) -> ColumnStream:
         """Convert pairs to output rows."""
         residual = self.operator.residual
         if residual is not None:
@@ -166,7 +166,7 @@ class JoinPlan:
         columns = [pl.col(str(at)).alias(str(to)) for to, at in enumerate(self.taken)]
         beside = [*([] if self.append else [WEIGHT]), *([FAILS] if pairs.checked else [])]
         frame = pairs.frame.select(*columns, *beside)
-        return Stream(self.schema, self.append, frame, known, pairs.most, pairs.copies, pairs.checked)
+        return ColumnStream(self.schema, self.append, frame, known, pairs.most, pairs.copies, pairs.checked)
 
 
 def plan_join(graph: FlowGraph, node: Node, appends: tuple[bool, ...], append: bool) -> JoinPlan:

@@ -16,10 +16,10 @@ import polars as pl
 
 from headrace.arrangement.batch import Layout, batch_of, differing, joined, masked, select, take
 from headrace.arrangement.spine import Found
-from headrace.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, weights_of
-from headrace.engine.columnar.expressions import reads_columns
+from headrace.columns.column_stream import ColumnStream, empty_stream
+from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined, weights_of
+from headrace.columns.expressions import reads_columns
 from headrace.engine.columnar.slot_form import SlotForm, key_columns, names_of_keys
-from headrace.engine.columnar.stream import Stream, empty_stream
 from headrace.engine.steps.upsert import misfit_texts, tie_rule
 from headrace.expr.check import check
 from headrace.expr.polars_columns import (
@@ -33,15 +33,15 @@ from headrace.expr.polars_columns import (
 from headrace.expr.tree import Call, Expr, Literal
 from headrace.expr.types import Schema, StructType
 from headrace.expr.typing_rules import is_float
-from headrace.flow.operators.upsert import KeyedRecords
+from headrace.operators.upsert import KeyedRecords
 from headrace.state import described_rows
 from headrace.state.codec import Erasable
 
 if TYPE_CHECKING:
     from headrace.engine.upserts import MisfitTexts, Tied, TieRule
     from headrace.expr.types import DataType
-    from headrace.flow.operators.upsert import UpsertRule
     from headrace.graph.node import Node
+    from headrace.operators.upsert import UpsertRule
 
 SEQUENCE, KIND, TIES = "sequence", "kind", "ties"
 """Columns of what a key has of a sequence, beside the row: the sequence, its `Kind`, digests (`packed`)."""
@@ -125,7 +125,7 @@ class RecordColumns:
         held = {name: dtype_of(type) for name, type in read}
         return Layout({**keys, **held, WEIGHT: pl.Int64()}, self.keys, (WEIGHT,), nullable)
 
-    def computed(self, stream: Stream) -> Stream:
+    def computed(self, stream: ColumnStream) -> ColumnStream:
         """Return the records as columns: key, row, sequence, and of those that may delete the conditions."""
         named = dict(zip(self.keys, self.rule.keys, strict=True))
         named |= dict(zip(self.row_names, self.columns, strict=True))

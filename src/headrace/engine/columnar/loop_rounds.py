@@ -18,12 +18,13 @@ import polars as pl
 
 from headrace.arrangement.batch import stacked
 from headrace.arrangement.spine import Spine, TooManyFound
+from headrace.columns.column_stream import ColumnStream, build_stream
+from headrace.columns.columns import ColumnarDeclined, Columns, rows_to_columns
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
-from headrace.engine.columnar.columns import ColumnarDeclined, Columns, rows_to_columns
-from headrace.engine.columnar.stream import Stream, apply_operator, build_stream
 from headrace.engine.loops.semi_naive import SHOWN_ROUNDS
-from headrace.flow.operators.bag_feedback import BagFeedback
-from headrace.flow.operators.feedback import Feedback
+from headrace.lowering.forms import apply_operator
+from headrace.operators.bag_feedback import BagFeedback
+from headrace.operators.feedback import Feedback
 
 if TYPE_CHECKING:
     from headrace.arrangement.batch import Batch
@@ -57,7 +58,9 @@ class LoopPlan:
 
 
 @apply_operator.register(BagFeedback)
-def _bag_feedback(operator: BagFeedback, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
+def _bag_feedback(
+    operator: BagFeedback, schema: Schema, append: bool, inputs: Sequence[ColumnStream]
+) -> ColumnStream:
     (stream,) = inputs
     return replace(stream, schema=schema)
 
@@ -160,8 +163,8 @@ class ColumnarLoop:
         self,
         graph: FlowGraph,
         plan: LoopPlan,
-        nothing: Callable[[int], Stream],
-        apply: Callable[[int, Sequence[Stream]], Stream],
+        nothing: Callable[[int], ColumnStream],
+        apply: Callable[[int, Sequence[ColumnStream]], ColumnStream],
         slots: Sequence[RoundSlots],
         in_rows: Callable[..., tuple[Rows, ...]],
         *,
@@ -184,7 +187,7 @@ class ColumnarLoop:
         self._most_rounds = most_rounds - SHOWN_ROUNDS
         self._left: dict[int, list[pl.DataFrame]] | None = None
 
-    def answer(self, entering: Mapping[int, Stream]) -> dict[int, Stream]:
+    def answer(self, entering: Mapping[int, ColumnStream]) -> dict[int, ColumnStream]:
         """Return the rows that leave the loop, by node. Raises one of `DECLINES`."""
         plan = self._plan
         left: dict[int, list[pl.DataFrame]] = {n: [] for n in plan.leaving}
@@ -239,7 +242,7 @@ class ColumnarLoop:
     def _rounds(
         self,
         rounds: int,
-        entering: Mapping[int, Stream],
+        entering: Mapping[int, ColumnStream],
         news: Mapping[int, pl.DataFrame | None],
         left: dict[int, list[pl.DataFrame]],
     ) -> tuple[int, dict[int, pl.DataFrame]]:
@@ -275,11 +278,11 @@ class ColumnarLoop:
                 return rounds, made
             news, entering = made, {}
 
-    def _closed(self, node: int, stream: Stream) -> pl.DataFrame:
+    def _closed(self, node: int, stream: ColumnStream) -> pl.DataFrame:
         """Return the rows that a feedback hands to the next round."""
         return self._apply(node, [stream]).collected()
 
-    def _stream(self, node: int, frames: Sequence[pl.DataFrame]) -> Stream:
+    def _stream(self, node: int, frames: Sequence[pl.DataFrame]) -> ColumnStream:
         there = [frame for frame in frames if frame.height]
         if not there:
             return self._nothing(node)

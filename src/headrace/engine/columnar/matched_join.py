@@ -15,19 +15,19 @@ import polars as pl
 
 from headrace.arrangement.batch import Batch, Layout, batch_of, distinct_keys, negated, select, stacked, take
 from headrace.arrangement.spine import Found, Probe, together
-from headrace.engine.columnar.arranged_slot import ArrangedSlots
-from headrace.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns
-from headrace.engine.columnar.join import JoinSideForm, side_form
-from headrace.engine.columnar.slot_form import CountForm, SlotForm, Values
-from headrace.engine.columnar.stream import (
-    Stream,
+from headrace.columns.column_stream import (
+    ColumnStream,
     build_stream,
     copies_in,
     decline_marked,
     each_copy,
 )
+from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined, Columns
+from headrace.engine.columnar.arranged_slot import ArrangedSlots
+from headrace.engine.columnar.join import JoinSideForm, side_form
+from headrace.engine.columnar.slot_form import CountForm, SlotForm, Values
 from headrace.engine.steps.joins import SIDES
-from headrace.flow.operators.join import How
+from headrace.operators.join import How
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +83,7 @@ class ColumnarMatchedJoin:
     plan: JoinPlan
     slots: ArrangedSlots
 
-    def answer(self, inputs: Sequence[Stream]) -> Stream:
+    def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
         """Return the output caused by new rows on either side. Raises `ColumnarDeclined`."""
         plan = self.plan
         unkeyed, lefts = self._left_rows(inputs[0])
@@ -105,7 +105,7 @@ class ColumnarMatchedJoin:
             parts.append(self._alone(take(lefts, np.flatnonzero(matched == (plan.operator.how is How.SEMI)))))
         return self._output([part for part in parts if part.height])
 
-    def _left_rows(self, stream: Stream) -> tuple[pl.DataFrame | None, pl.DataFrame]:
+    def _left_rows(self, stream: ColumnStream) -> tuple[pl.DataFrame | None, pl.DataFrame]:
         """Return the left rows without a key, if any is to be answered, and those with one."""
         plan = self.plan
         nullable = plan.nullable_keys(0)
@@ -188,7 +188,7 @@ class ColumnarMatchedJoin:
                 columns.append(nulls.new_from_index(0, lefts.height))
         return pl.DataFrame([*columns, lefts[WEIGHT]])
 
-    def _output(self, parts: Sequence[pl.DataFrame]) -> Stream:
+    def _output(self, parts: Sequence[pl.DataFrame]) -> ColumnStream:
         plan = self.plan
         whole = stacked(parts) if parts else self._alone(pl.DataFrame(schema=plan.layout(0).types))
         if plan.append:

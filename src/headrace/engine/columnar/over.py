@@ -16,14 +16,20 @@ import numpy as np
 import polars as pl
 
 from headrace.arrangement.batch import batch_of, differing, select, stacked, take
+from headrace.columns.column_stream import (
+    ColumnStream,
+    build_stream,
+    decline_marked,
+    empty_stream,
+    sum_weights,
+)
+from headrace.columns.columns import WEIGHT, Columns, weights_of
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
-from headrace.engine.columnar.columns import WEIGHT, Columns, weights_of
 from headrace.engine.columnar.partition_answers import Answer, Partitions, answer_of, spans
 from headrace.engine.columnar.rows_in_order import OfCopies, RowsForm, RowsInOrder, rows_in_order
-from headrace.engine.columnar.stream import Stream, build_stream, decline_marked, empty_stream, sum_weights
 from headrace.engine.partitions import NEGATIVE, ROWS
 from headrace.expr.polars_columns import NotLowered, dtype_of
-from headrace.flow.operators.over import ComputeOver
+from headrace.operators.over import ComputeOver
 
 if TYPE_CHECKING:
     from headrace.expr.types import Schema
@@ -90,7 +96,7 @@ class ColumnarOver:
     plan: OverPlan
     slots: ArrangedSlots
 
-    def answer(self, inputs: Sequence[Stream]) -> Stream:
+    def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
         """Return the rows whose answers change, those that are taken back first."""
         plan, schema = self.plan, self.plan.rows.schema
         given = plan.rows.given(inputs[0])

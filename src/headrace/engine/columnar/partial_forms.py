@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from headrace.arrangement.batch import Numbers
-from headrace.engine.columnar.columns import ColumnarDeclined
+from headrace.columns.columns import ColumnarDeclined
 from headrace.engine.columnar.float_sums import (
     KINDS,
     ODD,

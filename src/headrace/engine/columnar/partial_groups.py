@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from headrace.arrangement.batch import Numbers
+from headrace.columns.column_stream import ColumnStream, empty_stream
+from headrace.columns.columns import FAILS
+from headrace.columns.expressions import columns_without_bounds
 from headrace.engine.columnar.aggregate import AggregatePlan
-from headrace.engine.columnar.columns import FAILS
-from headrace.engine.columnar.expressions import columns_without_bounds
 from headrace.engine.columnar.partial_forms import ROOM, PartialForm
 from headrace.engine.columnar.pre_reduction import HEIGHT, GroupedRows, choose_reduction, group_parts
-from headrace.engine.columnar.stream import Stream, apply_operator, empty_stream
 from headrace.engine.columnar.sum_columns import sum_widths
 from headrace.engine.partial_operators import MergedAggregate, PartialAggregate
 from headrace.expr.check import check
 from headrace.expr.polars_columns import NotLowered, dtype_of
+from headrace.lowering.forms import apply_operator
 
 if TYPE_CHECKING:
     from headrace.engine.steps.accumulator import Accumulator
@@ -43,8 +44,8 @@ def _accumulators(parts: Sequence[tuple[Expr | None, PartialForm]]) -> tuple[Acc
 
 @apply_operator.register(PartialAggregate)
 def _partial_groups(
-    operator: PartialAggregate, schema: Schema, append: bool, inputs: Sequence[Stream]
-) -> Stream:
+    operator: PartialAggregate, schema: Schema, append: bool, inputs: Sequence[ColumnStream]
+) -> ColumnStream:
     (stream,) = inputs
     groups = choose_reduction(operator, stream.schema, stream.append)
     assert isinstance(groups, GroupedRows)
@@ -62,7 +63,7 @@ def _partial_groups(
     checked = FAILS in frame.collect_schema()
     frame = frame.select(*columns, *[FAILS] * checked)
     known = tuple(columns_without_bounds(schema))
-    return Stream(schema, append, frame, known, stream.most, stream.most, checked)
+    return ColumnStream(schema, append, frame, known, stream.most, stream.most, checked)
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class MergedGroups(GroupedRows):
         parts = chain.from_iterable(partial.rooms for _, partial in self.parts)
         return [ROOM, *parts]
 
-    def reduce_lazily(self, stream: Stream) -> pl.LazyFrame:
+    def reduce_lazily(self, stream: ColumnStream) -> pl.LazyFrame:
         keys = [stream.lower(key).value.alias(f"k{at}") for at, key in enumerate(self.keys)]
         values: list[pl.Expr] = []
         beyond: list[pl.Expr] = []
@@ -90,7 +91,7 @@ class MergedGroups(GroupedRows):
             return noted.frame.select(*sums, *marks, pl.len().alias(HEIGHT))
         return noted.frame.group_by(*keys, maintain_order=True).agg(*sums, *marks)
 
-    def terms(self, stream: Stream) -> tuple[list[pl.Series], list[Numbers]] | None:
+    def terms(self, stream: ColumnStream) -> tuple[list[pl.Series], list[Numbers]] | None:
         frame = stream.collected()
         keys = [frame[str(at)].alias(f"k{at}") for at in range(len(self.keys))]
         values = [

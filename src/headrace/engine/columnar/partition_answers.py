@@ -21,8 +21,8 @@ from headrace.engine.steps.accumulator import (
 )
 from headrace.engine.steps.value_accumulators import PowerSums
 from headrace.expr.polars_columns import NotLowered
-from headrace.flow.aggregates import Aggregation, Max, Min
-from headrace.flow.window_functions import (
+from headrace.operators.aggregates import Aggregation, Max, Min
+from headrace.operators.window_functions import (
     CumeDist,
     DenseRank,
     Frame,

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from headrace.arrangement.batch import Numbers
-from headrace.engine.columnar.columns import FAILS, WEIGHT, Columns
+from headrace.columns.column_stream import AS_WRITTEN, ColumnStream, check_plain, decline_marked, sum_weights
+from headrace.columns.columns import FAILS, WEIGHT, Columns
 from headrace.engine.columnar.partial_forms import PartialForm, partial_form
-from headrace.engine.columnar.stream import AS_WRITTEN, Stream, check_plain, decline_marked, sum_weights
 from headrace.engine.partial_operators import PartialAggregate
 from headrace.engine.steps.accumulator import (
     accumulator_for,
@@ -32,13 +32,13 @@ from headrace.expr.polars_columns import (
 from headrace.expr.tree import Expr
 from headrace.expr.types import INT64, DataType, Schema
 from headrace.expr.typing_rules import is_float
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.aggregate import Aggregate
-from headrace.flow.operators.distinct import Distinct
 from headrace.graph.node import Operator
+from headrace.operators.aggregate import Aggregate
+from headrace.operators.distinct import Distinct
+from headrace.operators.lifetime import Lifetime
 
 if TYPE_CHECKING:
-    from headrace.flow.aggregates import Aggregation
+    from headrace.operators.aggregates import Aggregation
 
 Rows = list[tuple[Any, ...]]
 
@@ -49,11 +49,11 @@ HEIGHT = "rows"
 class PreReduction:
     """Base of reductions: fewer rows with the same effect on an operator's state."""
 
-    def reduce_lazily(self, stream: Stream) -> pl.LazyFrame:
+    def reduce_lazily(self, stream: ColumnStream) -> pl.LazyFrame:
         """Reduce the rows lazily. Raises `NotLowered`."""
         raise NotImplementedError
 
-    def reduce_rows(self, stream: Stream) -> Rows:
+    def reduce_rows(self, stream: ColumnStream) -> Rows:
         """Reduce the rows, in the form that the operator's step reads. Raises `ColumnarDeclined`."""
         raise NotImplementedError
 
@@ -68,14 +68,14 @@ def choose_reduction(operator: Operator, schema: Schema, append: bool) -> PreRed
 class DistinctRows(PreReduction):
     """Reduction to distinct rows; on a table, with summed weights."""
 
-    def reduce_lazily(self, stream: Stream) -> pl.LazyFrame:
+    def reduce_lazily(self, stream: ColumnStream) -> pl.LazyFrame:
         if not stream.append:
             return sum_weights(stream).frame
         own = [str(at) for at in range(len(stream.schema.fields))]
         marks = [pl.col(FAILS).any()] * stream.checked
         return stream.frame.group_by(own, maintain_order=True).agg(*marks)
 
-    def reduce_rows(self, stream: Stream) -> Rows:
+    def reduce_rows(self, stream: ColumnStream) -> Rows:
         frame = self.reduce_lazily(stream).collect()
         if stream.checked:
             decline_marked(frame)
@@ -103,11 +103,13 @@ class GroupedRows(PreReduction):
         """Types of the reduced row."""
         return (*self.key_types, INT64, *(t for _, partial in self.parts for t in partial.types))
 
-    def lowered_keys(self, stream: Stream) -> list[LoweredExpression]:
+    def lowered_keys(self, stream: ColumnStream) -> list[LoweredExpression]:
         """Lower what groups are told apart by. Raises `NotLowered`."""
         return [stream.lower(expr) for expr in self.keys]
 
-    def _computed(self, stream: Stream, *, prepared: bool) -> tuple[Stream, list[LoweredExpression | None]]:
+    def _computed(
+        self, stream: ColumnStream, *, prepared: bool
+    ) -> tuple[ColumnStream, list[LoweredExpression | None]]:
         """Add the keys to rows, and what is aggregated, as "g0", ... and "a0", ... Return the latter, too.
 
         prepared: as by `PartialForm.prepared`.
@@ -130,7 +132,7 @@ class GroupedRows(PreReduction):
         ]
         return noted, arguments
 
-    def reduce_lazily(self, stream: Stream) -> pl.LazyFrame:
+    def reduce_lazily(self, stream: ColumnStream) -> pl.LazyFrame:
         noted, arguments = self._computed(stream, prepared=True)
         weight = None if stream.append else pl.col(WEIGHT)
         parts = zip(arguments, self.parts, strict=True)
@@ -144,7 +146,7 @@ class GroupedRows(PreReduction):
             return noted.frame.select(*named, pl.len().alias(HEIGHT))
         return self.gathered(noted.frame, named)
 
-    def terms(self, stream: Stream) -> tuple[list[pl.Series], list[Numbers]] | None:
+    def terms(self, stream: ColumnStream) -> tuple[list[pl.Series], list[Numbers]] | None:
         """Return of each row its key, and its copies with what makes the partial values if added up.
 
         None where 64 bits do not hold them. Raises `ColumnarDeclined`.
@@ -178,7 +180,7 @@ class GroupedRows(PreReduction):
         by = [pl.col(f"g{at}").alias(f"k{at}") for at in range(len(self.key_types))]
         return frame.group_by(*by, maintain_order=True).agg(*named)
 
-    def reduce_rows(self, stream: Stream) -> Rows:
+    def reduce_rows(self, stream: ColumnStream) -> Rows:
         frame = self.reduce_lazily(stream).collect()
         if FAILS in frame.columns:
             decline_marked(frame)

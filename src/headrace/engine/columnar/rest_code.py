@@ -9,7 +9,6 @@ from headrace.engine.columnar.pre_reduction import GroupedRows
 from headrace.engine.loops.semi_naive import write_rounds
 from headrace.engine.partial_operators import MergedAggregate, PartialAggregate, PartialWindow
 from headrace.engine.region_writer import RegionWriter
-from headrace.engine.row_codegen import Row, key_columns, tuple_source
 from headrace.engine.steps.accumulator import Target
 from headrace.engine.steps.aggregate import AggregateStep, group_keys, group_writer
 from headrace.engine.steps.group_code import ROWS
@@ -18,19 +17,20 @@ from headrace.engine.steps.over import OverStep
 from headrace.engine.steps.partials import merged_group_writer
 from headrace.engine.steps.sessions import SessionStep
 from headrace.engine.steps.sort import TopKStep
-from headrace.engine.steps.step import Step
 from headrace.engine.steps.windows import (
     ClosedWindowStep,
     KeptGridStep,
     UpdatedWindowStep,
     WindowStep,
 )
-from headrace.flow.event_time_windows import Grid
-from headrace.flow.operators.aggregate import Aggregate
-from headrace.flow.operators.join import How, Join
-from headrace.flow.operators.over import ComputeOver
-from headrace.flow.operators.top_k import TopK
-from headrace.flow.operators.window import Emit, Window
+from headrace.lowering.row_code import Row, key_columns, tuple_source
+from headrace.lowering.step import Step
+from headrace.operators.aggregate import Aggregate
+from headrace.operators.event_time_windows import Grid
+from headrace.operators.join import How, Join
+from headrace.operators.over import ComputeOver
+from headrace.operators.top_k import TopK
+from headrace.operators.window import Emit, Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,11 +38,10 @@ if TYPE_CHECKING:
     from headrace.analysis import Analysis
     from headrace.engine.columnar.columnar_plan import ColumnarPlan
     from headrace.engine.columnar.loop_rounds import LoopPlan
-    from headrace.engine.generated_source import Constants
-    from headrace.engine.plan import Consumers
-    from headrace.engine.step_writer import StepWriter
     from headrace.engine.steps.group_code import Group
-    from headrace.graph.node import FlowGraph, Node
+    from headrace.graph.node import Consumers, FlowGraph, Node
+    from headrace.lowering.generated_source import Constants
+    from headrace.lowering.step_writer import StepWriter
 
 
 class ReducedAggregateStep(AggregateStep):

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import polars as pl
 
 from headrace.arrangement.batch import Layout, Order, select
-from headrace.engine.columnar.columns import WEIGHT, rows_to_columns
-from headrace.engine.columnar.expressions import reads_columns
+from headrace.columns.column_stream import ColumnStream, build_stream, empty_stream, with_one_zero
+from headrace.columns.columns import WEIGHT, rows_to_columns
+from headrace.columns.expressions import reads_columns
 from headrace.engine.columnar.slot_form import BagForm, Values, column_of, consolidated, key_names
-from headrace.engine.columnar.stream import Stream, build_stream, empty_stream, with_one_zero
 from headrace.expr.check import check
 from headrace.expr.polars_columns import NotLowered, dtype_of, replace_negative_zero
 
@@ -77,7 +77,7 @@ class RowsInOrder:
         types = {**keys, **by, **rows, WEIGHT: pl.Int64()}
         return Layout(types, tuple(keys), (WEIGHT,), any(of.nullable for of in per), order)
 
-    def keyed(self, stream: Stream) -> Stream:
+    def keyed(self, stream: ColumnStream) -> ColumnStream:
         """Add groups, what rows are sorted by, and missing weights."""
         lowered = {name: stream.lower(expr) for name, expr in self._computed.items()}
         noted = stream.noting(*(one.fails for one in lowered.values()))
@@ -93,7 +93,7 @@ class RowsInOrder:
             columns.append(pl.lit(1, pl.Int64()).alias(WEIGHT))
         return replace(noted, frame=noted.frame.with_columns(columns)) if columns else noted
 
-    def given(self, stream: Stream) -> pl.DataFrame:
+    def given(self, stream: ColumnStream) -> pl.DataFrame:
         """Return new rows as they are kept. Raises `ColumnarDeclined`."""
         return select(self.keyed(with_one_zero(stream)).collected(), self.layout.types)
 

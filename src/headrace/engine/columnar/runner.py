@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
+from headrace.columns.column_stream import ColumnStream, build_stream, empty_stream, with_one_zero
+from headrace.columns.columns import ColumnarDeclined, Columns, rows_to_columns
 from headrace.engine.columnar.arranged_slot import COLUMNS
-from headrace.engine.columnar.columns import ColumnarDeclined, Columns, rows_to_columns
 from headrace.engine.columnar.loop_rounds import DECLINES, ColumnarLoop, NarrowLoop, RoundSlots
-from headrace.engine.columnar.stream import (
-    Stream,
-    apply_operator,
-    build_stream,
-    empty_stream,
-    with_one_zero,
-)
+from headrace.lowering.forms import apply_operator
 
 if TYPE_CHECKING:
     from headrace.analysis import Analysis
@@ -51,7 +46,7 @@ class ArrangedOperator(Protocol):
         """Its slots."""
         ...
 
-    def answer(self, inputs: Sequence[Stream]) -> Stream:
+    def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
         """Return the output caused by new rows, which stay without effect until the slots add them.
 
         Raises `ColumnarDeclined`.
@@ -102,7 +97,7 @@ class PartRunner:
         self._limit = limit
         self.arranged = arranged
         self._shared = self._read_often()
-        self._without_rows: dict[int, Stream] = {}
+        self._without_rows: dict[int, ColumnStream] = {}
         self._made = 0
         self._least_new = 0
         self.loops = {
@@ -185,9 +180,9 @@ class PartRunner:
     def _on_frames(self, inputs: Sequence[Given]) -> FrameResults:
         shape, part = self._shape, self._shape.part
         given = dict(zip(part.inputs, inputs, strict=True))
-        streams: dict[int, Stream] = {}
+        streams: dict[int, ColumnStream] = {}
 
-        def stream(node: int) -> Stream:
+        def stream(node: int) -> ColumnStream:
             if node not in streams:
                 taken = build_stream(self._as_columns(node, given[node]))
                 # A table's rows are as they were given to its source.
@@ -214,7 +209,7 @@ class PartRunner:
         ]
         return FrameResults(left, feeds)
 
-    def _applied(self, node_id: int, read: Sequence[Stream]) -> Stream:
+    def _applied(self, node_id: int, read: Sequence[ColumnStream]) -> ColumnStream:
         """Return a node's answer to its inputs."""
         node = self._graph.nodes[node_id]
         if not any(each.most for each in read) and not self._acts_alone(node_id):
@@ -236,7 +231,7 @@ class PartRunner:
     def _acts_alone(self, node: int) -> bool:
         return node in self.arranged and self.arranged[node].slots.alone
 
-    def _nothing(self, node: int) -> Stream:
+    def _nothing(self, node: int) -> ColumnStream:
         """Return the stream of a node without rows."""
         found = self._without_rows.get(node)
         if found is None:
@@ -250,7 +245,7 @@ class PartRunner:
         unread = self._unread.get(node, frozenset())
         return rows_to_columns(self._graph.nodes[node].schema, self._append[node], given, unread=unread)
 
-    def _leaving(self, node: int, stream: Stream) -> Given:
+    def _leaving(self, node: int, stream: ColumnStream) -> Given:
         columns = Columns(stream.schema, stream.append, stream.collected())
         return columns.rows() if node in self._wanted_as_rows else columns
 
@@ -259,7 +254,7 @@ class PartRunner:
         source: int,
         given: dict[int, Given],
         left: dict[int, Given],
-        stream: Callable[[int], Stream],
+        stream: Callable[[int], ColumnStream],
     ) -> Rows:
         if source in given:
             return as_rows(given[source])

@@ -19,14 +19,14 @@ from headrace.expr.check import check
 from headrace.expr.functions.time_columns import count_of, moment
 from headrace.expr.polars_columns import LoweredExpression, NotLowered, dtype_of, either_condition
 from headrace.expr.types import TIMESTAMP
-from headrace.flow.event_time_windows import Grid
-from headrace.flow.operators.window import Window
+from headrace.operators.event_time_windows import Grid
+from headrace.operators.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from headrace.columns.column_stream import ColumnStream
     from headrace.engine.columnar.pre_reduction import PreReduction
-    from headrace.engine.columnar.stream import Stream
     from headrace.expr.tree import Expr
     from headrace.expr.types import DataType, Schema
 
@@ -42,7 +42,7 @@ class SlicedRows(GroupedRows):
     type: DataType
     grid: Grid
 
-    def lowered_keys(self, stream: Stream) -> list[LoweredExpression]:
+    def lowered_keys(self, stream: ColumnStream) -> list[LoweredExpression]:
         return [*super().lowered_keys(stream), self._start(stream.lower(self.time))]
 
     def _start(self, time: LoweredExpression) -> LoweredExpression:
@@ -77,7 +77,7 @@ class SessionRows(GroupedRows):
     type: DataType
     gap: int
 
-    def lowered_keys(self, stream: Stream) -> list[LoweredExpression]:
+    def lowered_keys(self, stream: ColumnStream) -> list[LoweredExpression]:
         time = stream.lower(self.time)
         count = count_of(time.value)
         # Neither the difference of two times nor the end of a session may leave what there is.

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from headrace.arrangement.batch import Layout, negated, select, stacked
-from headrace.engine.columnar.columns import ColumnarDeclined
+from headrace.columns.columns import ColumnarDeclined
 from headrace.expr.polars_columns import to_series
 from headrace.expr.tree import Column
 from headrace.expr.types import DataType

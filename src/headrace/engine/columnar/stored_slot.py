@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.arrangement.batch import negated
+from headrace.columns.columns import ColumnarDeclined
 from headrace.engine.columnar.arranged_slot import ArrangedSlot
-from headrace.engine.columnar.columns import ColumnarDeclined
 from headrace.engine.columnar.slot_form import SlotForm, Values
 from headrace.engine.spilling import estimated_bytes
 from headrace.errors import NotPlainData
@@ -19,7 +19,7 @@ from headrace.state.described_rows import DescribedRows
 if TYPE_CHECKING:
     from headrace.arrangement.spine import Spine
     from headrace.engine.program import Program
-    from headrace.engine.slot import SlotMapping
+    from headrace.lowering.slot import SlotMapping
 
 
 def stored_forms(program: Program, slots: Mapping[str, SlotMapping]) -> dict[str, ArrangedForm]:

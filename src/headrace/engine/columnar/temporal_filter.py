@@ -25,16 +25,16 @@ from headrace.arrangement.batch import (
     stacked,
     take,
 )
+from headrace.columns.column_stream import ColumnStream, build_stream, empty_stream, with_one_zero
+from headrace.columns.columns import FAILS, WEIGHT, Columns, rows_to_columns
+from headrace.columns.expressions import reads_columns
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
 from headrace.engine.columnar.clocks import ticks_in, ticks_of, time_of
-from headrace.engine.columnar.columns import FAILS, WEIGHT, Columns, rows_to_columns
-from headrace.engine.columnar.expressions import reads_columns
 from headrace.engine.columnar.slot_form import CountForm
-from headrace.engine.columnar.stream import Stream, build_stream, empty_stream, with_one_zero
 from headrace.engine.window_runtime import ARRANGED_ROWS, CHUNK, closing, schedule_window
 from headrace.expr.check import check
 from headrace.expr.polars_columns import NotLowered, dtype_of, from_series
-from headrace.flow.operators.temporal_filter import TemporalFilter
+from headrace.operators.temporal_filter import TemporalFilter
 
 if TYPE_CHECKING:
     from headrace.arrangement.spine import Spine
@@ -72,7 +72,7 @@ class TemporalPlan:
         nullable = any(field.nullable for field in self.schema.fields)
         return Layout({**rows, MOMENT: pl.Int64(), WEIGHT: pl.Int64()}, tuple(rows), (WEIGHT,), nullable)
 
-    def with_moments(self, stream: Stream) -> pl.DataFrame:
+    def with_moments(self, stream: ColumnStream) -> pl.DataFrame:
         """Return the rows that have a moment, with it and with weights. Raises `ColumnarDeclined`."""
         moment = stream.lower(self.operator.moment)
         noted = stream.noting(moment.fails)
@@ -155,7 +155,7 @@ class ColumnarTemporalFilter:
     plan: TemporalPlan
     slots: ArrangedSlots
 
-    def answer(self, inputs: Sequence[Stream]) -> Stream:
+    def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
         """Return the rows that come or go, now that the clock shows what it shows."""
         plan, layout = self.plan, self.plan.layout
         before = self.slots.value(plan.beside("now"))

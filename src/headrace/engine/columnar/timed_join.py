@@ -18,17 +18,17 @@ import polars as pl
 
 from headrace.arrangement.batch import Batch, Layout, batch_of, bounded, merged, negated, stacked, take
 from headrace.arrangement.spine import Probe, together
+from headrace.columns.column_stream import ColumnStream, build_stream, empty_stream
+from headrace.columns.columns import ColumnarDeclined, Columns
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
 from headrace.engine.columnar.clocks import check_time, ticks_in, ticks_of
-from headrace.engine.columnar.columns import ColumnarDeclined, Columns
 from headrace.engine.columnar.join import JoinSideForm
 from headrace.engine.columnar.join_plan import JoinPlan, plan_join
 from headrace.engine.columnar.slot_form import SlotForm, Values, consolidated
-from headrace.engine.columnar.stream import Stream, build_stream, empty_stream
 from headrace.engine.steps.joins import SIDES
 from headrace.engine.window_runtime import closing, schedule_window
 from headrace.expr.types import INT64
-from headrace.flow.operators.expiring_join import JoinOnTime
+from headrace.operators.expiring_join import JoinOnTime
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType
@@ -149,7 +149,7 @@ class ColumnarTimedJoin:
         self.plan = plan
         self.slots = slots
 
-    def answer(self, inputs: Sequence[Stream]) -> Stream:
+    def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
         """Return the pairs of new rows. Raises `ColumnarDeclined`."""
         plan, join = self.plan, self.plan.join
         news = [
@@ -199,7 +199,7 @@ class ColumnarTimedJoin:
         own, other = take(asking, rows[found.asked[order]]), take(found.rows, order)
         return join.pair_rows(own, other) if port == 0 else join.pair_rows(other, own)
 
-    def _expiry(self, port: int, marks: Stream, news: pl.DataFrame) -> Expiry:
+    def _expiry(self, port: int, marks: ColumnStream, news: pl.DataFrame) -> Expiry:
         """Return what a side forgets, whose partners have a watermark."""
         plan, risen = self.plan, marks.collected()
         # The first bucket that the watermark of the other side has not passed.

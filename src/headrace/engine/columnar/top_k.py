@@ -14,13 +14,13 @@ import polars as pl
 from headrace.arrangement.batch import Layout, batch_of, distinct_keys, negated, select, stacked
 from headrace.arrangement.first_rows import change_of_first_rows
 from headrace.arrangement.spine import Found
+from headrace.columns.column_stream import ColumnStream, build_stream, each_copy
+from headrace.columns.columns import WEIGHT, Columns
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
-from headrace.engine.columnar.columns import WEIGHT, Columns
 from headrace.engine.columnar.rows_in_order import OfCopies, RowsForm, RowsInOrder, rows_in_order
-from headrace.engine.columnar.stream import Stream, build_stream, each_copy
 from headrace.expr.polars_columns import NotLowered
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.top_k import TopK
+from headrace.operators.lifetime import Lifetime
+from headrace.operators.top_k import TopK
 
 if TYPE_CHECKING:
     from headrace.graph.node import Node
@@ -63,7 +63,7 @@ class ColumnarTopK:
     plan: TopPlan
     slots: ArrangedSlots
 
-    def answer(self, inputs: Sequence[Stream]) -> Stream:
+    def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
         """Return how the first rows of the groups change, group by group."""
         plan, layout, schema = self.plan, self.plan.rows.layout, self.plan.rows.schema
         spine = self.slots.spine(plan.slot)

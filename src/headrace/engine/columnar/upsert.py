@@ -26,8 +26,9 @@ from headrace.arrangement.batch import (
     values_at,
 )
 from headrace.arrangement.spine import Found
+from headrace.columns.column_stream import ColumnStream, build_stream
+from headrace.columns.columns import WEIGHT, ColumnarDeclined, Columns, rows_to_columns, weights_of
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
-from headrace.engine.columnar.columns import WEIGHT, ColumnarDeclined, Columns, rows_to_columns, weights_of
 from headrace.engine.columnar.keyed_records import (
     KIND,
     PRESENT,
@@ -45,13 +46,12 @@ from headrace.engine.columnar.keyed_records import (
     weighted,
 )
 from headrace.engine.columnar.slot_form import SlotForm, consolidated
-from headrace.engine.columnar.stream import Stream, build_stream
 from headrace.engine.steps.upsert import oldest_tombstone
 from headrace.engine.upserts import Sequenced, shown_row
 from headrace.engine.window_runtime import closing, schedule_window
 from headrace.expr.polars_columns import from_series, repeated
 from headrace.expr.types import BYTES, INT8
-from headrace.flow.operators.upsert import OnMisfit, Upsert
+from headrace.operators.upsert import OnMisfit, Upsert
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType, Schema
@@ -169,7 +169,7 @@ class ColumnarUpsert:
     plan: UpsertPlan
     slots: ArrangedSlots
 
-    def answer(self, inputs: Sequence[Stream]) -> Stream:
+    def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
         """Return how the rows of the keys change."""
         plan = self.plan
         records = plan.records.computed(inputs[0]).collected()

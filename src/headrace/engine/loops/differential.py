@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.engine.loops.step import NestedStep
+from headrace.lowering.step import LoopStep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from headrace.engine.step_writer import StepWriter
-    from headrace.engine.steps.step import Step
+    from headrace.lowering.step import Step
+    from headrace.lowering.step_writer import StepWriter
 
 _SHOWN_ROUNDS = 10
 """Number of most recent rounds whose growth an error shows."""
@@ -38,7 +38,7 @@ def write_nested(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, St
         writer.round_heap(loop[0]),
     )
     growth = writer.fresh("growth")
-    nested = {n: step for n in loop if isinstance(step := steps[n], NestedStep)}
+    nested = {n: step for n in loop if isinstance(step := steps[n], LoopStep)}
     feedbacks = {n: step for n, step in nested.items() if step.is_feedback}
     buffers = [n for n in loop if any(writer.reads_buffer(e) for e in writer.readers(n, loop))]
     leaving = [n for n in loop if writer.is_read_outside(n, loop)]
@@ -97,7 +97,7 @@ def _write_entering(writer: StepWriter, loop: Sequence[int], step: Step) -> None
             if source in loop:
                 continue
             writer.count_activations(node.id, [source])
-            if isinstance(step, NestedStep):
+            if isinstance(step, LoopStep):
                 step.write_outside_rows(port)
             else:
                 step.consume_buffer(port)
@@ -114,7 +114,7 @@ def _write_turn(writer: StepWriter, loop: Sequence[int], step: Step, *, drains: 
     with writer.code.attribute_lines(step.node.id):
         if drains:
             _write_drain(writer, loop, step)
-        if isinstance(step, NestedStep):
+        if isinstance(step, LoopStep):
             step.write_round()
 
 
@@ -126,9 +126,9 @@ def _write_sum(writer: StepWriter, node: int) -> None:
         code.line(f"all_{node}[{row}] = all_{node}.get({row}, 0) + {weight}")
 
 
-def _write_bound(writer: StepWriter, feedbacks: dict[int, NestedStep], round_: str, growth: str) -> None:
+def _write_bound(writer: StepWriter, feedbacks: dict[int, LoopStep], round_: str, growth: str) -> None:
     code = writer.code
-    bound = writer.most_rounds(step.operator for step in feedbacks.values())
+    bound = writer.most_rounds(step.operator.max_iterations for step in feedbacks.values())
     news = {n: f"{writer.node_variable('pending', n)}.get({round_}, ())" for n in feedbacks}
     sizes = {n: f"len({rows})" for n, rows in news.items()}
     writer.write_count(*news.values())

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING
 
 from headrace.engine.loops.first_rounds import FirstRoundsWriter
 from headrace.engine.loops.netting import RoundSumsWriter
-from headrace.engine.loops.step import NestedStep, nested_step_of, repeatable_weight
-from headrace.engine.row_codegen import Row
-from headrace.flow.operators.bag_feedback import BagFeedback
-from headrace.flow.operators.distinct import Distinct
-from headrace.flow.operators.feedback import Feedback
+from headrace.lowering.row_code import Row
+from headrace.lowering.step import LoopStep, register_loop_step, repeatable_weight
+from headrace.operators.bag_feedback import BagFeedback
+from headrace.operators.distinct import Distinct
+from headrace.operators.feedback import Feedback
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.engine.slot import Slot
-    from headrace.engine.step_writer import StepWriter
     from headrace.graph.node import Node
+    from headrace.lowering.slot import Slot
+    from headrace.lowering.step_writer import StepWriter
 
 
-@nested_step_of(Feedback, Distinct)
-class SetStep(NestedStep):
+@register_loop_step(Feedback, Distinct)
+class SetStep(LoopStep):
     """Set-valued feedback or distinct.
 
     Slot `history`: row, or its only column -> rank and weights by round.
@@ -73,8 +73,8 @@ class SetStep(NestedStep):
         self.ranks.write_changes(out, "({}, {})" if single else "{} + ({},)")
 
 
-@nested_step_of(BagFeedback)
-class NestedBagFeedbackStep(NestedStep):
+@register_loop_step(BagFeedback)
+class NestedBagFeedbackStep(LoopStep):
     """Feedback of bags, stateless between ticks."""
 
     is_feedback = True

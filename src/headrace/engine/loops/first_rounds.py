@@ -16,10 +16,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.engine.loops.round_runtime import RANK
-from headrace.engine.slot import Slot
+from headrace.lowering.slot import Slot
 
 if TYPE_CHECKING:
-    from headrace.engine.step_writer import StepWriter
+    from headrace.lowering.step_writer import StepWriter
 
 
 class FirstRoundsWriter:

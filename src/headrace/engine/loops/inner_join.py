@@ -14,24 +14,24 @@ from headrace.engine.loops.feedback import SetStep
 from headrace.engine.loops.netting import RoundSumsWriter
 from headrace.engine.loops.outside_side import OutsideSide
 from headrace.engine.loops.round_side import FirstRoundSide, RoundSide, StoredHistorySide, round_side
-from headrace.engine.loops.step import NestedStep
-from headrace.engine.retractions_first import pair_schema
-from headrace.engine.row_codegen import Row, weight_product
 from headrace.engine.steps.joins import SIDES, JoinConditionWriter
 from headrace.expr.check import can_fail
 from headrace.expr.tree import Column
-from headrace.flow.operators.select import Select
-from headrace.flow.operators.union import Union
+from headrace.lowering.row_code import Row, weight_product
+from headrace.lowering.step import LoopStep
+from headrace.operators.retractions_first import pair_schema
+from headrace.operators.select import Select
+from headrace.operators.union import Union
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from headrace.engine.loops.first_rounds import FirstRoundsWriter
-    from headrace.engine.slot import Slot
-    from headrace.engine.step_writer import StepWriter
-    from headrace.engine.steps.step import Step
-    from headrace.flow.operators.join import Join
     from headrace.graph.node import Node
+    from headrace.lowering.slot import Slot
+    from headrace.lowering.step import Step
+    from headrace.lowering.step_writer import StepWriter
+    from headrace.operators.join import Join
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Destination:
     columns: tuple[int, ...]
 
 
-class NestedInnerJoinStep(NestedStep):
+class NestedInnerJoinStep(LoopStep):
     heavy = True
     sites = 2
 

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING
 
 from headrace.engine.loops.outside_side import OutsideSide
 from headrace.engine.loops.round_side import round_side
-from headrace.engine.loops.step import NestedStep
-from headrace.engine.row_codegen import Row, negated_weight, weight_product
 from headrace.engine.steps.joins import JoinConditionWriter
-from headrace.flow.operators.join import How, Join
+from headrace.lowering.row_code import Row, negated_weight, weight_product
+from headrace.lowering.step import LoopStep
+from headrace.operators.join import How, Join
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.engine.slot import Slot
-    from headrace.engine.step_writer import StepWriter
     from headrace.graph.node import Node
+    from headrace.lowering.slot import Slot
+    from headrace.lowering.step_writer import StepWriter
 
 
-class NestedMatchedJoinStep(NestedStep):
+class NestedMatchedJoinStep(LoopStep):
     heavy = True
     sites = 6
 

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.engine.loops.step import NestedStep
-from headrace.engine.retractions_first import evaluates_fallible
-from headrace.engine.row_codegen import Row
-from headrace.flow.operators.difference import Difference
-from headrace.flow.operators.distinct import Distinct
-from headrace.flow.operators.feedback import Feedback
-from headrace.flow.operators.join import Join
+from headrace.lowering.row_code import Row
+from headrace.lowering.step import LoopStep
+from headrace.operators.difference import Difference
+from headrace.operators.distinct import Distinct
+from headrace.operators.feedback import Feedback
+from headrace.operators.join import Join
+from headrace.operators.retractions_first import evaluates_fallible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from headrace.engine.slot import Slot
-    from headrace.engine.step_writer import StepWriter
-    from headrace.engine.steps.step import Step
     from headrace.expr.types import Schema
     from headrace.graph.node import Node
+    from headrace.lowering.slot import Slot
+    from headrace.lowering.step import Step
+    from headrace.lowering.step_writer import StepWriter
 
 
 class RoundSumsWriter:
@@ -60,7 +60,7 @@ class RoundSumsWriter:
             emit(Row(writer.unpack(self._schema, row), row, weight))
 
 
-class NettedStep(NestedStep):
+class NettedStep(LoopStep):
     """Wrapper of a fallible operator after a join: its input is consolidated per round first."""
 
     heavy = True
@@ -81,23 +81,23 @@ class NettedStep(NestedStep):
         return self._step.slots()
 
     def prepare(self, steps: Mapping[int, Step]) -> None:
-        if isinstance(self._step, NestedStep):
+        if isinstance(self._step, LoopStep):
             self._step.prepare(steps)
 
     def begin_loop(self) -> None:
         for netting in self._inputs.values():
             netting.begin_loop()
-        if isinstance(self._step, NestedStep):
+        if isinstance(self._step, LoopStep):
             self._step.begin_loop()
 
     def write_outside_rows(self, port: int) -> None:
-        if isinstance(self._step, NestedStep):
+        if isinstance(self._step, LoopStep):
             self._step.write_outside_rows(port)
         else:
             super().write_outside_rows(port)
 
     def begin_round(self) -> None:
-        if isinstance(self._step, NestedStep):
+        if isinstance(self._step, LoopStep):
             self._step.begin_round()
 
     def consume(self, port: int, row: Row) -> None:
@@ -114,11 +114,11 @@ class NettedStep(NestedStep):
                     self._step.consume(port, row)
 
             netting.turn(consume)
-        if isinstance(self._step, NestedStep):
+        if isinstance(self._step, LoopStep):
             self._step.write_round()
 
     def end_round(self) -> None:
-        if isinstance(self._step, NestedStep):
+        if isinstance(self._step, LoopStep):
             self._step.end_round()
 
 

@@ -9,19 +9,18 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from headrace.engine.dict_code import MappingCode
-from headrace.engine.loops.step import repeatable_weight
-from headrace.engine.row_codegen import Row, tuple_source
-from headrace.engine.slot import Slot, thaw_list
 from headrace.expr.tree import Column
+from headrace.lowering.row_code import MappingCode, Row, tuple_source
+from headrace.lowering.slot import Slot, thaw_list
+from headrace.lowering.step import repeatable_weight
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from headrace.engine.step_writer import StepWriter
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
     from headrace.graph.node import Node
+    from headrace.lowering.step_writer import StepWriter
 
 
 class JoinSide:

@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING
 
 from headrace.engine.loops.outside_side import JoinSide
 from headrace.engine.loops.round_runtime import RANK
-from headrace.engine.loops.step import repeatable_weight
-from headrace.engine.row_codegen import Row, tuple_source
 from headrace.expr.tree import Column
-from headrace.flow.operators.difference import Difference
-from headrace.flow.operators.distinct import Distinct
-from headrace.flow.operators.feedback import Feedback
-from headrace.flow.operators.filter import Filter
-from headrace.flow.operators.join import How, Join
-from headrace.flow.operators.select import Select
+from headrace.lowering.row_code import Row, tuple_source
+from headrace.lowering.step import repeatable_weight
+from headrace.operators.difference import Difference
+from headrace.operators.distinct import Distinct
+from headrace.operators.feedback import Feedback
+from headrace.operators.filter import Filter
+from headrace.operators.join import How, Join
+from headrace.operators.select import Select
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from headrace.engine.slot import Slot
-    from headrace.engine.step_writer import StepWriter
     from headrace.expr.tree import Expr
     from headrace.graph.node import FlowGraph, Node, Operator
+    from headrace.lowering.slot import Slot
+    from headrace.lowering.step_writer import StepWriter
 
 
 class RoundSide(JoinSide):

@@ -16,21 +16,21 @@ from headrace.engine.loops.matched_join import NestedMatchedJoinStep
 from headrace.engine.loops.outside_side import OutsideSide
 from headrace.engine.loops.round_runtime import RANK
 from headrace.engine.loops.round_side import RoundSide, round_side
-from headrace.engine.loops.step import NestedStep, nested_step_for, repeatable_weight
-from headrace.engine.row_codegen import Row, negated_weight, weight_product
-from headrace.engine.slot import Slot
 from headrace.engine.steps.joins import JoinConditionWriter
-from headrace.flow.operators.difference import Difference
-from headrace.flow.operators.join import How, Join
+from headrace.lowering.row_code import Row, negated_weight, weight_product
+from headrace.lowering.slot import Slot
+from headrace.lowering.step import LoopStep, loop_step_for, repeatable_weight
+from headrace.operators.difference import Difference
+from headrace.operators.join import How, Join
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from contextlib import AbstractContextManager
 
-    from headrace.engine.step_writer import StepWriter
-    from headrace.engine.steps.step import Step
     from headrace.expr.tree import Expr
     from headrace.graph.node import Node
+    from headrace.lowering.step import Step
+    from headrace.lowering.step_writer import StepWriter
 
 
 class JoinKeys:
@@ -60,7 +60,7 @@ class JoinKeys:
         return None if self._join is None else self._join.null_left_key(row)
 
 
-class OutsidePresenceStep(NestedStep):
+class OutsidePresenceStep(LoopStep):
     """Semi join, anti join or difference with a loop-invariant right side.
 
     Slots: right, key -> number of rows; left, as any loop-variant side.
@@ -118,7 +118,7 @@ class OutsidePresenceStep(NestedStep):
             yield key
 
 
-class RoundPresenceStep(NestedStep):
+class RoundPresenceStep(LoopStep):
     """Semi join with a loop-variant right side.
 
     Slots: keys, key -> rank and how many rows by round; left, as any side; present, where
@@ -202,12 +202,12 @@ class RoundPresenceStep(NestedStep):
         self.state("present").add_weight(key, Row((), at, weight))
 
 
-@nested_step_for.register(Difference)
+@loop_step_for.register(Difference)
 def _difference(operator: Difference, node: Node, writer: StepWriter, varies: Sequence[bool]) -> Step:
     return OutsidePresenceStep(node, writer, varies, JoinKeys(node, writer, None), present=False)
 
 
-@nested_step_for.register(Join)
+@loop_step_for.register(Join)
 def _join(operator: Join, node: Node, writer: StepWriter, varies: Sequence[bool]) -> Step:
     if operator.how is How.INNER:
         return NestedInnerJoinStep(node, writer, varies, operator)

@@ -9,19 +9,19 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from headrace.engine.row_codegen import tuple_source
-from headrace.engine.slot import Slot
 from headrace.engine.steps.distinct import distinct_step
-from headrace.engine.steps.step import Step, step_for
-from headrace.flow.operators.bag_feedback import BagFeedback
-from headrace.flow.operators.feedback import Feedback
+from headrace.lowering.row_code import tuple_source
+from headrace.lowering.slot import Slot
+from headrace.lowering.step import Step, step_for
+from headrace.operators.bag_feedback import BagFeedback
+from headrace.operators.feedback import Feedback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from headrace.engine.row_codegen import Row
-    from headrace.engine.step_writer import StepWriter
     from headrace.graph.node import Node
+    from headrace.lowering.row_code import Row
+    from headrace.lowering.step_writer import StepWriter
 
 
 class RoundFeedbackStep(Step):
@@ -130,7 +130,7 @@ def write_rounds(
             code.line("break")
         code.line(f"{rounds} += 1")
         writer.write_count(*(writer.feedback_variable(n) for n in closing))
-        bound = writer.most_rounds(step.operator for step in closing.values())
+        bound = writer.most_rounds(step.operator.max_iterations for step in closing.values())
         with code.block(f"if {rounds} > {bound - SHOWN_ROUNDS}:"):
             code.line(
                 f"{growth}.append({' + '.join(f'len({writer.feedback_variable(n)})' for n in closing)})"

@@ -10,23 +10,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.engine.loops.step import NestedStep, nested_step_of
-from headrace.engine.row_codegen import Row
-from headrace.engine.slot import Slot
-from headrace.flow.operators.distinct import Distinct
-from headrace.flow.operators.feedback import Feedback
-from headrace.flow.operators.join import Join
-from headrace.flow.operators.union import Union
+from headrace.lowering.row_code import Row
+from headrace.lowering.slot import Slot
+from headrace.lowering.step import LoopStep, register_loop_step
+from headrace.operators.distinct import Distinct
+from headrace.operators.feedback import Feedback
+from headrace.operators.join import Join
+from headrace.operators.union import Union
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.engine.step_writer import StepWriter
     from headrace.graph.node import Node
+    from headrace.lowering.step_writer import StepWriter
 
 
-@nested_step_of(Union)
-class NestedUnionStep(NestedStep):
+@register_loop_step(Union)
+class NestedUnionStep(LoopStep):
     """Step of union. Slots: entry, per loop-invariant port that needs one: row -> weight."""
 
     keeps_state = False

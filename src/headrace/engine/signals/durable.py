@@ -12,16 +12,16 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.engine.signals.part_writer import cell_name, value_name
-from headrace.engine.slot import Slot
 from headrace.errors import WrongType
-from headrace.flow.operators.signals.signal_operator import SignalOperator
-from headrace.flow.operators.signals.statistic_signal import StatisticSignal
+from headrace.lowering.slot import Slot
+from headrace.operators.signals.signal_operator import SignalOperator
+from headrace.operators.signals.statistic_signal import StatisticSignal
 
 if TYPE_CHECKING:
     from headrace.engine.signals.signal_machine import SignalMachine
-    from headrace.engine.slot import SlotMapping
     from headrace.expr.types import Schema
     from headrace.graph.node import FlowGraph, Node
+    from headrace.lowering.slot import SlotMapping
 
 VALUE = "value"
 _PLAIN = (type(None), bool, int, float, str, bytes, Decimal, date, datetime, timedelta)

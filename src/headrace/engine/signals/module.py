@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.generated_source import Constants, SourceCode
+from headrace.lowering.generated_source import Constants, SourceCode
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from headrace.engine.generated_source import Purpose
+    from headrace.lowering.generated_source import Purpose
 
 
 @dataclass(slots=True)

@@ -10,17 +10,17 @@ from abc import abstractmethod
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.engine.generated_source import SourceCode
 from headrace.engine.signals.block_order import BlockEntry, order_entries
-from headrace.flow.operators.signals.signal_operator import SignalOperator
+from headrace.lowering.generated_source import SourceCode
+from headrace.operators.signals.signal_operator import SignalOperator
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterator, Mapping
 
-    from headrace.engine.generated_source import Constants
     from headrace.engine.signals.block_grouping import Arrangement, Block, ScheduledPart
     from headrace.engine.signals.step import SignalStep
     from headrace.graph.node import Node
+    from headrace.lowering.generated_source import Constants
 
 NOTHING = "NOTHING"
 """Placeholder for the value of a signal that has none yet."""

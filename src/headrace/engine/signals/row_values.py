@@ -13,17 +13,17 @@ from headrace.engine.signals.tick_loops import Loops
 from headrace.errors import BadInput, Step
 from headrace.expr.row_classes import from_user, to_user
 from headrace.expr.types import AnyType
-from headrace.flow.operators.signals.last_row import LastRow
-from headrace.flow.operators.signals.signal_operator import SignalOperator
-from headrace.flow.operators.signals.signal_source import SignalSource
-from headrace.flow.operators.signals.value_rows import ValueRows
+from headrace.operators.signals.last_row import LastRow
+from headrace.operators.signals.signal_operator import SignalOperator
+from headrace.operators.signals.signal_source import SignalSource
+from headrace.operators.signals.value_rows import ValueRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from headrace.engine.plan import CompiledPart
-    from headrace.engine.slot import SlotMapping
     from headrace.graph.node import FlowGraph, Node
+    from headrace.lowering.slot import SlotMapping
 
 
 Rows = list[tuple[Any, ...]]

@@ -8,8 +8,8 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from headrace.engine.generated_source import SourceCode
     from headrace.graph.node import Node, Operator
+    from headrace.lowering.generated_source import SourceCode
 
 
 def as_it_is(value: Any) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headrace.engine.generated_source import SourceCode
 from headrace.engine.signals.part_writer import PartWriter, local_name, stamp_name, value_name
+from headrace.lowering.generated_source import SourceCode
 
 if TYPE_CHECKING:
     from headrace.engine.signals.block_grouping import Block

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.generated_source import SourceCode
 from headrace.engine.signals.block_grouping import Arrangement
 from headrace.engine.signals.part_writer import PartWriter, value_name
-from headrace.flow.operators.signals.signal_operator import SignalOperator
+from headrace.lowering.generated_source import SourceCode
+from headrace.operators.signals.signal_operator import SignalOperator
 
 if TYPE_CHECKING:
     from headrace.engine.signals.block_grouping import Block

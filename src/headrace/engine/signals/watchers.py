@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import BadInput, SourceLocation, Step
-from headrace.flow.operators.signals.last_row import LastRow
-from headrace.flow.operators.signals.signal_operator import SignalOperator
-from headrace.flow.operators.signals.signal_source import SignalSource
-from headrace.flow.operators.sink import Sink
 from headrace.graph.node import Node
+from headrace.operators.signals.last_row import LastRow
+from headrace.operators.signals.signal_operator import SignalOperator
+from headrace.operators.signals.signal_source import SignalSource
+from headrace.operators.sink import Sink
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

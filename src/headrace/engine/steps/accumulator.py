@@ -10,14 +10,14 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.engine.float_totals import FLOAT_PARTS
-from headrace.engine.row_codegen import weight_product
-from headrace.engine.slot import Thaw, as_it_is, thaw_dict, thaw_list
 from headrace.expr.check import TypeAndNullability, check
 from headrace.expr.sort_keys import Key, order_key
 from headrace.expr.types import INT64, DecimalType, IntervalType, StructType
 from headrace.expr.types import Field as SchemaField
 from headrace.expr.typing_rules import is_float
-from headrace.flow.aggregates import (
+from headrace.lowering.row_code import weight_product
+from headrace.lowering.slot import Thaw, as_it_is, thaw_dict, thaw_list
+from headrace.operators.aggregates import (
     Aggregation,
     Collect,
     Count,
@@ -32,14 +32,14 @@ from headrace.flow.aggregates import (
     decimal_mean_type,
     decimal_sum_type,
 )
-from headrace.flow.value_aggregates import StringAgg
+from headrace.operators.value_aggregates import StringAgg
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.engine.generated_source import SourceCode
-    from headrace.engine.step_writer import StepWriter
     from headrace.expr.types import Schema
+    from headrace.lowering.generated_source import SourceCode
+    from headrace.lowering.step_writer import StepWriter
 
 WHOLE_NUMBER = DecimalType(38, 0)
 """Type of a partial sum of integers: an int in Headrace's own rows, a decimal in Spark's."""

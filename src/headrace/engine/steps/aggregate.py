@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.engine.row_codegen import key_columns, tuple_source
-from headrace.engine.slot import Slot
 from headrace.engine.steps.group_code import ANSWER, ROWS, Group
-from headrace.engine.steps.step import Step, step_for
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.aggregate import Aggregate
+from headrace.lowering.row_code import key_columns, tuple_source
+from headrace.lowering.slot import Slot
+from headrace.lowering.step import Step, step_for
+from headrace.operators.aggregate import Aggregate
+from headrace.operators.lifetime import Lifetime
 
 if TYPE_CHECKING:
-    from headrace.engine.row_codegen import Row
-    from headrace.engine.step_writer import StepWriter
     from headrace.expr.tree import Expr
     from headrace.graph.node import Node
+    from headrace.lowering.row_code import Row
+    from headrace.lowering.step_writer import StepWriter
 
 
 class AggregateStep(Step):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.engine.row_codegen import Row, tuple_source
-from headrace.engine.slot import Slot
-from headrace.engine.steps.step import Step, step_for
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.distinct import Distinct
-from headrace.flow.operators.unique import Unique
+from headrace.lowering.row_code import Row, tuple_source
+from headrace.lowering.slot import Slot
+from headrace.lowering.step import Step, step_for
+from headrace.operators.distinct import Distinct
+from headrace.operators.lifetime import Lifetime
+from headrace.operators.unique import Unique
 
 if TYPE_CHECKING:
-    from headrace.engine.step_writer import StepWriter
     from headrace.graph.node import Node
+    from headrace.lowering.step_writer import StepWriter
 
 
 class AppendDistinctStep(Step):

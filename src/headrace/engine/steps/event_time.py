@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.engine.row_codegen import Row
-from headrace.engine.slot import Slot, thaw_dict
-from headrace.engine.steps.step import Step, register_step
 from headrace.engine.window_runtime import time_lower_bound, watermark_function
 from headrace.expr.types import FLOAT64, INTEGERS, TIMESTAMP, Field, Schema
-from headrace.flow.operators.late_rows import LateRows
-from headrace.flow.operators.least_watermark import LeastWatermark
-from headrace.flow.operators.on_time import OnTime
-from headrace.flow.operators.watermark import Watermark
+from headrace.lowering.row_code import Row
+from headrace.lowering.slot import Slot, thaw_dict
+from headrace.lowering.step import Step, register_step
+from headrace.operators.late_rows import LateRows
+from headrace.operators.least_watermark import LeastWatermark
+from headrace.operators.on_time import OnTime
+from headrace.operators.watermark import Watermark
 
 if TYPE_CHECKING:
-    from headrace.engine.step_writer import StepWriter
-    from headrace.flow.watermark_policy import WatermarkPolicy
     from headrace.graph.node import Node
+    from headrace.lowering.step_writer import StepWriter
+    from headrace.operators.watermark_policy import WatermarkPolicy
 
 
 class WatermarkWriter:

@@ -6,23 +6,23 @@ from contextlib import nullcontext
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
-from headrace.engine.row_codegen import Row, item_sources, key_columns
-from headrace.engine.slot import Slot
-from headrace.engine.steps.step import Step, step_for
-from headrace.engine.steps.user_rows import holds_any, item_source, user_form, write_received
 from headrace.expr.row_classes import from_user
 from headrace.expr.types import Schema
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.fold import Fold
-from headrace.flow.operators.fold_keyed import FoldKeyed
-from headrace.flow.operators.fold_tick import FoldTick
-from headrace.flow.operators.reduce import Reduce
-from headrace.flow.operators.reduce_keyed import ReduceKeyed
+from headrace.lowering.row_code import Row, item_sources, key_columns
+from headrace.lowering.slot import Slot
+from headrace.lowering.step import Step, step_for
+from headrace.lowering.user_rows import holds_any, item_source, user_form, write_received
+from headrace.operators.fold import Fold
+from headrace.operators.fold_keyed import FoldKeyed
+from headrace.operators.fold_tick import FoldTick
+from headrace.operators.lifetime import Lifetime
+from headrace.operators.reduce import Reduce
+from headrace.operators.reduce_keyed import ReduceKeyed
 from headrace.state.codec import Exact
 
 if TYPE_CHECKING:
-    from headrace.engine.step_writer import StepWriter
     from headrace.graph.node import Node
+    from headrace.lowering.step_writer import StepWriter
 
 
 _OF_ANOTHER_TYPE = (

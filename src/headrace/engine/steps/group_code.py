@@ -5,21 +5,21 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.row_codegen import item_sources
-from headrace.engine.slot import Thaw, as_it_is
 from headrace.engine.steps.accumulator import Accumulator, Target, accumulator_for, null_skips
 from headrace.expr.check import check
 from headrace.expr.compile_python import key_of
 from headrace.expr.tree import Column
 from headrace.expr.types import BytesType, ListType, MapType, StrType
+from headrace.lowering.row_code import item_sources
+from headrace.lowering.slot import Thaw, as_it_is
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from headrace.engine.row_codegen import Row
-    from headrace.engine.step_writer import StepWriter
     from headrace.expr.types import Schema
-    from headrace.flow.aggregates import Aggregation
+    from headrace.lowering.row_code import Row
+    from headrace.lowering.step_writer import StepWriter
+    from headrace.operators.aggregates import Aggregation
 
 ROWS, ANSWER, FIRST_FIELD = 0, 1, 2
 

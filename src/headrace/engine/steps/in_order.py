@@ -5,25 +5,25 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.row_codegen import Row, key_columns
-from headrace.engine.slot import Slot
-from headrace.engine.steps.step import Step, register_step
-from headrace.engine.steps.user_rows import holds_any, merged_item, user_form, write_received
 from headrace.expr.row_classes import from_user, to_user
 from headrace.expr.types import AnyType
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.at_least import AtLeast
-from headrace.flow.operators.enumerate import Enumerate
-from headrace.flow.operators.scan import Scan
-from headrace.flow.operators.state import State
+from headrace.lowering.row_code import Row, key_columns
+from headrace.lowering.slot import Slot
+from headrace.lowering.step import Step, register_step
+from headrace.lowering.user_rows import holds_any, merged_item, user_form, write_received
+from headrace.operators.at_least import AtLeast
+from headrace.operators.enumerate import Enumerate
+from headrace.operators.lifetime import Lifetime
+from headrace.operators.scan import Scan
+from headrace.operators.state import State
 from headrace.state.codec import Exact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.engine.step_writer import StepWriter
     from headrace.expr.types import Schema
     from headrace.graph.node import Node
+    from headrace.lowering.step_writer import StepWriter
 
 
 @register_step(Scan)

@@ -11,18 +11,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.engine.row_codegen import ChangeSelection, Row, weight_product
-from headrace.engine.slot import Slot, as_it_is, thaw_list
 from headrace.engine.steps.joins import SIDES, JoinConditionWriter
 from headrace.engine.steps.matched_join import MatchedJoinStep
 from headrace.engine.steps.semi_anti_join import PresenceStep
-from headrace.engine.steps.step import Step, step_for
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.join import How, Join
+from headrace.lowering.row_code import ChangeSelection, Row, weight_product
+from headrace.lowering.slot import Slot, as_it_is, thaw_list
+from headrace.lowering.step import Step, step_for
+from headrace.operators.join import How, Join
+from headrace.operators.lifetime import Lifetime
+from headrace.operators.retractions_first import must_take_back_first
 
 if TYPE_CHECKING:
-    from headrace.engine.step_writer import StepWriter
     from headrace.graph.node import Node
+    from headrace.lowering.step_writer import StepWriter
 
 
 class InnerJoinStep(Step):
@@ -41,7 +42,7 @@ class InnerJoinStep(Step):
         self.appends = tuple(writer.is_append(i) for i in node.inputs)
         self.of_a_tick = tuple(lifetime is Lifetime.TICK for lifetime in operator.lifetimes)
         self.looked_up = any(self.of_a_tick) and not all(self.appends)
-        self.takes_rows = not self.looked_up and not writer.must_take_back_first(node)
+        self.takes_rows = not self.looked_up and not must_take_back_first(writer, node)
         self.sites = 2 if self.takes_rows else 1 if self.looked_up else 2 + self.appends.count(False)
 
     def slots(self) -> tuple[Slot, ...]:

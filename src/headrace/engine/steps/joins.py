@@ -6,18 +6,18 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.engine.retractions_first import pair_schema
-from headrace.engine.row_codegen import ChangeSelection
-from headrace.engine.steps.step import Step
-from headrace.flow.lifetime import Lifetime
+from headrace.lowering.row_code import ChangeSelection
+from headrace.lowering.step import Step
+from headrace.operators.lifetime import Lifetime
+from headrace.operators.retractions_first import must_take_back_first, pair_schema
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from headrace.engine.row_codegen import Row
-    from headrace.engine.step_writer import StepWriter
-    from headrace.flow.operators.join import Join
     from headrace.graph.node import Node
+    from headrace.lowering.row_code import Row
+    from headrace.lowering.step_writer import StepWriter
+    from headrace.operators.join import Join
 
 SIDES = ("left", "right")
 
@@ -79,7 +79,7 @@ class RightFirstStep(Step):
     """Step that depends on absence, so it applies the right side first and the left side last.
 
     If later operators could notice a left row that is retracted in this tick, such rows are retracted first
-    of all (see `headrace.engine.retractions_first`). Subclasses define what is done to each side.
+    of all (see `headrace.operators.retractions_first`). Subclasses define what is done to each side.
     """
 
     takes_rows = False
@@ -96,7 +96,7 @@ class RightFirstStep(Step):
     def finish(self) -> None:
         before = self.writer.fresh("before")
         self.code.line(f"{before} = {{}}")
-        split = self.writer.must_take_back_first(self.node)
+        split = must_take_back_first(self.writer, self.node)
         if split:
             self.writer.consolidate_inputs(self.node)
             if not self.writer.is_append(self.node.inputs[0]):

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.engine.dict_code import MappingCode
-from headrace.engine.row_codegen import Row, key_columns
-from headrace.engine.slot import Slot
-from headrace.engine.steps.step import Step, register_step
-from headrace.engine.steps.user_rows import merged_item, write_received
 from headrace.expr.compile_python import key_of
 from headrace.expr.row_classes import from_user
 from headrace.expr.types import Schema
-from headrace.flow.operators.lattice_fold import LatticeFold
-from headrace.flow.operators.lattice_merge import LatticeGrowth
+from headrace.lowering.row_code import MappingCode, Row, key_columns
+from headrace.lowering.slot import Slot
+from headrace.lowering.step import Step, register_step
+from headrace.lowering.user_rows import merged_item, write_received
+from headrace.operators.lattice_fold import LatticeFold
+from headrace.operators.lattice_merge import LatticeGrowth
 
 if TYPE_CHECKING:
-    from headrace.engine.step_writer import StepWriter
     from headrace.graph.node import Node
+    from headrace.lowering.step_writer import StepWriter
 
 
 class LatticeStep(Step):

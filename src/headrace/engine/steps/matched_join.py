@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.row_codegen import ChangeSelection, Row, negated_weight, weight_product
-from headrace.engine.slot import Slot
 from headrace.engine.steps.joins import JoinConditionWriter, RightFirstStep
-from headrace.flow.operators.join import How
+from headrace.lowering.row_code import ChangeSelection, Row, negated_weight, weight_product
+from headrace.lowering.slot import Slot
+from headrace.operators.join import How
 
 if TYPE_CHECKING:
-    from headrace.engine.step_writer import StepWriter
-    from headrace.flow.operators.join import Join
     from headrace.graph.node import Node
+    from headrace.lowering.step_writer import StepWriter
+    from headrace.operators.join import Join
 
 
 def thaw_left(rows: dict[Any, Any]) -> dict[Any, Any]:

@@ -6,16 +6,16 @@ from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine import partition_frames, partition_ranks, partition_values, partitions
-from headrace.engine.row_codegen import Row, item_sources, tuple_source
-from headrace.engine.slot import Slot
 from headrace.engine.steps.group_code import ROWS, Group
 from headrace.engine.steps.sort import comparable
-from headrace.engine.steps.step import Step, register_step
 from headrace.expr.check import check
 from headrace.expr.sort_keys import order_key
-from headrace.flow.aggregates import Aggregation
-from headrace.flow.operators.over import ComputeOver
-from headrace.flow.window_functions import (
+from headrace.lowering.row_code import Row, item_sources, tuple_source
+from headrace.lowering.slot import Slot
+from headrace.lowering.step import Step, register_step
+from headrace.operators.aggregates import Aggregation
+from headrace.operators.over import ComputeOver
+from headrace.operators.window_functions import (
     CumeDist,
     DenseRank,
     Lag,
@@ -28,10 +28,10 @@ from headrace.flow.window_functions import (
 )
 
 if TYPE_CHECKING:
-    from headrace.engine.step_writer import StepWriter
     from headrace.expr.tree import Expr
-    from headrace.flow.window_functions import Frame
     from headrace.graph.node import Node
+    from headrace.lowering.step_writer import StepWriter
+    from headrace.operators.window_functions import Frame
 
 
 @register_step(ComputeOver)

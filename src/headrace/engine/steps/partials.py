@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.engine.dict_code import MappingCode
 from headrace.engine.partial_operators import (
     MergedAggregate,
     MergedWindow,
@@ -13,19 +12,19 @@ from headrace.engine.partial_operators import (
     PartialTopK,
     PartialWindow,
 )
-from headrace.engine.row_codegen import Row, key_columns
-from headrace.engine.slot import Slot
 from headrace.engine.steps.aggregate import AggregateStep, group_keys, group_writer
 from headrace.engine.steps.group_code import Group
 from headrace.engine.steps.sort import TopKStep
-from headrace.engine.steps.step import Step, register_step, step_for
 from headrace.engine.steps.windows import ClosedWindowStep, GridStep, UpdatedWindowStep
-from headrace.flow.event_time_windows import Grid
-from headrace.flow.operators.window import Emit
+from headrace.lowering.row_code import MappingCode, Row, key_columns
+from headrace.lowering.slot import Slot
+from headrace.lowering.step import Step, register_step, step_for
+from headrace.operators.event_time_windows import Grid
+from headrace.operators.window import Emit
 
 if TYPE_CHECKING:
-    from headrace.engine.step_writer import StepWriter
     from headrace.graph.node import Node
+    from headrace.lowering.step_writer import StepWriter
 
 
 @register_step(PartialAggregate)

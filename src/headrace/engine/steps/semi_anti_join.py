@@ -13,19 +13,19 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from headrace.engine.row_codegen import ChangeSelection, Row, negated_weight
-from headrace.engine.slot import Slot
 from headrace.engine.steps.joins import JoinConditionWriter, RightFirstStep
-from headrace.engine.steps.step import step_for
-from headrace.flow.operators.difference import Difference
-from headrace.flow.operators.join import How, Join
+from headrace.lowering.row_code import ChangeSelection, Row, negated_weight
+from headrace.lowering.slot import Slot
+from headrace.lowering.step import step_for
+from headrace.operators.difference import Difference
+from headrace.operators.join import How, Join
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from headrace.engine.step_writer import StepWriter
-    from headrace.flow.lifetime import Lifetime
     from headrace.graph.node import Node
+    from headrace.lowering.step_writer import StepWriter
+    from headrace.operators.lifetime import Lifetime
 
 KeyOf = Callable[[int, Row], AbstractContextManager[str]]
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.engine.row_codegen import Row, tuple_source
-from headrace.engine.slot import Slot
 from headrace.engine.steps.joins import SIDES
-from headrace.engine.steps.step import Step, register_step
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.chain import Chain
-from headrace.flow.operators.chain_first_n import ChainFirstN
-from headrace.flow.operators.cross_singleton import CrossSingleton
-from headrace.flow.operators.zip import Zip
-from headrace.flow.operators.zip_longest import ZipLongest
+from headrace.lowering.row_code import Row, tuple_source
+from headrace.lowering.slot import Slot
+from headrace.lowering.step import Step, register_step
+from headrace.operators.chain import Chain
+from headrace.operators.chain_first_n import ChainFirstN
+from headrace.operators.cross_singleton import CrossSingleton
+from headrace.operators.lifetime import Lifetime
+from headrace.operators.zip import Zip
+from headrace.operators.zip_longest import ZipLongest
 
 if TYPE_CHECKING:
-    from headrace.engine.step_writer import StepWriter
     from headrace.graph.node import Node
+    from headrace.lowering.step_writer import StepWriter
 
 
 @register_step(Chain)

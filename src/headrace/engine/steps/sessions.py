@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.session_runtime import GROUP, LAST, NUMBER, START, SessionRule
-from headrace.engine.slot import Slot, Thaw, thaw_list
 from headrace.engine.steps.group_code import ANSWER
-from headrace.engine.steps.step import Step, step_for
 from headrace.engine.steps.windows import WindowStep, grid_step, thaw_calendar
-from headrace.flow.event_time_windows import Grid, Sessions
-from headrace.flow.operators.window import Window
+from headrace.lowering.slot import Slot, Thaw, thaw_list
+from headrace.lowering.step import Step, step_for
+from headrace.operators.event_time_windows import Grid, Sessions
+from headrace.operators.window import Window
 
 if TYPE_CHECKING:
-    from headrace.engine.row_codegen import Row
-    from headrace.engine.step_writer import StepWriter
     from headrace.graph.node import Node
+    from headrace.lowering.row_code import Row
+    from headrace.lowering.step_writer import StepWriter
 
 
 def thaw_sessions(thaw_group: Thaw) -> Thaw:

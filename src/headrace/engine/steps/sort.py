@@ -9,26 +9,25 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.dict_code import MappingCode
-from headrace.engine.row_codegen import Row, item_sources, tuple_source
-from headrace.engine.slot import Slot, thaw_list
-from headrace.engine.steps.step import Step, register_step
-from headrace.engine.steps.user_rows import user_form
 from headrace.expr.check import check
 from headrace.expr.sort_keys import order_key
 from headrace.expr.tree import Ordering
 from headrace.expr.types import IntegerType
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.sort import Sort
-from headrace.flow.operators.top_k import TopK
+from headrace.lowering.row_code import MappingCode, Row, item_sources, tuple_source
+from headrace.lowering.slot import Slot, thaw_list
+from headrace.lowering.step import Step, register_step
+from headrace.lowering.user_rows import user_form
+from headrace.operators.lifetime import Lifetime
+from headrace.operators.sort import Sort
+from headrace.operators.top_k import TopK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace.engine.step_writer import StepWriter
     from headrace.expr.check import TypeAndNullability
     from headrace.expr.types import Field
     from headrace.graph.node import Node
+    from headrace.lowering.step_writer import StepWriter
 
 
 def comparable(

@@ -7,10 +7,7 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.row_codegen import Row
-from headrace.engine.slot import Slot, thaw_list
 from headrace.engine.steps.joins import SIDES, JoinConditionWriter
-from headrace.engine.steps.step import Step, register_step, step_for
 from headrace.engine.steps.windows import WatermarkInput, WindowCalendar
 from headrace.engine.window_runtime import (
     bucket_assigner,
@@ -19,17 +16,20 @@ from headrace.engine.window_runtime import (
     time_lower_bound,
     times_still_near,
 )
-from headrace.flow.operators.distinct_on_time import DistinctOnTime
-from headrace.flow.operators.expiring_join import JoinOnTime
-from headrace.flow.operators.first_within import FirstWithin
+from headrace.lowering.row_code import Row
+from headrace.lowering.slot import Slot, thaw_list
+from headrace.lowering.step import Step, register_step, step_for
+from headrace.operators.distinct_on_time import DistinctOnTime
+from headrace.operators.expiring_join import JoinOnTime
+from headrace.operators.first_within import FirstWithin
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from headrace.engine.step_writer import StepWriter
     from headrace.expr.types import DataType
-    from headrace.flow.time_spans import Span
     from headrace.graph.node import Node
+    from headrace.lowering.step_writer import StepWriter
+    from headrace.operators.time_spans import Span
 
 
 class ExpiryCalendar:

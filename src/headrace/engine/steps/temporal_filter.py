@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.engine.row_codegen import Row
-from headrace.engine.slot import Slot
-from headrace.engine.steps.step import Step, register_step
 from headrace.engine.steps.windows import WindowCalendar
-from headrace.flow.operators.temporal_filter import TemporalFilter
+from headrace.lowering.row_code import Row
+from headrace.lowering.slot import Slot
+from headrace.lowering.step import Step, register_step
+from headrace.operators.temporal_filter import TemporalFilter
 
 if TYPE_CHECKING:
-    from headrace.engine.step_writer import StepWriter
     from headrace.graph.node import Node
+    from headrace.lowering.step_writer import StepWriter
 
 
 @register_step(TemporalFilter)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.engine.row_codegen import Row
-from headrace.engine.slot import Slot, thaw_dict, thaw_list
-from headrace.engine.steps.step import Step, register_step
-from headrace.flow.operators.defer_signal import DeferSignal
-from headrace.flow.operators.every_tick import EveryTick
-from headrace.flow.operators.initialize import Initialize
-from headrace.flow.operators.multiset_delta import MultisetDelta
-from headrace.flow.operators.null import Null
-from headrace.flow.operators.sink import Sink
+from headrace.lowering.row_code import Row
+from headrace.lowering.slot import Slot, thaw_dict, thaw_list
+from headrace.lowering.step import Step, register_step
+from headrace.operators.defer_signal import DeferSignal
+from headrace.operators.every_tick import EveryTick
+from headrace.operators.initialize import Initialize
+from headrace.operators.multiset_delta import MultisetDelta
+from headrace.operators.null import Null
+from headrace.operators.sink import Sink
 
 if TYPE_CHECKING:
-    from headrace.engine.step_writer import StepWriter
     from headrace.graph.node import Node
+    from headrace.lowering.step_writer import StepWriter
 
 
 @register_step(EveryTick)

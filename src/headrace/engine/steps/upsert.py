@@ -5,9 +5,6 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.engine.row_codegen import Row
-from headrace.engine.slot import Slot
-from headrace.engine.steps.step import Step, register_step
 from headrace.engine.steps.windows import WindowCalendar
 from headrace.engine.upserts import MisfitTexts, TieRule
 from headrace.engine.window_runtime import watermark_function
@@ -15,18 +12,21 @@ from headrace.expr.check import check
 from headrace.expr.row_classes import Unavailable
 from headrace.expr.tree import Call
 from headrace.expr.types import StructType
-from headrace.flow.operators.history import History
-from headrace.flow.operators.misfits import Misfits
-from headrace.flow.operators.upsert import KeyedRecords, OnMisfit, Upsert, UpsertRule
-from headrace.flow.watermark_policy import WatermarkPolicy
+from headrace.lowering.row_code import Row
+from headrace.lowering.slot import Slot
+from headrace.lowering.step import Step, register_step
+from headrace.operators.history import History
+from headrace.operators.misfits import Misfits
+from headrace.operators.upsert import KeyedRecords, OnMisfit, Upsert, UpsertRule
+from headrace.operators.watermark_policy import WatermarkPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.engine.step_writer import StepWriter
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
     from headrace.graph.node import Node
+    from headrace.lowering.step_writer import StepWriter
 
 
 class KeyedRecordsStep(Step):

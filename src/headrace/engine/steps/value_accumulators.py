@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.engine.ordered_values import numbers_of
 from headrace.engine.power_sums import degrees_of, empty_sums
-from headrace.engine.row_codegen import tuple_source
-from headrace.engine.slot import thaw_dict
 from headrace.engine.steps.accumulator import Accumulator, Extreme, Field, Target, accumulator_of
 from headrace.expr.sort_keys import Key, order_key
-from headrace.flow.aggregates import NullOnError, OfDistinct
-from headrace.flow.moment_aggregates import Moments
-from headrace.flow.value_aggregates import BitOperation, Bits, Histogram, Mode, Percentile, StringAgg
+from headrace.lowering.row_code import tuple_source
+from headrace.lowering.slot import thaw_dict
+from headrace.operators.aggregates import NullOnError, OfDistinct
+from headrace.operators.moment_aggregates import Moments
+from headrace.operators.value_aggregates import BitOperation, Bits, Histogram, Mode, Percentile, StringAgg
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

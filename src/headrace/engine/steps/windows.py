@@ -5,11 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.dict_code import MappingCode
-from headrace.engine.row_codegen import Row, key_columns, tuple_source
-from headrace.engine.slot import Slot, thaw_list
 from headrace.engine.steps.group_code import ANSWER, Group
-from headrace.engine.steps.step import Step
 from headrace.engine.window_runtime import (
     closing,
     due_rows,
@@ -19,14 +15,17 @@ from headrace.engine.window_runtime import (
 )
 from headrace.engine.window_slices import closing_windows, schedule_slice, slice_assigner
 from headrace.expr.check import check
-from headrace.flow.operators.window import Emit, Window
+from headrace.lowering.row_code import MappingCode, Row, key_columns, tuple_source
+from headrace.lowering.slot import Slot, thaw_list
+from headrace.lowering.step import Step
+from headrace.operators.window import Emit, Window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headrace.engine.step_writer import StepWriter
-    from headrace.flow.event_time_windows import Grid
     from headrace.graph.node import Node
+    from headrace.lowering.step_writer import StepWriter
+    from headrace.operators.event_time_windows import Grid
 
 
 class WatermarkInput:

@@ -23,7 +23,9 @@ from headrace.expr.check import check
 from headrace.expr.spark_columns import from_hashable, hashable, nullable_type, representative, spark_type
 from headrace.expr.types import INT64, DecimalType, Field, IntervalType
 from headrace.expr.typing_rules import is_float
-from headrace.flow.aggregates import (
+from headrace.lowering.forms import lower_operator
+from headrace.operators.aggregate import Aggregate
+from headrace.operators.aggregates import (
     Aggregation,
     Collect,
     Count,
@@ -37,10 +39,9 @@ from headrace.flow.aggregates import (
     OfDistinct,
     Sum,
 )
-from headrace.flow.moment_aggregates import Moments
-from headrace.flow.operators.aggregate import Aggregate
-from headrace.flow.value_aggregates import Bits, Histogram, Mode, Percentile, StringAgg
-from headrace.spark.batch.operators import Site, exact_column, lower_operator
+from headrace.operators.moment_aggregates import Moments
+from headrace.operators.value_aggregates import Bits, Histogram, Mode, Percentile, StringAgg
+from headrace.spark.batch.operators import Site, exact_column
 from headrace.spark.lowering import exact_sums
 from headrace.spark.lowering.histograms import histogram_of
 

@@ -21,11 +21,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.analysis import analyse
 from headrace.expr.types import holds_maps
-from headrace.flow.operators.bag_feedback import BagFeedback
-from headrace.flow.operators.end_of_input import EndOfInput
-from headrace.flow.operators.feedback import Feedback
-from headrace.flow.operators.join import Join
-from headrace.flow.operators.sink import Sink
 from headrace.graph.graph_algorithms import (
     adjacency_lists,
     is_cyclic,
@@ -33,11 +28,16 @@ from headrace.graph.graph_algorithms import (
     topological_order,
 )
 from headrace.graph.operator_declarations import ANYWHERE, Delay
+from headrace.lowering.forms import lower_operator
+from headrace.operators.bag_feedback import BagFeedback
+from headrace.operators.end_of_input import EndOfInput
+from headrace.operators.feedback import Feedback
+from headrace.operators.join import Join
+from headrace.operators.sink import Sink
 from headrace.spark.batch import aggregates as batch_aggregates
 from headrace.spark.batch import relational as batch_relational
 from headrace.spark.batch import row_operators
 from headrace.spark.batch import sources as batch_sources
-from headrace.spark.batch.operators import lower_operator
 from headrace.spark.batch.order_sensitive_nodes import OrderedNodes, find_order
 from headrace.spark.refusals import check_runs_on_spark
 

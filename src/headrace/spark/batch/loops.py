@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.analysis import analyse
-from headrace.flow.operators.source import Source
+from headrace.operators.source import Source
 from headrace.spark.batch.distribution import InOneTask
 from headrace.spark.batch.in_process_subplans import frame_layout, subplan_task
 from headrace.spark.batch.stream_union import TaggedUnion, select_stream

@@ -17,17 +17,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.expr.spark_columns import with_representatives
-from headrace.flow.operators.defer_tick import DeferTick
-from headrace.flow.operators.filter import Filter
-from headrace.flow.operators.select import Select
-from headrace.flow.operators.sink import Sink
-from headrace.flow.operators.source import Source
-from headrace.flow.operators.union import Union
 from headrace.graph.graph_algorithms import adjacency_lists, is_cyclic, strongly_connected_components
+from headrace.lowering.forms import lower_operator
+from headrace.operators.defer_tick import DeferTick
+from headrace.operators.filter import Filter
+from headrace.operators.select import Select
+from headrace.operators.sink import Sink
+from headrace.operators.source import Source
+from headrace.operators.union import Union
 from headrace.spark.batch.batch_plan import BatchPlan, Loop, Native, Subplan, plan_batch
 from headrace.spark.batch.in_process_subplans import run_subplan
 from headrace.spark.batch.loops import run_loop
-from headrace.spark.batch.operators import Site, lower_operator
+from headrace.spark.batch.operators import Site
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -1,14 +1,12 @@
-"""Lowering of operators to DataFrames: one registered function per operator class."""
+"""Places of operators in a batch, and the columns that they name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from headrace.errors import NotOnSpark
-from headrace.expr.spark_columns import from_hashable, hashable, quoted
+from headrace.expr.spark_columns import from_hashable, hashable, quoted, spark_schema
 from headrace.spark.lowering.expressions import to_column
 
 if TYPE_CHECKING:
@@ -16,12 +14,12 @@ if TYPE_CHECKING:
 
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
-    from headrace.graph.node import Node, Operator
+    from headrace.graph.node import Node
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Context for lowering an operator: node, input bags with schemas, frames of all sources."""
+    """Place of an operator in a batch (`headrace.lowering.forms.BatchSite`)."""
 
     node: Node
     inputs: tuple[DataFrame, ...]
@@ -29,19 +27,19 @@ class Site:
     frames: Mapping[str, DataFrame]
 
     def column(self, expr: Expr, port: int = 0) -> Column:
-        """Lower an expression over the columns of an input."""
         return to_column(expr, self.schemas[port])
 
+    def named(self, name: str) -> Column:
+        return exact_column(name)
 
-@singledispatch
-def lower_operator(operator: Operator, site: Site) -> DataFrame:
-    """Lower an operator to its output bag, with the columns of the node's schema."""
-    raise NotOnSpark(
-        f"{operator.kind} has no form as a batch on Spark",
-        where=[site.node.location],
-        fix='run the flow with mode="stream", or in-process',
-        operator=site.node.name,
-    )
+    def group_rows(self, frame: DataFrame, schema: Schema, *aggregates: Column) -> DataFrame:
+        return grouped_rows(frame, schema, *aggregates)
+
+    def empty(self) -> DataFrame:
+        from pyspark.sql import SparkSession
+
+        session = self.inputs[0].sparkSession if self.inputs else SparkSession.active()
+        return session.createDataFrame([], spark_schema(self.node.schema))
 
 
 def exact_column(name: str) -> Column:

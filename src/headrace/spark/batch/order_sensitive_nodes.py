@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.flow.operators.source import Source
+from headrace.operators.source import Source
 from headrace.spark.placing.native import is_native
 
 if TYPE_CHECKING:

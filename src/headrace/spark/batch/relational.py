@@ -12,14 +12,15 @@ from pyspark.sql import functions as f
 from headrace.errors import NotOnSpark
 from headrace.expr.spark_columns import with_representatives
 from headrace.expr.types import Schema
-from headrace.flow.operators.difference import Difference
-from headrace.flow.operators.distinct import Distinct
-from headrace.flow.operators.distinct_on_time import DistinctOnTime
-from headrace.flow.operators.expiring_join import JoinOnTime
-from headrace.flow.operators.join import How, Join
-from headrace.flow.operators.top_k import TopK
-from headrace.flow.operators.unique import Unique
-from headrace.spark.batch.operators import Site, exact_column, lower_operator, renamed
+from headrace.lowering.forms import lower_operator
+from headrace.operators.difference import Difference
+from headrace.operators.distinct import Distinct
+from headrace.operators.distinct_on_time import DistinctOnTime
+from headrace.operators.expiring_join import JoinOnTime
+from headrace.operators.join import How, Join
+from headrace.operators.top_k import TopK
+from headrace.operators.unique import Unique
+from headrace.spark.batch.operators import Site, exact_column, renamed
 from headrace.spark.lowering.expressions import to_column
 
 if TYPE_CHECKING:

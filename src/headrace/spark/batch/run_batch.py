@@ -28,12 +28,12 @@ from headrace.engine.run import RunResult
 from headrace.errors import BadInput
 from headrace.expr.spark_columns import spark_schema
 from headrace.expr.types import INT64, Field, Schema
-from headrace.flow.operators.source import Source
 from headrace.io.arrow import arrow_schema, rows_to_table, table_to_rows
 from headrace.io.delivery.atomic_files import subfolder_for
 from headrace.io.files.table_files import TableFiles
 from headrace.io.files.widening import Widened, WideningLog
 from headrace.io.source import WEIGHT, BadRecord
+from headrace.operators.source import Source
 from headrace.spark.batch.batch_plan import plan_batch
 from headrace.spark.batch.loops import LoopBound
 from headrace.spark.batch.lower_flow import lower_plan

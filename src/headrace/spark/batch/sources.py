@@ -15,11 +15,12 @@ from pyspark.sql import functions as f
 from headrace.errors import BadInput, WrongType
 from headrace.expr.spark_columns import spark_type
 from headrace.expr.tree import Expr
-from headrace.flow.operators.filter import Filter
-from headrace.flow.operators.select import Select
-from headrace.flow.operators.source import Source
 from headrace.io.source import WEIGHT
-from headrace.spark.batch.operators import Site, exact_column, grouped_rows, lower_operator
+from headrace.lowering.forms import lower_operator
+from headrace.operators.filter import Filter
+from headrace.operators.select import Select
+from headrace.operators.source import Source
+from headrace.spark.batch.operators import Site, exact_column, grouped_rows
 from headrace.spark.lowering.expressions import to_column
 
 if TYPE_CHECKING:

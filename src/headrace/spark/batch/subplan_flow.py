@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.flow.operators.sink import Sink
-from headrace.flow.operators.source import Source
 from headrace.graph.node import FlowGraph, Node
 from headrace.graph.operator_declarations import Facts
+from headrace.operators.sink import Sink
+from headrace.operators.source import Source
 
 if TYPE_CHECKING:
     from headrace.engine.machine import Machine

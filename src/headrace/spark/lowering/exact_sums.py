@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column
 
-    from headrace.flow.moment_aggregates import Moment
+    from headrace.operators.moment_aggregates import Moment
 
 _WIDE = "decimal(38,0)"
 _EXACT_IN_A_FLOAT = 2**53

@@ -1,4 +1,4 @@
-"""Histograms as Spark columns, of lists of values: those of `headrace.flow.value_aggregates.Histogram`."""
+"""Histograms as columns of lists, for `headrace.operators.value_aggregates.Histogram`."""
 
 from __future__ import annotations
 

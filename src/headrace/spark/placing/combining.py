@@ -26,20 +26,20 @@ from headrace.engine.steps.accumulator import all_partial_columns
 from headrace.expr.check import check
 from headrace.expr.tree import Column
 from headrace.expr.types import INT64, Field, Schema
-from headrace.flow.event_time_windows import Grid
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.aggregate import Aggregate
-from headrace.flow.operators.select import Select
-from headrace.flow.operators.top_k import TopK
-from headrace.flow.operators.window import Window
 from headrace.graph.node import FlowGraph, Node, Operator
+from headrace.operators.aggregate import Aggregate
+from headrace.operators.event_time_windows import Grid
+from headrace.operators.lifetime import Lifetime
+from headrace.operators.select import Select
+from headrace.operators.top_k import TopK
+from headrace.operators.window import Window
 from headrace.spark.placing.stages import cut_stages
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from headrace.expr.tree import Expr
-    from headrace.flow.aggregates import Aggregation
+    from headrace.operators.aggregates import Aggregation
 
 ROWS = "rows"
 """Column of a partial aggregate's output with the group's row count."""

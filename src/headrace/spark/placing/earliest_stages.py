@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headrace.flow.operators.sink import Sink
 from headrace.graph.graph_algorithms import (
     adjacency_lists,
     is_cyclic,
     strongly_connected_components,
     topological_order,
 )
+from headrace.operators.sink import Sink
 from headrace.spark.placing.order_readers import whose_order_is_read
 from headrace.spark.placing.row_placement import (
     ANYHOW,

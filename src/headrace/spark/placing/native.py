@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.expr.tree import Expr
-from headrace.flow.operators.filter import Filter
-from headrace.flow.operators.select import Select
-from headrace.flow.operators.sink import Sink
-from headrace.flow.operators.source import Source
 from headrace.graph.node import FlowGraph, Node
 from headrace.io.source import WEIGHT
+from headrace.operators.filter import Filter
+from headrace.operators.select import Select
+from headrace.operators.sink import Sink
+from headrace.operators.source import Source
 from headrace.spark.placing.stages import Stage, StagePlan
 
 if TYPE_CHECKING:

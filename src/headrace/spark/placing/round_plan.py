@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.errors import NoFixpoint, SourceLocation, Step
-from headrace.flow.operators.bag_feedback import BagFeedback
-from headrace.flow.operators.feedback import Feedback
+from headrace.operators.bag_feedback import BagFeedback
+from headrace.operators.feedback import Feedback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

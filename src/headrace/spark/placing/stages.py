@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from headrace.analysis import analyse
 from headrace.engine.partial_operators import ExchangeSink
 from headrace.engine.plan import live_consumers
-from headrace.flow.operators.sink import Sink
-from headrace.flow.operators.source import Source
 from headrace.graph.node import FlowGraph, Node
+from headrace.operators.sink import Sink
+from headrace.operators.source import Source
 from headrace.spark.placing.earliest_stages import Levels
 from headrace.spark.placing.loop_levels import RoundsLevels
 from headrace.spark.placing.round_plan import LoopStages, StageSpan, loops_in_stage_order

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.errors import BadInput, UnreadableSource, WrongType
 from headrace.expr.spark_columns import null_within, quoted
-from headrace.flow.operators.source import Source as SourceOperator
 from headrace.io import Rows as GivenRows
 from headrace.io import Source
 from headrace.io.change_data import ChangeData, refuse_rows_only
@@ -26,6 +25,7 @@ from headrace.io.files.file_source import Files, Listing, UnreadFile
 from headrace.io.files.text_blocks import WHOLE, Part
 from headrace.io.source import WEIGHT, Feed
 from headrace.io.wall_clock import TickTime
+from headrace.operators.source import Source as SourceOperator
 from headrace.spark.local.session_properties import tasks_at_a_time
 from headrace.spark.placing.native import Chain, apply_native_chain
 from headrace.spark.sources.arrivals import (

@@ -11,9 +11,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
+from headrace.columns.columns import Columns
 from headrace.engine.columnar.columnar_intake import columns_of_frame
 from headrace.engine.columnar.columnar_option import COLUMNAR_ROWS, Columnar
-from headrace.engine.columnar.columns import Columns
 from headrace.engine.columnar.runner import as_rows
 from headrace.engine.columnar.stored_slot import stored_forms
 from headrace.engine.machine import Machine

@@ -16,11 +16,11 @@ from headrace.engine.machine import Machine
 from headrace.engine.partial_operators import PartialAggregate
 from headrace.engine.plan import live_consumers
 from headrace.expr.tree import Column, Expr
-from headrace.flow.operators.explode import Explode
-from headrace.flow.operators.filter import Filter
-from headrace.flow.operators.select import Select
-from headrace.flow.operators.union import Union
 from headrace.io.arrow import arrow_schema, table_to_rows, with_all_columns
+from headrace.operators.explode import Explode
+from headrace.operators.filter import Filter
+from headrace.operators.select import Select
+from headrace.operators.union import Union
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from headrace.engine.columnar.columns import Columns
+    from headrace.columns.columns import Columns
     from headrace.engine.program import Program
     from headrace.graph.node import Node
 

@@ -19,14 +19,14 @@ from headrace.expr.code_emission import CodeBounds, bounded_code
 from headrace.expr.dict_keys import has_representatives
 from headrace.expr.tree import Column
 from headrace.expr.types import Schema
-from headrace.flow.operators.end_of_input import EndOfInput
-from headrace.flow.operators.on_time import OnTime
-from headrace.flow.operators.select import Select
-from headrace.flow.operators.sink import Sink
 from headrace.graph.node import Edge, FlowGraph, Node
 from headrace.io.arrow import arrow_schema
 from headrace.io.files.file_source import Files
 from headrace.io.source import WEIGHT
+from headrace.operators.end_of_input import EndOfInput
+from headrace.operators.on_time import OnTime
+from headrace.operators.select import Select
+from headrace.operators.sink import Sink
 from headrace.spark.placing.routing import Divide, DivideTable, row_divider, table_divider
 from headrace.spark.placing.stages import Exchange, Stage, StagePlan
 from headrace.spark.ticks.by_value import by_value

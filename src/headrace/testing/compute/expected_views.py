@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from headrace.compute.protocol.responses import Row, Update
 from headrace.errors import NoFixpoint
 from headrace.expr.types import Schema
+from headrace.lowering.reference import Bag, NotOfBags
 from headrace.testing.compute.workload import Workload
-from headrace.testing.oracle import Bag, NotOfBags
 from headrace.testing.tick_oracle import TickOracle
 
 

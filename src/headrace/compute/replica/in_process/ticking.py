@@ -24,7 +24,7 @@ from headrace.expr.types import Schema
 from headrace.flow.flow import Flow
 
 if TYPE_CHECKING:
-    from headrace.engine.columnar.columns import Columns
+    from headrace.columns.columns import Columns
 
 T = TypeVar("T")
 
@@ -126,7 +126,7 @@ class Ticking:
         """Sources whose rows the engine takes in columns."""
         if not isinstance(self.engine, Engine) or not self.engine.takes_columns:
             return frozenset()
-        from headrace.engine.columnar.columns import can_hold
+        from headrace.columns.columns import can_hold
 
         return frozenset(name for name, schema in self._sources.items() if can_hold(schema))
 
@@ -175,8 +175,8 @@ class Ticking:
 
 def _engine_columns(batch: RowBatch, append: bool) -> Columns:
     """Return changes as the engine's columns. Raises `NotColumnar` if one is taken back that must not be."""
-    from headrace.engine.columnar.columns import Columns
-    from headrace.engine.columnar.stream import each_copy
+    from headrace.columns.column_stream import each_copy
+    from headrace.columns.columns import Columns
 
     if not append:
         return Columns(batch.schema, False, batch.frame)

@@ -25,7 +25,7 @@ from headrace.compute.replica.spark.versions import Versions
 from headrace.errors import CheckpointDamaged, FlowChanged
 from headrace.expr.code_emission import CodeBounds
 from headrace.flow.flow import Flow
-from headrace.flow.operators.source import Source
+from headrace.operators.source import Source
 from headrace.spark.external_ticks import DrivenFlow, Given, Session
 from headrace.spark.versions.files import LAST_HASH, ChangeFiles
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace.engine.signals.statistics.input_tests import kernel_of
 from headrace.engine.signals.statistics.kernel import Kernel, Variable
-from headrace.flow.statistics.differences import Crossed, Diff, Direction, PctChange
+from headrace.operators.statistics.differences import Crossed, Diff, Direction, PctChange
 
 if TYPE_CHECKING:
     from headrace.engine.signals.statistics.input_tests import InputValues

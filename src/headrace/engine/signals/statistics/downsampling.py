@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 from headrace.engine.signals.statistics.input_tests import indented, kernel_of, reject_earlier_times, spans
 from headrace.engine.signals.statistics.kernel import Kernel, Variable
-from headrace.flow.statistics.downsampling import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
+from headrace.operators.statistics.downsampling import (
+    BarsByCount,
+    BarsByTime,
+    Debounce,
+    EveryNth,
+    Throttle,
+    Timer,
+)
 
 if TYPE_CHECKING:
     from headrace.engine.signals.statistics.input_tests import InputValues

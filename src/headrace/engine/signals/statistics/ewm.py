@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from headrace.engine.signals.statistics.input_tests import indented, kernel_of, reject_earlier_times, spans
 from headrace.engine.signals.statistics.kernel import Kernel, Variable
 from headrace.engine.signals.statistics.rounding import NO_WEIGHT, WHOLE
-from headrace.flow.statistics.ewm import Ewm, EwmMean, EwmStd, EwmVar
+from headrace.operators.statistics.ewm import Ewm, EwmMean, EwmStd, EwmVar
 
 if TYPE_CHECKING:
     from headrace.engine.signals.statistics.input_tests import InputValues

@@ -7,7 +7,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from headrace.engine.signals.statistics.rounding import GREATEST, LEAST, WHOLE
-from headrace.flow.statistics.value_kinds import Holes, Times
+from headrace.operators.statistics.value_kinds import Holes, Times
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from headrace.engine.signals.statistics.aggregates import Aggregate
     from headrace.engine.signals.statistics.kernel import Kernel, Variable
-    from headrace.flow.statistics.statistic import Statistic
+    from headrace.operators.statistics.statistic import Statistic
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from headrace.engine.signals.statistics.aggregates import DEVIATIONS, NOTHING, P
 from headrace.engine.signals.statistics.input_tests import InputValues, kernel_of
 from headrace.engine.signals.statistics.kernel import Kernel, Variable
 from headrace.engine.signals.statistics.windows import StatisticResult, windowed
-from headrace.flow.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
+from headrace.operators.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
 
 if TYPE_CHECKING:
-    from headrace.flow.statistics.value_windows import Window
+    from headrace.operators.statistics.value_windows import Window
 
 
 @kernel_of.register(Count)

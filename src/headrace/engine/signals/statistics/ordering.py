@@ -8,12 +8,12 @@ from headrace.engine.signals.statistics.aggregates import GREATEST, LEAST, NEWES
 from headrace.engine.signals.statistics.input_tests import kernel_of
 from headrace.engine.signals.statistics.sorted_windows import choose_sorted_structure, sorted_window_kernel
 from headrace.engine.signals.statistics.windows import StatisticResult, windowed
-from headrace.flow.statistics.ordering import First, Interpolation, Last, Max, Min, Quantile, Rank, Ties
+from headrace.operators.statistics.ordering import First, Interpolation, Last, Max, Min, Quantile, Rank, Ties
 
 if TYPE_CHECKING:
     from headrace.engine.signals.statistics.input_tests import InputValues
     from headrace.engine.signals.statistics.kernel import Kernel
-    from headrace.flow.statistics.value_windows import Window
+    from headrace.operators.statistics.value_windows import Window
 
 
 @kernel_of.register(Min)

@@ -7,7 +7,7 @@ from functools import singledispatch
 
 from headrace.engine.signals.statistics.input_tests import InputValues, reject_earlier_times, spans
 from headrace.engine.signals.statistics.kernel import Kernel, Variable
-from headrace.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
+from headrace.operators.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from headrace.engine.signals.statistics.input_tests import (
     spans,
 )
 from headrace.engine.signals.statistics.kernel import Kernel, Variable, rename_variables
-from headrace.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
+from headrace.operators.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

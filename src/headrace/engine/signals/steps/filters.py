@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.engine.signals.step import Cell, Outcome, SignalStep, SignalWriter, signal_step
-from headrace.flow.operators.signals.filter_signal import FilterSignal
-from headrace.flow.operators.signals.no_repeats import NoRepeats
-from headrace.flow.operators.signals.sample import Sample
-from headrace.flow.operators.signals.when import When
+from headrace.operators.signals.filter_signal import FilterSignal
+from headrace.operators.signals.no_repeats import NoRepeats
+from headrace.operators.signals.sample import Sample
+from headrace.operators.signals.when import When
 
 if TYPE_CHECKING:
     from collections.abc import Callable

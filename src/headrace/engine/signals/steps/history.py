@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.engine.signals.step import Cell, Outcome, SignalStep, SignalWriter, signal_step
 from headrace.engine.signals.steps.lifts import constant_source
-from headrace.flow.operators.signals.delay_signal import DelaySignal
-from headrace.flow.operators.signals.scan_signal import ScanSignal
-from headrace.flow.operators.signals.window import Window
+from headrace.operators.signals.delay_signal import DelaySignal
+from headrace.operators.signals.scan_signal import ScanSignal
+from headrace.operators.signals.window import Window
 
 if TYPE_CHECKING:
     from headrace.graph.node import Node

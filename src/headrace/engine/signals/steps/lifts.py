@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.signals.step import Cell, Outcome, SignalStep, SignalWriter, signal_step
-from headrace.flow.operators.signals.last_row import LastRow
-from headrace.flow.operators.signals.lift import Align, Constant, Lift
-from headrace.flow.operators.signals.signal_source import SignalSource
-from headrace.flow.operators.signals.value_rows import ValueRows
-from headrace.flow.operators.sink import Sink
+from headrace.operators.signals.last_row import LastRow
+from headrace.operators.signals.lift import Align, Constant, Lift
+from headrace.operators.signals.signal_source import SignalSource
+from headrace.operators.signals.value_rows import ValueRows
+from headrace.operators.sink import Sink
 
 if TYPE_CHECKING:
     from headrace.graph.node import Node

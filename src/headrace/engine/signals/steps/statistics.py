@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.engine.signals.statistics import FUNCTIONS, InputValues, Variable, kernel_of, rename_variables
 from headrace.engine.signals.step import Cell, Outcome, SignalStep, SignalWriter, signal_step
-from headrace.flow.operators.signals.statistic_signal import StatisticSignal
+from headrace.operators.signals.statistic_signal import StatisticSignal
 
 if TYPE_CHECKING:
     from collections.abc import Callable

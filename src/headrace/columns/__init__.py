@@ -1,0 +1,1 @@
+"""Rows in columns: frames with types, bounds and weights, and expressions over them."""

@@ -1,1 +1,0 @@
-"""Operators, one per file: semantics, facts and checks."""

@@ -1,0 +1,158 @@
+"""Rows and mappings in generated code: Python sources of columns, weights, lookups and updates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.lowering.step_writer import StepWriter
+
+
+# --- rows in generated code: Python sources of the columns and of the weight ----------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row in generated code.
+
+    columns: source of each column, cheap to repeat (a name, a subscript, a constant).
+    whole:   name of a variable that holds exactly this row as a tuple, if there is one.
+    weight:  source of the weight; None on an append edge, where it is +1.
+    """
+
+    columns: tuple[str, ...]
+    whole: str | None = None
+    weight: str | None = None
+
+    @property
+    def source(self) -> str:
+        """Source of the row as a tuple."""
+        return self.whole if self.whole is not None else tuple_source(self.columns)
+
+    def flat(self, *, append: bool) -> str:
+        """Return the source of the row as carried by edges: a tuple, with the weight last unless `append`."""
+        if append:
+            assert self.weight in (None, "1"), "an append edge carries weights of +1 only"
+            return self.source
+        weight = self.weight or "1"
+        if self.whole is not None and weight in ("1", "-1"):
+            return f"{self.whole} + ({weight},)"
+        return tuple_source((*self.columns, weight))
+
+    @property
+    def copies(self) -> str:
+        """Source of the weight, even if it is known to be 1."""
+        return self.weight or "1"
+
+
+def tuple_source(parts: tuple[str, ...] | list[str]) -> str:
+    """Return the source of a tuple with these items."""
+    if len(parts) == 1:
+        return f"({parts[0]},)"
+    return "(" + ", ".join(parts) + ")"
+
+
+def item_sources(source: str, count: int) -> tuple[str, ...]:
+    """Return the sources of the items of a tuple or list."""
+    return tuple(f"{source}[{at}]" for at in range(count))
+
+
+def key_columns(key: str, count: int) -> tuple[str, ...]:
+    """Return the column sources of a key with `count` expressions; a single one is the key itself."""
+    return (key,) if count == 1 else item_sources(key, count)
+
+
+def weight_product(one: str | None, other: str | None) -> str | None:
+    """Return the source of the product of two weights, with None for +1."""
+    if one in (None, "1"):
+        return other
+    if other in (None, "1"):
+        return one
+    return f"{one} * {other}"
+
+
+def negated_weight(weight: str | None) -> str:
+    """Return the source of the negated weight."""
+    if weight in (None, "1"):
+        return "-1"
+    return "1" if weight == "-1" else f"-({weight})"
+
+
+class ChangeSelection(Enum):
+    """Selection of a table's changes in a loop: all, insertions or retractions."""
+
+    ALL = ""
+    GOES = "<"
+    COMES = ">"
+
+
+# --- code generation over one mapping, a slot or a tick-local dict: lookup, append, counts, w -----
+
+
+class MappingCode:
+    """Writer of code over a mapping.
+
+    name: the mapping's variable. get: source of its method `get`, which may have a variable of its own.
+    """
+
+    def __init__(self, writer: StepWriter, name: str, get: str | None = None) -> None:
+        self.name, self.get = name, get or f"{name}.get"
+        self._writer = writer
+        self._code = writer.code
+
+    def get_or_add(self, variable: str, key: str, empty: str) -> None:
+        """Write code that assigns a key's value to `variable`, adding `empty` if there is none."""
+        self._code.line(f"{variable} = {self.get}({key})")
+        with self._code.block(f"if {variable} is None:"):
+            self._code.line(f"{variable} = {self.name}[{key}] = {empty}")
+
+    def append(self, key: str, item: str) -> None:
+        """Write code that appends `item` to a key's list."""
+        own = self._writer.fresh("own")
+        self._code.line(f"{own} = {self.get}({key})")
+        with self._code.block(f"if {own} is None:"):
+            self._code.line(f"{self.name}[{key}] = [{item}]")
+        with self._code.block("else:"):
+            self._code.line(f"{own}.append({item})")
+
+    def add_count(self, key: str, copies: str, before: str = "") -> tuple[str, str]:
+        """Write code that adds `copies` to a key's count; return the variables of the old and new count.
+
+        Counts of 0 are dropped. before: a dict that gets the count of each key as it was at first.
+        """
+        code, old, new = self._code, self._writer.fresh("old"), self._writer.fresh("new")
+        code.line(f"{old} = {self.get}({key}) or 0")
+        if before:
+            with code.block(f"if {key} not in {before}:"):
+                code.line(f"{before}[{key}] = {old}")
+        code.line(f"{new} = {old} + {copies}")
+        with code.block(f"if {new}:"):
+            code.line(f"{self.name}[{key}] = {new}")
+        with code.block(f"elif {old}:"):
+            code.line(f"del {self.name}[{key}]")
+        return old, new
+
+    def add_weight(self, key: str, row: Row) -> None:
+        """Write code that adds the weight of a row, a tuple in a variable, to a key's {row: weight}.
+
+        Weights of 0 and empty dicts are dropped.
+        """
+        code, own = self._code, self._writer.fresh("own")
+        code.line(f"{own} = {self.get}({key})")
+        with code.block(f"if {own} is None:"):
+            code.line(f"{self.name}[{key}] = {{{row.whole}: {row.copies}}}")
+        with code.block("else:"):
+            total = self._writer.fresh("n")
+            code.line(f"{total} = {own}.get({row.whole}, 0) + {row.copies}")
+            with code.block(f"if {total}:"):
+                code.line(f"{own}[{row.whole}] = {total}")
+            with code.block("else:"):
+                self.delete(key, own, row.source)
+
+    def delete(self, key: str, own: str, entry: str) -> None:
+        """Write code that deletes an entry of a key's dict `own`, and the key with its last entry."""
+        self._code.line(f"del {own}[{entry}]")
+        with self._code.block(f"if not {own}:"):
+            self._code.line(f"del {self.name}[{key}]")

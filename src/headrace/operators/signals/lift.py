@@ -1,0 +1,103 @@
+"""Lift operator: apply a function of values to signals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
+
+from headrace.graph.operator_declarations import Port
+from headrace.operators.column_arguments import ANY_VALUE
+from headrace.operators.signals.signal_operator import SignalOperator
+
+if TYPE_CHECKING:
+    from headrace.graph.check_context import CheckContext
+    from headrace.graph.node import Columns
+
+
+class Align(Enum):
+    """Rule that matches values of several signals.
+
+    LATEST: the current values. The output fires when an input fires and all have a value.
+    ZIP:    values at the same position: each input has an unlimited buffer, and complete rows of values are
+            taken oldest first.
+    """
+
+    LATEST = "latest"
+    ZIP = "zip"
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """Constant argument."""
+
+    value: object
+
+
+Argument: TypeAlias = "int | Constant"
+"""Port of the input that provides the value, or a constant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lift(SignalOperator):
+    """`function(*arguments)`, once per tick in which its arguments match.
+
+    Python's operators on signals are lifts of the functions in module `operator`, and are inlined in the
+    generated code.
+
+    An input used twice has a port for each use. With zip, an input adds at most one value per tick, so at
+    most one row of values completes per tick.
+
+    >>> import headrace as hr
+    >>> flow = hr.Flow("the quotient of two sums")
+    >>> a = flow.signal("a", int)
+    >>> flow.sink("d", (a + 1) / (a + 2))
+    >>> list(hr.Engine(flow).replay(a=[0, 1])["d"])
+    [(0, 0.5), (1, 0.6666666666666666)]
+    """
+
+    kind: ClassVar[str] = "lift"
+    plan_name: ClassVar[str | None] = "signal.lift"
+    function: Callable[..., object]
+    arguments: tuple[Argument, ...]
+    align: Align = Align.LATEST
+
+    def ports(self) -> tuple[Port, ...]:
+        return _ports(sum(not isinstance(a, Constant) for a in self.arguments))
+
+    def output(self, context: CheckContext) -> Columns:
+        ports = [argument for argument in self.arguments if not isinstance(argument, Constant)]
+        context.require(bool(ports), "a function of signals reads none")
+        context.require(ports == list(range(len(ports))), "the arguments are not the inputs in order")
+        return ANY_VALUE.fields
+
+    def reads_every_value(self) -> tuple[int, ...]:
+        return tuple(range(len(self.ports()))) if self.align is Align.ZIP else ()
+
+    def waits_for_all(self) -> bool:
+        return self.align is Align.LATEST
+
+    def may_be_silent(self) -> bool:
+        return self.align is Align.ZIP and len(self.ports()) > 1
+
+    def tells_inputs_apart(self) -> bool:
+        return self.may_be_silent()
+
+    def is_pure(self) -> bool:
+        return self.align is Align.LATEST
+
+    def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
+        if getattr(self.function, "__module__", "") not in ("_operator", "builtins"):
+            yield "function", self.function
+
+    def describe(self) -> str:
+        name = getattr(self.function, "__name__", type(self.function).__name__)
+        constants = [f"{a.value!r:.40}" if isinstance(a, Constant) else "_" for a in self.arguments]
+        return f"{name}({', '.join(constants)})" + (", zip" if self.align is Align.ZIP else "")
+
+
+@lru_cache(maxsize=1024)
+def _ports(count: int) -> tuple[Port, ...]:
+    return tuple(Port(f"argument {at + 1}") for at in range(count))

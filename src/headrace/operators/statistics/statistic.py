@@ -1,0 +1,87 @@
+"""Base classes of statistics."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import ClassVar, TypeAlias
+
+from headrace.operators.statistics.value_kinds import Result
+from headrace.operators.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
+
+Need: TypeAlias = Callable[[bool, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic(ABC):
+    """Base of statistics: functions of the ordered values of one or two signals.
+
+    kind:     its name, as written by users.
+    inputs:   number of signals of values that it reads; a signal of times comes after them.
+    numbers:  whether those values must be numbers.
+    result:   type of its results.
+    """
+
+    kind: ClassVar[str]
+    inputs: ClassVar[int] = 1
+    numbers: ClassVar[bool] = True
+    result: ClassVar[Result] = Result.ANY
+
+    @property
+    def reads_time(self) -> bool:
+        """Whether the statistic depends on the time of each value."""
+        return False
+
+    @property
+    def waits_for_time(self) -> bool:
+        """Whether the passing of time alone can make the statistic fire."""
+        return False
+
+    @property
+    def may_be_silent(self) -> bool:
+        """Whether the statistic may not fire for a value."""
+        return True
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether the statistic fires for every value after its first firing."""
+        return True
+
+    @abstractmethod
+    def check(self, need: Need) -> None:
+        """Call `need` with each condition on the parameters and its error message."""
+
+    def describe(self) -> str:
+        """Return a short rendering of the parameters; empty if there are none."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Windowed(Statistic):
+    """A statistic over a sliding or expanding window."""
+
+    window: Window
+
+    def check(self, need: Need) -> None:
+        window = self.window
+        need(window.min_periods >= 0, "a count is below zero")
+        match window:
+            case CountWindow():
+                need(window.size >= max(window.min_periods, 1), "a window has fewer values than it needs")
+            case TimeWindow():
+                need(window.span > timedelta(), "a span of time is not above zero")
+            case Expanding():
+                pass
+
+    @property
+    def reads_time(self) -> bool:
+        return isinstance(self.window, TimeWindow)
+
+    @property
+    def may_be_silent(self) -> bool:
+        return self.window.min_periods > 0
+
+    def describe(self) -> str:
+        return str(self.window)

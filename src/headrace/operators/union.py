@@ -1,0 +1,134 @@
+"""Union operator: all rows of several streams of one row type."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, ClassVar
+
+from headrace.graph.node import Operator, identity_lineage
+from headrace.graph.operator_declarations import ANYWHERE, Facts, Placement, Port, meet
+from headrace.lowering.examples import Examples
+from headrace.lowering.forms import apply_operator, lower_operator
+from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies
+from headrace.lowering.row_code import Row
+from headrace.lowering.step import Step, register_step
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
+
+    from pyspark.sql import DataFrame
+
+    from headrace.columns.column_stream import ColumnStream
+    from headrace.expr.types import Schema
+    from headrace.graph.check_context import CheckContext
+    from headrace.graph.node import Columns, Node, Operator
+    from headrace.graph.operator_declarations import Lineage, Unservable
+    from headrace.lowering.forms import BatchSite
+    from headrace.lowering.step_writer import StepWriter
+
+
+@dataclass(frozen=True, slots=True)
+class Union(Operator):
+    """All rows of all inputs, duplicates included (`UNION ALL`; follow with `distinct` for a set).
+
+    In a flow with given ticks, the rows of a tick are emitted port by port; otherwise their order is
+    meaningless. A tick without rows emits nothing.
+
+    >>> from headrace.testing import show
+    >>> show(lambda a, b: a.union(b), a=[1, 2], b=[2])
+    + 1
+    + 2
+    + 2
+    """
+
+    kind: ClassVar[str] = "union"
+    examples: ClassVar[Examples] = {
+        "union": lambda x, y: x.union(y),
+    }
+    runs_in_rounds: ClassVar[bool] = True
+    unites: ClassVar[bool] = True
+    linear: ClassVar[bool] = True
+    count: int
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input"),) * self.count
+
+    def output(self, context: CheckContext) -> Columns:
+        return context.common_columns()
+
+    def unservable(self) -> Unservable | None:
+        return None
+
+    def reads(
+        self, inputs: Sequence[Schema], output: Schema, live: AbstractSet[str]
+    ) -> tuple[AbstractSet[str], ...] | None:
+        return (live,) * len(inputs)
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return tuple(map(identity_lineage, inputs))
+
+    def placement(self) -> Placement:
+        return ANYWHERE
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return all(inputs)
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return meet(inputs).but(ordered=False)
+
+
+@register_step(Union)
+class UnionStep(Step):
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        super().__init__(node, writer)
+        self.sites = len(node.inputs)
+
+    def takes_where_made(self, port: int) -> bool:
+        # Where the ticks are given, their order means something: that of the ports.
+        return port == 0 or not self.writer.graph.given_ticks
+
+    def consume(self, port: int, row: Row) -> None:
+        self.emit(row)
+
+
+@apply_operator.register(Union)
+def _on_columns(
+    operator: Union, schema: Schema, append: bool, inputs: Sequence[ColumnStream]
+) -> ColumnStream:
+    import polars as pl
+
+    from headrace.columns.column_stream import ColumnStream
+    from headrace.columns.columns import FAILS, WEIGHT
+    from headrace.expr.polars_columns import LoweredExpression, bounds_hull
+
+    there = [stream for stream in inputs if stream.most]
+    if len(there) == 1 and there[0].append == append:
+        return replace(there[0], schema=schema)
+    checked = any(stream.checked for stream in inputs)
+    frames: list[pl.LazyFrame] = []
+    for stream in inputs:
+        frame = stream.frame
+        if not append and stream.append:
+            frame = frame.with_columns(pl.lit(1, dtype=pl.Int64).alias(WEIGHT))
+        if checked and not stream.checked:
+            frame = frame.with_columns(pl.lit(False).alias(FAILS))
+        names = replace(stream, append=append, checked=checked).names
+        frames.append(frame.select(names))
+    alike = zip(*(stream.columns for stream in inputs), strict=True)
+    columns = tuple(LoweredExpression(pl.col(str(at)), bounds_hull(each)) for at, each in enumerate(alike))
+    most, copies = sum(stream.most for stream in inputs), sum(stream.copies for stream in inputs)
+    return ColumnStream(schema, append, pl.concat(frames), columns, most, copies, checked)
+
+
+@lower_operator.register(Union)
+def _on_spark(operator: Union, site: BatchSite) -> DataFrame:
+    return reduce(lambda one, other: one.unionAll(other), site.inputs)
+
+
+@answer_of_bags.register(Union)
+def _answer(operator: Union, node: Node, inputs: Bags) -> Bag:
+    return Counter(row for _, bag in inputs for row in copies(bag))
