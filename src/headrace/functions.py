@@ -9,13 +9,14 @@ lists them; `help(hr.functions.lpad)` tells one's types.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from headrace.expr.annotations import as_type
-from headrace.expr.function_bases import FixedFunction, HigherOrderFunction, Parameter
+from headrace.expr.constructors import lambda_from
+from headrace.expr.function_records import FixedFunction, HigherOrderFunction, Parameter
 from headrace.expr.functions import CATALOGUE
-from headrace.expr.lambdas import lambda_from
 from headrace.expr.tree import Call, Expr, operand
 from headrace.expr.types import STR, DataType
 from headrace.expr.typing_rules import Function
@@ -23,26 +24,53 @@ from headrace.expr.typing_rules import Function
 _FUNCTIONS = {name: each for name, each in CATALOGUE.items() if each.meaning}
 
 
+@dataclass(frozen=True, slots=True)
+class ComposedFunction:
+    """Function of Spark's that other functions of the catalogue make up, as documentation shows it."""
+
+    section: str
+    parameters: str
+    example: str
+
+
+COMPOSED: dict[str, ComposedFunction] = {}
+
+
+def _composed(
+    section: str, parameters: str, example: str
+) -> Callable[[Callable[..., Expr]], Callable[..., Expr]]:
+    def register(build: Callable[..., Expr]) -> Callable[..., Expr]:
+        COMPOSED[build.__name__] = ComposedFunction(section, parameters, example)
+        return build
+
+    return register
+
+
+@_composed("Lists", "list or map", "array(1, 2)")
 def size(values: Any) -> Expr:
     """Number of elements or entries. Takes a list or a map."""
     return operand(values).length()
 
 
+@_composed("Lists", "list, element", "array(1, 2), 3")
 def array_append(values: Any, value: Any) -> Expr:
     """The list with an element, or null, added at the end. Takes a list and an element."""
     return Call("array_insert", (operand(values), operand(-1), operand(value)))
 
 
+@_composed("Lists", "list, element", "array(1, 2), 0")
 def array_prepend(values: Any, value: Any) -> Expr:
     """The list with an element, or null, added at the start. Takes a list and an element."""
     return Call("array_insert", (operand(values), operand(1), operand(value)))
 
 
+@_composed("Lists", "**lists", "a=array(1, 2), b=array('x', 'y')")
 def arrays_zip(**lists: Any) -> Expr:
     """List of structs of elements at equal positions, with nulls where a list is shorter."""
     return Call("arrays_zip", tuple(map(operand, lists.values())), (tuple(lists),))
 
 
+@_composed("JSON and CSV", "str, type, mode", "'[1, 2]', list[int]")
 def from_json(text: Any, schema: Any, mode: str = "PERMISSIVE") -> Expr:
     """Value of a JSON text. Takes a text, and the row class or type of the value, a struct, list or map.
 
@@ -51,6 +79,7 @@ def from_json(text: Any, schema: Any, mode: str = "PERMISSIVE") -> Expr:
     return Call("from_json", (operand(text),), (as_type(schema), mode))
 
 
+@_composed("Errors", "condition, message", "lit(True)")
 def assert_true(condition: Any, message: Any = None) -> Expr:
     """Null if the condition is true; otherwise raises an error. Takes a condition and the error's text."""
     tested = operand(condition)
@@ -59,6 +88,7 @@ def assert_true(condition: Any, message: Any = None) -> Expr:
     return Call("when", (tested, Call("cast", (operand(None),), (STR,)), failed))
 
 
+@_composed("Text", "str, upper, lower, digit, other", "'Ab 12'")
 def mask(
     text: Any,
     upper: str | None = "X",
@@ -70,15 +100,10 @@ def mask(
     return Call("mask", (operand(text),), (upper, lower, digit, other))
 
 
+@_composed("Bytes and encodings", "str, format", "'xyz', 'hex'")
 def try_to_binary(text: Any, format: str = "hex") -> Expr:
     """As `to_binary`; null if the text doesn't fit. Takes a text, and hex, base64 or utf-8."""
     return Call("try_eval", (Call("to_binary", (operand(text), operand(format))),))
-
-
-_OTHERS = (
-    *("array_append", "array_prepend", "arrays_zip", "assert_true", "from_json", "mask", "size"),
-    "try_to_binary",
-)
 
 
 def __getattr__(name: str) -> Callable[..., Expr]:
@@ -91,15 +116,17 @@ def _function_named(name: str) -> Callable[..., Expr]:
     function = _FUNCTIONS.get(name)
     if function is None:
         raise AttributeError(f"module 'headrace.functions' has no attribute {name!r}")
-    least, most = function.arity
+    most = function.arity[1]
+    least = function.arity[0] - len(function.defaults)
 
     def call(*arguments: Any) -> Expr:
         if len(arguments) < least or (most is not None and len(arguments) > most):
             raise TypeError(f"{name} takes {_count(least, most)} arguments, got {len(arguments)}")
-        return Call(name, tuple(_operand(function, each) for each in arguments))
+        given = (*arguments, *function.defaults[max(len(arguments) - least, 0) :])
+        return Call(name, tuple(_operand(function, each) for each in given))
 
     call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"{function.meaning} Takes {_taken(function)}."
+    call.__doc__ = f"{function.meaning} Takes {parameters_of(function)}."
     return call
 
 
@@ -113,10 +140,18 @@ def _count(least: int, most: int | None) -> str:
     return str(least) if least == most else f"{least} to {most}" if most is not None else f"{least} or more"
 
 
-def _taken(function: Function) -> str:
-    if isinstance(function, FixedFunction):
-        return ", ".join(map(_shown, function.takes))
-    return f"{_count(*function.arity)} arguments"
+def parameters_of(function: Function) -> str:
+    """Return the parameters of a function as documentation shows them, with their defaults."""
+    if function.shown_parameters:
+        shown = function.shown_parameters.split(", ")
+    elif isinstance(function, FixedFunction):
+        shown = list(map(_shown, function.takes))
+    else:
+        return f"{_count(*function.arity)} arguments"
+    first = len(shown) - len(function.defaults)
+    return ", ".join(
+        each if at < first else f"{each} = {function.defaults[at - first]!r}" for at, each in enumerate(shown)
+    )
 
 
 def _shown(parameter: Parameter) -> str:
@@ -125,4 +160,4 @@ def _shown(parameter: Parameter) -> str:
 
 
 def __dir__() -> list[str]:
-    return sorted((*_FUNCTIONS, *_OTHERS))
+    return sorted((*_FUNCTIONS, *COMPOSED))

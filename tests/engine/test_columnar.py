@@ -29,8 +29,8 @@ from headrace.engine.machine import Machine
 from headrace.engine.program import Program, compile_program
 from headrace.engine.steps.accumulator import FloatTotals, accumulator_for
 from headrace.engine.steps.value_accumulators import OnceEach
+from headrace.expr.code_emission import bounded_code
 from headrace.expr.constructors import col, left, right
-from headrace.expr.function_bases import bounded_code
 from headrace.expr.row_classes import from_user
 from headrace.expr.types import BOOL, FLOAT64, INT64, INTERVAL, INTERVALS, STR, TIMESTAMP, DecimalType
 from headrace.operators.aggregate import Aggregate

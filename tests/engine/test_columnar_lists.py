@@ -15,10 +15,10 @@ pa = pytest.importorskip("pyarrow")
 
 import headrace as hr
 from headrace import Flow, col
-from headrace.columns.column_types import from_series, to_series
 from headrace.engine.change import Change
 from headrace.engine.columnar.columnar_option import explain_large_ticks
 from headrace.engine.program import Program, compile_program
+from headrace.expr.polars_columns import from_series, to_series
 from headrace.expr.row_classes import from_user
 from headrace.expr.types import STR, ListType
 from tests.engine.test_columnar import ALWAYS, Run, noting_declines

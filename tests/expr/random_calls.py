@@ -17,7 +17,7 @@ from headrace.expr.annotations import Int32
 from headrace.expr.check import check
 from headrace.expr.code_runtime import NAN, float32
 from headrace.expr.constructors import lit
-from headrace.expr.function_bases import FixedFunction
+from headrace.expr.function_records import FixedFunction
 from headrace.expr.functions import CATALOGUE
 from headrace.expr.tree import Call, Column, Expr, Literal
 from headrace.expr.types import (

@@ -20,16 +20,18 @@ from headrace.expr.annotations import Float32, Int8, Int16, Int32, TimestampNtz
 from headrace.expr.code_runtime import float32
 from headrace.expr.constructors import lit
 from headrace.expr.dict_keys import nested_key
-from headrace.expr.function_bases import FixedFunction
+from headrace.expr.function_records import FixedFunction
 from headrace.expr.functions import CATALOGUE
-from headrace.expr.functions.calendar import unit_of, weekday_of, zone_of
+from headrace.expr.functions.calendar import weekday_of
 from headrace.expr.functions.encodings import reader_of
+from headrace.expr.functions.instants import unit_of
 from headrace.expr.functions.regular_expressions import start_at
 from headrace.expr.java_patterns import java_pattern
 from headrace.expr.json_paths import json_path
 from headrace.expr.number_formats import number_writer
 from headrace.expr.row_classes import from_user, schema_of
 from headrace.expr.time_patterns import format_pattern, parse_pattern
+from headrace.expr.time_zones import zone_of
 from headrace.expr.tree import Call, Column, Expr, operand
 from headrace.expr.types import (
     BOOL,
@@ -313,7 +315,7 @@ def _kind_of(type: Any) -> str:
 
 
 for _function in CATALOGUE.values():
-    if isinstance(_function, FixedFunction):
+    if isinstance(_function, FixedFunction) and _function.meaning:
         _result = _function.result
         _kinds = (_kind_of(_result),) if _result is not None else map(_kind_of, _function.takes[0])
         for _kind in _kinds:
@@ -626,16 +628,21 @@ class _Drawing:
             a, b = pair()
             return getattr(a, compare)(b)
 
+        def part() -> Expr:
+            made = self.of(kind, d)
+            # Structs of decimals of other precisions do not go together.
+            return made.cast(DecimalType(20, 4)) if kind == "decimal" else made
+
         text = self.pick("contains", "starts_with", "ends_with", "like")
         return [
             two,
             two,
             lambda: getattr(self.list(d), compare)(self.list(d)),
-            lambda: getattr(hr.struct(a=self.of(kind, d), b=self.list(d)), compare)(
-                hr.struct(a=self.of(kind, d), b=self.list(d))
+            lambda: getattr(hr.struct(a=part(), b=self.list(d)), compare)(
+                hr.struct(a=part(), b=self.list(d))
             ),
-            lambda: getattr(Call("by_position", (hr.struct(a=self.of(kind, d)),)), compare)(
-                Call("by_position", (hr.struct(b=self.of(kind, d)),))
+            lambda: getattr(Call("by_position", (hr.struct(a=part()),)), compare)(
+                Call("by_position", (hr.struct(b=part()),))
             ),
             lambda: self.of("bool", d) & self.of("bool", d),
             lambda: self.of("bool", d) | self.of("bool", d),

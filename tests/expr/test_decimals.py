@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal, localcontext
 
 from headrace.expr import decimal_arithmetic
+from headrace.expr.expression_text import fit_number
 from headrace.expr.functions.casts import timestamp_of_decimal
 from headrace.expr.functions.hashing import MURMUR3
 from headrace.expr.functions.intervals import units_of
-from headrace.expr.literals import fit_number
 from headrace.expr.number_formats import number_format
 from headrace.expr.types import DecimalType
 

@@ -17,6 +17,7 @@ from headrace import col
 from headrace.errors import EvaluationError, WrongType
 from headrace.expr.annotations import Int32
 from headrace.expr.check import check
+from headrace.expr.code_emission import bounded_code
 from headrace.expr.code_runtime import NAN
 from headrace.expr.compile_python import (
     RUNTIME,
@@ -26,16 +27,17 @@ from headrace.expr.compile_python import (
     predicate_source,
     value_source,
 )
-from headrace.expr.constructors import lit
-from headrace.expr.function_bases import FixedFunction, bounded_code
+from headrace.expr.constructors import lambda_of, lit, variable
+from headrace.expr.function_records import FixedFunction
 from headrace.expr.functions import CATALOGUE
-from headrace.expr.functions.calendar import unit_of, weekday_of, zone_of
+from headrace.expr.functions.calendar import weekday_of
 from headrace.expr.functions.encodings import reader_of
+from headrace.expr.functions.instants import unit_of
 from headrace.expr.functions.regular_expressions import start_at
-from headrace.expr.lambdas import lambda_of, variable
 from headrace.expr.number_formats import number_writer
 from headrace.expr.row_classes import schema_of
 from headrace.expr.time_patterns import format_pattern, parse_pattern
+from headrace.expr.time_zones import zone_of
 from headrace.expr.tree import Call, Column, Expr
 from headrace.expr.types import (
     ANY,

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.errors import EvaluationError
 from headrace.expr import bounds
-from headrace.expr.functions import regular_expressions, strings
+from headrace.expr.functions import regular_expressions, string_search
 from headrace.expr.java_patterns import java_pattern
 from headrace.expr.linear_patterns import LinearMatch, linear_pattern
 
@@ -69,7 +69,7 @@ def test_like_matches_what_it_matches_elsewhere(seeds: range) -> None:
     for seed in seeds:
         draw = random.Random(seed)
         pattern = "".join(draw.choices(["a", "b", "%", "_", "\\%", "\\_", "é", "."], k=draw.randrange(6)))
-        usual, linear = strings.like_matcher(pattern), bounds.like_matcher(pattern)
+        usual, linear = string_search.like_matcher(pattern), bounds.like_matcher(pattern)
         for _ in range(20):
             text = "".join(draw.choices("aab%_é.\n", k=draw.randrange(7)))
             assert (usual(text) is None) == (linear(text) is None), (pattern, text)

@@ -18,8 +18,7 @@ from headrace.errors import BadRow, UnknownRowType, WrongType
 from headrace.expr.annotations import Int32, as_type
 from headrace.expr.check import check
 from headrace.expr.code_runtime import NAN
-from headrace.expr.keyed_rows import placeholder
-from headrace.expr.row_classes import computed_schema, from_user, row_class, schema_of, to_user
+from headrace.expr.row_classes import computed_schema, from_user, placeholder, row_class, schema_of, to_user
 from headrace.expr.types import (
     BOOL,
     FLOAT32,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace import col
+from headrace.expr.text_casts import Remembered, day_of, iso_of, of_timestamp, second_of
 from headrace.expr.time_patterns import format_pattern
-from headrace.expr.time_texts import Remembered, day_of, iso_of, of_timestamp, second_of
 
 ROUND = st.sampled_from([0, 1, 10, 999, 1_000, 120_000, 500_000, 999_000, 999_999])
 FRACTIONS = ROUND | st.integers(0, 999_999)

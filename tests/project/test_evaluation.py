@@ -55,6 +55,7 @@ JUDGED = {
     ("engine/signals/statistics/kernel.py", "eval"): _GENERATED,
     ("engine/signals/statistics/kernel.py", "exec"): _GENERATED,
     ("expr/annotations.py", "get_type_hints"): _ANNOTATIONS,
+    ("expr/deferred_imports.py", "import_module"): _BY_NAME,
     ("expr/row_conversion.py", "compile"): _GENERATED,
     ("expr/row_conversion.py", "exec"): _GENERATED,
     ("expr/compile_python.py", "exec"): _GENERATED,

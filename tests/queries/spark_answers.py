@@ -79,9 +79,9 @@ def _check_rows(answer: Counter[Any], schema: Schema, found: DataFrame, *, nearl
     from pyspark.sql.types import NullType
 
     from headrace.expr.dict_keys import with_representatives
+    from headrace.expr.spark_columns import nullable_type, spark_type
     from headrace.io.arrow import table_to_rows
     from headrace.queries.catalyst_plan import parse_schema
-    from headrace.spark.lowering.types import nullable_type, spark_type
 
     for mine, its in zip(schema.fields, found.schema.fields, strict=True):
         assert (
@@ -128,8 +128,8 @@ def frame_of(spark: SparkSession, row_class: type, rows: Sequence[Any]) -> DataF
     """Return rows as a DataFrame of one partition, each as a table has it."""
     from headrace.expr.dict_keys import with_representatives
     from headrace.expr.row_classes import from_user, schema_of
+    from headrace.expr.spark_columns import spark_schema
     from headrace.io.arrow import rows_to_table
-    from headrace.spark.lowering.types import spark_schema
 
     schema = schema_of(row_class)
     inside = with_representatives(from_user(schema, what="rows")(rows), schema)
@@ -139,7 +139,7 @@ def frame_of(spark: SparkSession, row_class: type, rows: Sequence[Any]) -> DataF
 def empty_frame(spark: SparkSession, row_class: type) -> DataFrame:
     """Return a DataFrame over which a query is planned, which Spark doesn't know to be empty."""
     from headrace.expr.row_classes import schema_of
-    from headrace.spark.lowering.types import spark_schema
+    from headrace.expr.spark_columns import spark_schema
 
     return spark.createDataFrame(spark.sparkContext.emptyRDD(), spark_schema(schema_of(row_class)))
 

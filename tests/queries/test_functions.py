@@ -9,8 +9,6 @@ import pytest
 
 import headrace as hr
 from headrace.errors import EvaluationError, HeadraceError
-from headrace.expr.function_bases import FixedFunction
-from headrace.expr.functions import CATALOGUE
 from tests.queries.interval_spellings import INTERVALS
 from tests.queries.scalar_spellings import APPROXIMATE, EXACT, ROWS, V
 from tests.queries.spark_answers import create_view, equal, value_differences
@@ -54,16 +52,6 @@ def test_values_of_intervals_are_those_of_spark(spark: SparkSession) -> None:
 @pytest.mark.usefixtures("given")
 def test_values_of_mathematics_are_close_to_those_of_spark(spark: SparkSession) -> None:
     assert not differences(spark, APPROXIMATE, close)
-
-
-WITHOUT_A_NAME = {"bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "second_with_fraction"}
-"""Operators, and a field of `extract`."""
-
-
-def test_every_fixed_function_has_its_spelling_here() -> None:
-    written = " ".join(text for group in (*EXACT.values(), APPROXIMATE, INTERVALS) for text in group)
-    functions = {name for name, function in CATALOGUE.items() if isinstance(function, FixedFunction)}
-    assert {name for name in functions if name not in written.lower()} == WITHOUT_A_NAME
 
 
 _NOT_RAISED = [

@@ -37,7 +37,7 @@ def frame_of(
         rows = [(*row, c.weight) for row, c in zip(rows, changes)]
     from pyspark.sql.types import LongType, StructField, StructType
 
-    from headrace.spark.lowering.types import spark_schema
+    from headrace.expr.spark_columns import spark_schema
 
     # Spark 4.3 misreads null elements of lists where it groups straight on Arrow's memory; a local
     # relation copies the rows first.

@@ -11,17 +11,18 @@ import polars as pl
 
 from headrace.arrangement.batch import select, take
 from headrace.arrangement.codes import codes_of
-from headrace.columns.column_types import carried_dtype, dtype_of
 from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined, Columns, ColumnsOfFrame
 from headrace.columns.expressions import columns_without_bounds, lower_expression
-from headrace.columns.lowered_expression import (
+from headrace.expr.polars_columns import (
     LoweredExpression,
+    carried_dtype,
+    dtype_of,
     either_condition,
     replace_negative_zero,
 )
 from headrace.expr.tree import Expr
 from headrace.expr.types import Schema
-from headrace.expr.widening import is_float
+from headrace.expr.typing_rules import is_float
 
 MOST_COPIES = 2**53
 """Limit on a frame's total weight, low enough that sums over united streams cannot overflow."""

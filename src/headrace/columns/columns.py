@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING, Any, overload
 
 import polars as pl
 
-from headrace.columns.column_types import bounds_in, from_series, polars_type, repeated, to_series
 from headrace.columns.frames import WEIGHT_COLUMN
-from headrace.columns.lowered_expression import LoweredExpression
+from headrace.expr.polars_columns import (
+    LoweredExpression,
+    bounds_in,
+    from_series,
+    polars_type,
+    repeated,
+    to_series,
+)
 from headrace.expr.types import INT64, TIMESTAMP
 
 if TYPE_CHECKING:

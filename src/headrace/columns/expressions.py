@@ -7,13 +7,13 @@ which that is true anywhere runs row by row, and raises there what it always
 raised. Bounds of the integers of a tick are carried along, and most sums and
 products are known to stay in range without a look at a single row.
 
-A function that has no entry in `LOWERINGS` keeps its operator in rows.
+A function whose record has no `columns` keeps its operator in rows.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -21,51 +21,28 @@ from functools import singledispatch
 
 import polars as pl
 
-from headrace.columns import NotLowered
-from headrace.columns.column_types import carried_dtype, dtype_of, unscaled_bounds
-from headrace.columns.lowered_expression import Bounds, LoweredExpression, Lowering, either_condition
-from headrace.engine.columnar.functions import (
-    arithmetic,
-    calendar,
-    casts,
-    decimals,
-    errors,
-    hashing,
-    lists,
-    logic,
-    numbers,
-    strings,
-    time,
-    time_formats,
-)
 from headrace.errors import EvaluationError
 from headrace.expr.check import checked_tree
-from headrace.expr.compile_python import runtime_names
+from headrace.expr.compile_python import PythonEmitter, Scope, runtime_names
 from headrace.expr.decimal_arithmetic import EXACT
-from headrace.expr.function_bases import StrictFunction
-from headrace.expr.python_emitter import PythonEmitter, Scope
+from headrace.expr.function_records import StrictFunction
+from headrace.expr.functions.decimal_columns import decimal_constant
+from headrace.expr.polars_columns import (
+    Bounds,
+    LoweredExpression,
+    Lowering,
+    NotLowered,
+    carried_dtype,
+    dtype_of,
+    either_condition,
+    unscaled_bounds,
+)
 from headrace.expr.tree import Column, Expr
 from headrace.expr.types import FLOAT32, DataType, DecimalType, IntervalType, ListType, Schema
 from headrace.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term
 
 _MOST_COLUMNS = 24
 """Number of times that the arguments of a call may read columns, before they are computed on their own."""
-
-LOWERINGS: Mapping[str, Lowering] = {
-    **arithmetic.LOWERINGS,
-    **calendar.LOWERINGS,
-    **casts.LOWERINGS,
-    **decimals.LOWERINGS,
-    **errors.LOWERINGS,
-    **hashing.LOWERINGS,
-    **lists.LOWERINGS,
-    **logic.LOWERINGS,
-    **numbers.LOWERINGS,
-    **strings.LOWERINGS,
-    **time.LOWERINGS,
-    **time_formats.LOWERINGS,
-}
-"""Lowerings of the catalogue functions that have a columnar form."""
 
 
 def lower_expression(expr: Expr, schema: Schema, columns: Sequence[LoweredExpression]) -> LoweredExpression:
@@ -164,7 +141,7 @@ def _column(term: ColumnTerm, columns: Sequence[LoweredExpression]) -> LoweredEx
 def _literal(term: LiteralTerm, columns: Sequence[LoweredExpression]) -> LoweredExpression:
     value = term.value
     if isinstance(term.type, DecimalType) and isinstance(value, Decimal):
-        return decimals.decimal_constant(int(value.scaleb(term.type.scale, EXACT)), term.type)
+        return decimal_constant(int(value.scaleb(term.type.scale, EXACT)), term.type)
     if isinstance(value, datetime):
         value = value.replace(tzinfo=None)
     if isinstance(value, timedelta):
@@ -185,11 +162,10 @@ def _literal(term: LiteralTerm, columns: Sequence[LoweredExpression]) -> Lowered
 
 @_lowered.register(CallTerm)
 def _call(term: CallTerm, columns: Sequence[LoweredExpression]) -> LoweredExpression:
-    function = term.function
-    lowering = LOWERINGS.get(function.name)
+    function, lowering = term.function, term.function.columns
     if lowering is None:
         raise NotLowered(f"{function.name}() has no columnar form")
-    if function.name not in lists.OF_LISTS and any(isinstance(a.type, ListType) for a in term.arguments):
+    if not function.takes_lists and any(isinstance(a.type, ListType) for a in term.arguments):
         raise NotLowered(f"{function.name}() of lists has no columnar form")
     carried_dtype(term.type)
     if not any(isinstance(part, ColumnTerm) for part in _parts(term)):

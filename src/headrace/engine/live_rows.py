@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from headrace.expr.types import Schema
-from headrace.expr.widening import is_number
+from headrace.expr.typing_rules import is_number
 
 Row = tuple[Any, ...]
 

@@ -17,7 +17,7 @@ from headrace.engine.partitions import Function, Key, Peers, Row, Rows, Stretch
 from headrace.errors import EvaluationError
 from headrace.expr.code_runtime import float32
 from headrace.expr.decimal_arithmetic import EXACT
-from headrace.expr.functions.time import add_months
+from headrace.expr.functions.calendar import add_months
 from headrace.expr.types import DataType, DateType, Float32Type
 from headrace.operators.window_functions import Frame, FrameUnit, Months
 

@@ -2,9 +2,8 @@
 
 Within `bounded_code`, code is generated that matches patterns in linear time, and raises
 `LimitExceeded` instead of making a text, a list or a map above a limit. A function that multiplies (`repeat`,
-`replace`) computes the size first; others, whose results are at most a few times as large as their arguments,
-are checked after, as are aggregates of texts and lists. Code outside is as fast as Python allows, and
-unbounded.
+`replace`) computes the size first, and its record says `keeps_size`; the results of others are checked after,
+as are aggregates of texts and lists. Code outside is as fast as Python allows, and unbounded.
 """
 
 from __future__ import annotations
@@ -15,10 +14,21 @@ from functools import lru_cache
 from typing import Any
 
 from headrace.errors import LimitExceeded
-from headrace.expr.functions import arrays, formatting, regular_expressions, strings
+from headrace.expr.function_records import FixedFunction
+from headrace.expr.functions import (
+    CATALOGUE,
+    array_elements,
+    arrays,
+    formatting,
+    regular_expressions,
+    string_building,
+    string_parts,
+    string_search,
+)
 from headrace.expr.java_patterns import java_pattern
 from headrace.expr.linear_patterns import linear_like, linear_pattern
 from headrace.expr.tree import Call, Expr, Literal
+from headrace.expr.typing_rules import Function
 
 MAX_LENGTH = 10_000_000
 """Limit on the characters of a text, or on bytes."""
@@ -30,10 +40,16 @@ def check_patterns(expr: Expr) -> None:
     """Raise `EvaluationError` for a constant pattern that cannot be matched in linear time."""
     for each in expr.walk():
         if isinstance(each, Call):
-            for at in PATTERNS.get(each.function, ()):
+            for at in _positions_of_patterns(CATALOGUE[each.function]):
                 given = each.arguments[at] if at < len(each.arguments) else None
                 if isinstance(given, Literal) and isinstance(given.value, str):
                     linear_pattern(given.value)
+
+
+def _positions_of_patterns(function: Function) -> list[int]:
+    if not isinstance(function, FixedFunction):
+        return []
+    return [at for at, make in function.prepared.items() if make is java_pattern]
 
 
 # -- sizes ---------------------------------------------------------------------------------------
@@ -75,24 +91,24 @@ def repeat(text: str, count: int) -> str:
 
 def lpad(text: str, length: int, padding: str) -> str:
     _check_length(length if padding else 0)
-    return strings.lpad(text, length, padding)
+    return string_building.lpad(text, length, padding)
 
 
 def rpad(text: str, length: int, padding: str) -> str:
     _check_length(length if padding else 0)
-    return strings.rpad(text, length, padding)
+    return string_building.rpad(text, length, padding)
 
 
 def joined(*parts: Any) -> Any:
     check = _check_elements if isinstance(parts[0], tuple) else _check_length
     check(sum(map(len, parts)))
-    return strings.joined(*parts)
+    return string_building.joined(*parts)
 
 
 def replace(text: str, search: str, by: str) -> str:
     if len(by) > len(search) > 0:
         _check_length(len(text) + (len(by) - len(search)) * text.count(search))
-    return strings.replace(text, search, by)
+    return string_parts.replace(text, search, by)
 
 
 def replace_matches(text: str, pattern: regular_expressions.Pattern, by: str, start: int) -> str:
@@ -112,7 +128,7 @@ def concat_ws(separator: str | None, *values: str | tuple[str | None, ...] | Non
     if separator is not None:
         lists = [(each,) if isinstance(each, str) else each or () for each in values]
         _check_joined(separator, [each for part in lists for each in part if each is not None])
-    return strings.concat_ws(separator, *values)
+    return string_building.concat_ws(separator, *values)
 
 
 def array_join(values: tuple[str | None, ...], separator: str, instead: str | None = None) -> str:
@@ -138,7 +154,7 @@ def sequence_of_days(start: date, stop: date, step: int | None = None) -> tuple[
 def array_insert(values: tuple[Any, ...] | None, number: int | None, value: Any) -> tuple[Any, ...] | None:
     if values is not None and number is not None:
         _check_elements(max(abs(number), len(values) + 1))
-    return arrays.array_insert(values, number, value)
+    return array_elements.array_insert(values, number, value)
 
 
 def array_repeat(value: Any, count: int | None) -> tuple[Any, ...] | None:
@@ -174,7 +190,7 @@ _MAX_DIGITS = 1_000
 @lru_cache(maxsize=128)
 def like_matcher(pattern: str, escape: str = "\\") -> Callable[[str], object]:
     """Return a function that matches whole texts with a pattern of `LIKE`, in linear time."""
-    parts = tuple(strings.like_parts(pattern, escape))
+    parts = tuple(string_search.like_parts(pattern, escape))
     if ("_", True) in parts:
         wild = {"%": "(?s:.)*", "_": "(?s:.)"}
         return linear_like("".join(wild[p] if stands else f"\\x{{{ord(p):x}}}" for p, stands in parts))
@@ -233,50 +249,6 @@ NAMES: Mapping[str, Any] = {
 
 PREPARED: Mapping[Callable[..., Any], Callable[..., Any]] = {
     java_pattern: linear_pattern,
-    strings.like_matcher: like_matcher,
+    string_search.like_matcher: like_matcher,
 }
 """What prepares patterns in bounded code, by what does so elsewhere."""
-
-PATTERNS: Mapping[str, tuple[int, ...]] = {
-    "regexp_count": (1,),
-    "regexp_extract": (1,),
-    "regexp_extract_all": (1,),
-    "regexp_instr": (1,),
-    "regexp_like": (1,),
-    "regexp_replace": (1,),
-    "regexp_substr": (1,),
-    "split": (1,),
-    "str_to_map": (1, 2),
-}
-"""Positions of patterns among the arguments of functions."""
-
-SIZED = frozenset(
-    {
-        "array",
-        "array_union",
-        "arrays_zip",
-        "base64",
-        "cast",
-        "decode",
-        "encode",
-        "from_json",
-        "get_json_object",
-        "hex",
-        "json_object_keys",
-        "json_tuple",
-        "lower",
-        "make_valid_utf8",
-        "map",
-        "map_concat",
-        "overlay",
-        "quote",
-        "regexp_extract_all",
-        "str_to_map",
-        "to_csv",
-        "to_json",
-        "try_eval",
-        "upper",
-        "url_encode",
-    }
-)
-"""Functions whose results may be larger than each argument, by a small factor: they are checked after."""

@@ -11,13 +11,12 @@ from typing import cast
 
 from headrace.errors import SourceLocation, UnknownColumn, WrongType
 from headrace.expr.code_runtime import float32, float32_of_exact
-from headrace.expr.expression_text import constant_text
-from headrace.expr.function_bases import HigherOrderFunction, may_raise
+from headrace.expr.constructors import is_lambda
+from headrace.expr.expression_text import canonical_constant, constant_text, fit_number, literal_type
+from headrace.expr.function_records import HigherOrderFunction, may_raise
 from headrace.expr.functions import CATALOGUE
 from headrace.expr.functions.casts import CAST
 from headrace.expr.functions.intervals import cut
-from headrace.expr.lambdas import is_lambda
-from headrace.expr.literals import canonical_constant, fit_number, literal_type
 from headrace.expr.tree import Call, Column, Expr, Literal
 from headrace.expr.types import (
     INT64,

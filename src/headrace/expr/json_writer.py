@@ -15,8 +15,7 @@ from typing import Any
 from headrace.expr.code_runtime import EPOCH
 from headrace.expr.functions.intervals import writer_of
 from headrace.expr.json_reader import JsonReader, Token
-from headrace.expr.text_casts import of_bool, of_float, of_float32
-from headrace.expr.time_texts import iso_of
+from headrace.expr.text_casts import iso_of, of_bool, of_float, of_float32
 from headrace.expr.types import (
     INTEGERS,
     BoolType,

@@ -16,7 +16,7 @@ from functools import lru_cache
 from headrace.errors import EvaluationError
 from headrace.expr.code_runtime import raise_overflow
 from headrace.expr.types import DecimalType
-from headrace.expr.widening import MAX_PRECISION
+from headrace.expr.typing_rules import MAX_PRECISION
 
 _FORMAT = re.compile(
     r"(MI|S)?(\$)?((?:[09]+(?:[,G][09]+)*)?)(?:([.D])([09]*))?(PR|MI|S)?", re.ASCII | re.IGNORECASE

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from headrace.errors import EvaluationError
 from headrace.expr.code_runtime import raise_overflow
-from headrace.expr.time_texts import Remembered
+from headrace.expr.text_casts import Remembered
 
 MONTHS = (
     *("January", "February", "March", "April", "May", "June", "July", "August", "September"),

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 from headrace.errors import SourceLocation, WrongType
 from headrace.expr.annotations import as_type
 from headrace.expr.durations import duration
+from headrace.expr.expression_misuse import ValueMisuse
 from headrace.expr.expression_text import ATOM, Rendered, call_text, literal_text
 from headrace.expr.types import DATE, TIMESTAMP, DataType
-from headrace.expr.value_misuse import ValueMisuse
 from headrace.shown import Shown
 
 if TYPE_CHECKING:

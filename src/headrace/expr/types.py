@@ -269,6 +269,8 @@ INT16 = Int16Type()
 INT32 = Int32Type()
 INT64 = Int64Type()
 INTEGERS: tuple[IntegerType, ...] = (INT8, INT16, INT32, INT64)
+RANGES: dict[DataType, tuple[int, int]] = {each: each.range for each in INTEGERS}
+"""Least and greatest value of each integer type."""
 FLOAT32 = Float32Type()
 FLOAT64 = Float64Type()
 STR = StrType()

@@ -10,7 +10,7 @@ from typing_extensions import TypeVar
 
 from headrace.errors import BadFlow, SourceLocation, Step, WrongType
 from headrace.expr.call_errors import check_function
-from headrace.expr.missing_attributes import MethodGuesses
+from headrace.expr.expression_misuse import MethodGuesses
 from headrace.expr.row_classes import schema_of
 from headrace.expr.tree import Column
 from headrace.expr.types import Schema

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 from headrace.errors import BadFlow, UnknownColumn, WrongType
 from headrace.expr.check import check
 from headrace.expr.constructors import struct, when
-from headrace.expr.keyed_rows import KeyedRows
+from headrace.expr.row_classes import KeyedRows
 from headrace.expr.tree import Column, Expr
 from headrace.expr.types import STR, TIMESTAMP, BoolType, Field, Schema, StructType
 from headrace.operators.aggregates import max as greatest

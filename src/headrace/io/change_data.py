@@ -16,7 +16,7 @@ from functools import singledispatch
 from typing import Any, ClassVar, Self, TypeAlias, cast
 
 from headrace.errors import BadInput
-from headrace.expr.keyed_rows import Unavailable
+from headrace.expr.row_classes import Unavailable
 from headrace.expr.types import STR, DataType, Field, Schema, StructType
 from headrace.io.epoch_times import EPOCH_UNITS, EpochUnit, epoch_row_restorer, with_integer_times
 from headrace.io.files.file_source import Files

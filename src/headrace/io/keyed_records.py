@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from headrace.errors import BadInput
 from headrace.expr.dict_keys import has_representatives, key_function
-from headrace.expr.keyed_rows import KeyedRows, Unavailable
+from headrace.expr.row_classes import KeyedRows, Unavailable
 from headrace.expr.types import INT64, Field, Schema, StructType
 from headrace.io.change_data import (
     IMAGES,

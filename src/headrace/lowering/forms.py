@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import singledispatch
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.columns import NotLowered
 from headrace.errors import NotOnSpark
+from headrace.expr.polars_columns import NotLowered
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -25,7 +25,7 @@ from headrace.expr.types import (
     ListType,
     Schema,
 )
-from headrace.expr.widening import is_float, is_number
+from headrace.expr.typing_rules import is_float, is_number
 from headrace.operators.window_functions import WindowFunction
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.columns import NotLowered
+from headrace.expr.polars_columns import NotLowered
 from headrace.expr.types import INT32, AnyType, Field, ListType
 from headrace.graph.node import identity_lineage
 from headrace.lowering.examples import Examples, Pair

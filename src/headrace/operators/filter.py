@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.columns import NotLowered
 from headrace.expr.constructors import col
+from headrace.expr.polars_columns import NotLowered
 from headrace.expr.row_classes import to_user
 from headrace.expr.tree import Column, Expr, columns_of
 from headrace.expr.types import BOOL

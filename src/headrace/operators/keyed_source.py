@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.expr.keyed_rows import KeyedRows
+from headrace.expr.row_classes import KeyedRows
 from headrace.lowering.examples import Examples
 from headrace.operators.source import Source
 from headrace.operators.unservable import RECORDS

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from headrace.columns import NotLowered
 from headrace.expr.constructors import col
+from headrace.expr.polars_columns import NotLowered
 from headrace.expr.tree import Column, Expr, columns_of
 from headrace.graph.monotone_columns import MonotoneColumns
 from headrace.lowering.examples import Examples
@@ -127,7 +127,7 @@ def _on_columns(
     from headrace.columns.column_stream import ColumnStream
     from headrace.columns.columns import FAILS, WEIGHT
     from headrace.columns.expressions import reads_columns
-    from headrace.columns.lowered_expression import LoweredExpression
+    from headrace.expr.polars_columns import LoweredExpression
 
     (stream,) = inputs
     if all(isinstance(expr, Column) for _, expr in operator.columns):

@@ -103,7 +103,7 @@ def _on_columns(
 
     from headrace.columns.column_stream import ColumnStream
     from headrace.columns.columns import FAILS, WEIGHT
-    from headrace.columns.lowered_expression import LoweredExpression, bounds_hull
+    from headrace.expr.polars_columns import LoweredExpression, bounds_hull
 
     there = [stream for stream in inputs if stream.most]
     if len(there) == 1 and there[0].append == append:

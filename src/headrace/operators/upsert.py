@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.expr.keyed_rows import PLACE
+from headrace.expr.row_classes import PLACE
 from headrace.expr.types import (
     DateType,
     DecimalType,

@@ -30,7 +30,7 @@ from headrace.expr.types import (
     TimestampNtzType,
     TimestampType,
 )
-from headrace.expr.widening import is_integer
+from headrace.expr.typing_rules import is_integer
 from headrace.operators.aggregates import Aggregation, of_distinct, summed_field
 from headrace.operators.window_functions import orderings_of
 

@@ -8,10 +8,10 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from headrace.errors import SourceLocation
+from headrace.expr.spark_columns import quoted
 from headrace.pipelines.auto_cdc import AutoCdc
 from headrace.pipelines.errors import BadDefinition, Report, UnknownDataset, reporting
 from headrace.queries.query_positions import QueryText
-from headrace.spark.lowering.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.atomic_files import remove_folder, sync_folder
 from headrace.errors import BadInput, HeadraceError, UnwritableSink
+from headrace.expr.spark_columns import quoted
 from headrace.io.source import WEIGHT as CHANGELOG_WEIGHT
 from headrace.path_or_url import local_path
 from headrace.pipelines.catalog import PipelineCatalog
@@ -46,7 +47,6 @@ from headrace.pipelines.weighted_rows import (
     with_weight,
 )
 from headrace.requirements import require_package
-from headrace.spark.lowering.types import quoted
 from headrace.tables.version_folders import TICK, tick_folders
 from headrace.tables.versioned_table import OPERATION, VersionedTable
 

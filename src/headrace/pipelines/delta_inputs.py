@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import UnreadableSource
+from headrace.expr.spark_columns import quoted
 from headrace.pipelines.catalog import Position
 from headrace.pipelines.definitions import RESERVED
 from headrace.pipelines.delta_source import delta_table, reporting_version, rows_of_version, spark_schema
@@ -20,7 +21,6 @@ from headrace.pipelines.inputs import RunInput
 from headrace.pipelines.leaves import DeltaLeaf, rows_of_files
 from headrace.pipelines.weighted_rows import WEIGHT, consolidate, with_weight
 from headrace.queries.plan_details import java_class
-from headrace.spark.lowering.types import quoted
 from headrace.tables.versioned_table import (
     CHANGE_TYPE,
     CHANGE_WEIGHTS,

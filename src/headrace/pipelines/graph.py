@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException
 
 from headrace.atomic_files import subfolder_for
 from headrace.errors import Step
+from headrace.expr.spark_columns import quoted
 from headrace.pipelines.catalog import SINK, TableEntry
 from headrace.pipelines.definitions import (
     RESERVED,
@@ -39,7 +40,6 @@ from headrace.pipelines.snapshots import columns_of_snapshot, is_kept, name_of_s
 from headrace.pipelines.spec import PipelineSpec
 from headrace.pipelines.sql_files import read_sql_file
 from headrace.queries.plan_details import frame_of_plan
-from headrace.spark.lowering.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import BadUri
+from headrace.expr.spark_columns import quoted
 from headrace.path_or_url import local_path
 from headrace.pipelines.definitions import TableName
 from headrace.pipelines.delta_source import DeltaRelation, index_of_files, table_of_relation, table_of_stream
@@ -35,7 +36,6 @@ from headrace.queries.plan_details import (
     pairs,
     with_subqueries,
 )
-from headrace.spark.lowering.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import SourceLocation
+from headrace.expr.spark_columns import quoted
 from headrace.pipelines.auto_cdc import AutoCdc
 from headrace.pipelines.definitions import (
     DELTA,
@@ -23,7 +24,6 @@ from headrace.pipelines.delta_source import resolve_delta_paths
 from headrace.pipelines.errors import BadDefinition, Report, reporting
 from headrace.queries.plan_details import frame_of_plan, items, java_class, java_session, pairs
 from headrace.queries.query_positions import QueryText
-from headrace.spark.lowering.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

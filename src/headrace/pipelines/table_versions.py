@@ -21,6 +21,7 @@ from headrace.atomic_files import (
     sync_folder,
     take_over,
 )
+from headrace.expr.spark_columns import quoted
 from headrace.io.source import WEIGHT as SINK_WEIGHT
 from headrace.path_or_url import local_path
 from headrace.pipelines import weighted_rows
@@ -37,7 +38,6 @@ from headrace.pipelines.weighted_rows import (
     holds_map,
     with_weight,
 )
-from headrace.spark.lowering.types import quoted
 from headrace.tables.version_folders import data_files, share_files
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from headrace.atomic_files import remove_folder
 from headrace.errors import CheckpointDamaged, FlowChanged, UnreadableSource
+from headrace.expr.spark_columns import quoted
 from headrace.io.source import WEIGHT as SOURCE_WEIGHT
 from headrace.pipelines.catalog import Position, Positions, TableEntry
 from headrace.pipelines.costs import Costs
@@ -26,7 +27,6 @@ from headrace.pipelines.table_fingerprints import describe_changes
 from headrace.pipelines.table_state import TableState
 from headrace.pipelines.table_versions import TableVersions
 from headrace.pipelines.weighted_rows import WEIGHT, consolidate, expand, has_removals, with_weight
-from headrace.spark.lowering.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.expr.spark_columns import quoted
 from headrace.io.source import WEIGHT as SINK_WEIGHT
 from headrace.pipelines.definitions import RESERVED
-from headrace.spark.lowering.types import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa

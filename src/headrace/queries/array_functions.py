@@ -5,52 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from headrace.expr.lambdas import fresh_names, lambda_of, variable
+from headrace.expr.constructors import fresh_names, lambda_of, variable
 from headrace.expr.tree import Call, Expr, Literal
 from headrace.queries.catalyst_plan import CatalystNode, parse_tree
-from headrace.queries.expressions import Scope, lowers, lowers_plainly
+from headrace.queries.expressions import Scope, lowers
 from headrace.queries.intervals import Interval, constant_interval, is_of_months
 from headrace.queries.scalar_functions import refuse
-
-lowers_plainly(
-    {
-        "ArrayContains": "array_contains",
-        "ArrayDistinct": "array_distinct",
-        "ArrayExcept": "array_except",
-        "ArrayIntersect": "array_intersect",
-        "ArrayJoin": "array_join",
-        "ArrayMax": "array_max",
-        "ArrayMin": "array_min",
-        "ArrayPosition": "array_position",
-        "ArrayRemove": "array_remove",
-        "ArrayRepeat": "array_repeat",
-        "ArrayUnion": "array_union",
-        "ArraysOverlap": "arrays_overlap",
-        "Flatten": "flatten",
-        "Slice": "slice",
-        "SortArray": "sort_array",
-        "ArrayTransform": "transform",
-        "ArrayFilter": "filter",
-        "ArrayExists": "exists",
-        "ArrayForAll": "forall",
-        "ZipWith": "zip_with",
-        # maps
-        "GetMapValue": "element",
-        "MapConcat": "map_concat",
-        "MapContainsKey": "map_contains_key",
-        "MapEntries": "map_entries",
-        "MapFilter": "map_filter",
-        "MapFromArrays": "map_from_arrays",
-        "MapFromEntries": "map_from_entries",
-        "MapKeys": "map_keys",
-        "MapSort": "map_sort",
-        "MapValues": "map_values",
-        "MapZipWith": "map_zip_with",
-        "StringToMap": "str_to_map",
-        "TransformKeys": "transform_keys",
-        "TransformValues": "transform_values",
-    }
-)
 
 
 @lowers("LambdaFunction")

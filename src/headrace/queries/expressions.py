@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, cast
 
 from headrace.errors import UnsupportedQuery
 from headrace.expr.code_runtime import NAN, float32
+from headrace.expr.functions import CATALOGUE
 from headrace.expr.tree import Call, Expr, Literal, Ordering
 from headrace.expr.types import (
     BOOL,
@@ -30,6 +31,7 @@ from headrace.expr.types import (
     MapType,
     StructType,
 )
+from headrace.expr.typing_rules import Function
 from headrace.queries.catalyst_plan import (
     CONSTANT,
     ESCAPE,
@@ -89,90 +91,15 @@ def _plain(kind: str, function: str) -> None:
         return Call(function, scope.lower_all(node.children))
 
 
-def lowers_plainly(functions: Mapping[str, str]) -> None:
-    """Register functions, by Catalyst's classes, whose arguments are their children."""
-    for kind, function in functions.items():
-        _plain(kind, function)
+INVOKED: dict[str, Function] = {}
+"""Functions that Catalyst calls as static methods of Spark, by these."""
 
-
-lowers_plainly(
-    {
-        "And": "and",
-        "Or": "or",
-        "Not": "not",
-        "IsNull": "is_null",
-        "IsNotNull": "is_not_null",
-        "IsNaN": "is_nan",
-        "Coalesce": "coalesce",
-        "Least": "least",
-        "Greatest": "greatest",
-        "UnaryMinus": "negate",
-        "StartsWith": "starts_with",
-        "EndsWith": "ends_with",
-        "Contains": "contains",
-        "Upper": "upper",
-        "Lower": "lower",
-        "Concat": "concat",
-        "Substring": "substring",
-        "StringReplace": "replace",
-        "Year": "year",
-        "Quarter": "quarter",
-        "Month": "month",
-        "DayOfMonth": "day",
-        "DayOfWeek": "day_of_week",
-        "WeekDay": "weekday",
-        "DayOfYear": "day_of_year",
-        "Hour": "hour",
-        "Minute": "minute",
-        "Second": "second",
-        "DateDiff": "days_since",
-        "Add": "add",
-        "Subtract": "subtract",
-        "Multiply": "multiply",
-        "Divide": "divide",
-        "IntegralDivide": "div",
-        "Remainder": "modulo",
-        "Abs": "abs",
-        "Length": "length",
-        "Size": "length",
-        "CreateArray": "array",
-        "CreateMap": "map",
-        "StringLPad": "lpad",
-        "StringRPad": "rpad",
-        "InitCap": "initcap",
-        "Reverse": "reverse",
-        "StringRepeat": "repeat",
-        "StringTranslate": "translate",
-        "SubstringIndex": "substring_index",
-        "StringInstr": "instr",
-        "StringLocate": "locate",
-        "Ascii": "ascii",
-        "Md5": "md5",
-        "Sha1": "sha1",
-        "Crc32": "crc32",
-        "OctetLength": "octet_length",
-        "BitLength": "bit_length",
-        "Sqrt": "sqrt",
-        "Signum": "signum",
-        "ToDegrees": "degrees",
-        "BitwiseAnd": "bitwise_and",
-        "BitwiseOr": "bitwise_or",
-        "BitwiseXor": "bitwise_xor",
-        "BitwiseNot": "bitwise_not",
-        "BitwiseCount": "bit_count",
-        "Pmod": "pmod",
-        "Floor": "floor",
-        "Ceil": "ceil",
-        "DateAdd": "date_add",
-        "DateSub": "date_sub",
-        "AddMonths": "add_months",
-        "LastDay": "last_day",
-        "MakeDate": "make_date",
-        "UnixDate": "unix_date",
-        "DateFromUnixDate": "date_from_unix_date",
-        "UnixSeconds": "unix_seconds",
-    }
-)
+for _function in CATALOGUE.values():
+    for _kind in _function.catalyst:
+        if "." in _kind:
+            INVOKED[_kind] = _function
+        else:
+            _plain(_kind, _function.name)
 
 
 _COMPARISONS = {

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from headrace.expr.tree import Call, Expr
 from headrace.queries.catalyst_plan import OPTIONS, CatalystNode, parse_type
-from headrace.queries.expressions import Scope, lowers, lowers_plainly
+from headrace.queries.expressions import Scope, lowers
 from headrace.queries.scalar_functions import of_utf8, refuse
 from headrace.queries.session_settings import TIME_ZONE, UTC_NAMES, refused_setting
-
-lowers_plainly({"GetJsonObject": "get_json_object"})
 
 
 @lowers("JsonToStructs")

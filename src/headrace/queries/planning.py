@@ -61,7 +61,7 @@ def plan_query(
 
     Raises `UnsupportedQuery` with Spark's message if Spark refuses it.
     """
-    from headrace.spark.lowering.types import quoted, spark_schema
+    from headrace.expr.spark_columns import quoted, spark_schema
 
     inputs: dict[str, Any] = {}
     refuse_other_settings(setting_of(spark), location)

@@ -14,7 +14,7 @@ from headrace.errors import SourceLocation, UnsupportedQuery
 from headrace.expr.check import check
 from headrace.expr.tree import Call, Column, Expr, Literal, Ordering
 from headrace.expr.types import INT64, DataType
-from headrace.expr.widening import wider_type
+from headrace.expr.typing_rules import wider_type
 from headrace.flow.flow import Flow
 from headrace.flow.stream import Stream
 from headrace.operators import aggregates

@@ -13,111 +13,12 @@ from headrace.errors import UnsupportedQuery
 from headrace.expr.tree import Call, Expr
 from headrace.expr.types import STR
 from headrace.queries.catalyst_plan import CONSTANT, INPUT, CatalystNode, simple_name
-from headrace.queries.expressions import Scope, lowers, lowers_plainly, rounded, typed_constant
+from headrace.queries.expressions import INVOKED, Scope, lowers, rounded, typed_constant
 
-lowers_plainly(
-    {
-        # text
-        "RLike": "regexp_like",
-        "RegExpExtract": "regexp_extract",
-        "RegExpExtractAll": "regexp_extract_all",
-        "RegExpReplace": "regexp_replace",
-        "StringSplit": "split",
-        "ConcatWs": "concat_ws",
-        "Overlay": "overlay",
-        "FormatString": "format_string",
-        "FormatNumber": "format_number",
-        "ToCharacter": "to_char",
-        "ToNumber": "to_number",
-        "TryToNumber": "try_to_number",
-        "Chr": "chr",
-        "Sha2": "sha2",
-        "XxHash64": "hash",
-        "Murmur3Hash": "murmur3",
-        "Hex": "hex",
-        "SoundEx": "soundex",
-        "StringSpace": "space",
-        "Elt": "elt",
-        "FindInSet": "find_in_set",
-        # numbers
-        "Exp": "exp",
-        "Expm1": "expm1",
-        "Log": "ln",
-        "Logarithm": "log",
-        "Log10": "log10",
-        "Log2": "log2",
-        "Log1p": "log1p",
-        "Pow": "power",
-        "Cbrt": "cbrt",
-        "Sin": "sin",
-        "Cos": "cos",
-        "Tan": "tan",
-        "Cot": "cot",
-        "Sec": "sec",
-        "Csc": "csc",
-        "Asin": "asin",
-        "Acos": "acos",
-        "Atan": "atan",
-        "Atan2": "atan2",
-        "Sinh": "sinh",
-        "Cosh": "cosh",
-        "Tanh": "tanh",
-        "Asinh": "asinh",
-        "Acosh": "acosh",
-        "Atanh": "atanh",
-        "Hypot": "hypot",
-        "ToRadians": "radians",
-        "Rint": "rint",
-        "Factorial": "factorial",
-        "ShiftLeft": "shiftleft",
-        "ShiftRight": "shiftright",
-        "ShiftRightUnsigned": "shiftrightunsigned",
-        "Bin": "bin",
-        "Conv": "conv",
-        "WidthBucket": "width_bucket",
-        "BitwiseGet": "getbit",
-        # null where they fail
-        "TryAdd": "try_add",
-        "TrySubtract": "try_subtract",
-        "TryMultiply": "try_multiply",
-        "TryDivide": "try_divide",
-        "TryRemainder": "try_modulo",
-        "TryEval": "try_eval",
-        # time
-        "DateFormatClass": "date_format",
-        "FromUnixTime": "from_unixtime",
-        "MonthsBetween": "months_between",
-        "NextDay": "next_day",
-        "WeekOfYear": "weekofyear",
-        "YearOfWeek": "yearofweek",
-        "DayName": "dayname",
-        "MonthName": "monthname",
-        "MakeDTInterval": "make_dt_interval",
-        "SecondWithFraction": "second_with_fraction",
-        "UnixMicros": "unix_micros",
-        "UnixMillis": "unix_millis",
-        "MicrosToTimestamp": "timestamp_micros",
-        "MillisToTimestamp": "timestamp_millis",
-        "SecondsToTimestamp": "timestamp_seconds",
-        "FromUTCTimestamp": "from_utc_timestamp",
-        "ToUTCTimestamp": "to_utc_timestamp",
-        "ConvertTimezone": "convert_timezone",
-    }
-)
-
-_INVOKED = {
-    ("Base64", "encode"): "base64",
-    ("Encode", "encode"): "encode",
-    ("StringDecode", "decode"): "decode",
-    ("UrlCodec", "encode"): "url_encode",
-    ("ExpressionImplUtils", "isLuhnNumber"): "luhn_check",
-    ("ExpressionImplUtils", "quote"): "quote",
+_OF_UTF8 = {
     ("ExpressionImplUtils", "validateUTF8String"): "validate_utf8",
     ("ExpressionImplUtils", "tryValidateUTF8String"): "try_validate_utf8",
-    ("JsonExpressionUtils", "lengthOfJsonArray"): "json_array_length",
-    ("JsonExpressionUtils", "jsonObjectKeys"): "json_object_keys",
 }
-_ARGUMENTS = {"base64": 1, "encode": 2, "decode": 2}
 
 
 @lowers("Mask")
@@ -154,7 +55,7 @@ def _static(node: CatalystNode, scope: Scope) -> Expr:
     if called == ("UrlCodec", "decode"):
         strict = children[1].fields.get("value") == "true"
         return Call("url_decode" if strict else "try_url_decode", (scope.lower(children[0]),))
-    name = _INVOKED.get(called)
+    function = INVOKED.get(".".join(called))
     if called == ("ExpressionImplUtils", "getSentences"):
         refuse(
             "the query uses sentences, which has no incremental form",
@@ -164,11 +65,11 @@ def _static(node: CatalystNode, scope: Scope) -> Expr:
         )
     if called[0].startswith("VariantExpression"):
         _variant(node, scope)
-    if name is not None and name.endswith("utf8"):
-        return of_utf8(name, node, scope)
-    if name is None:
+    if called in _OF_UTF8:
+        return of_utf8(_OF_UTF8[called], node, scope)
+    if function is None:
         refuse(f"the query uses {'.'.join(called)}, which has no incremental form yet", called[1])
-    return Call(name, scope.lower_all(children[: _ARGUMENTS.get(name, len(children))]))
+    return Call(function.name, scope.lower_all(children[: function.arity[1]]))
 
 
 @lowers("RegExpInStr")

@@ -66,7 +66,7 @@ def _arrow_schema(fields: Fields) -> Any:
 
 @cache
 def _spark_schema(fields: Fields) -> Any:
-    from headrace.spark.lowering.types import spark_schema
+    from headrace.expr.spark_columns import spark_schema
 
     return spark_schema(computed_schema(fields))
 

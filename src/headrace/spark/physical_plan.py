@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, cast
 
 from headrace.analysis.column_liveness import live_graph
 from headrace.engine.engine import Engine
+from headrace.expr.spark_columns import spark_schema
 from headrace.operators.source import Source
 from headrace.spark.explanation import bucketed_tables
-from headrace.spark.lowering.types import spark_schema
 from headrace.spark.placing.combining import insert_partial_operators
 from headrace.spark.placing.native import native_parts, without_native
 from headrace.spark.placing.stages import cut_stages

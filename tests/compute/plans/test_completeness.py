@@ -14,10 +14,8 @@ import pytest
 import headrace.flow
 from headrace.compute.errors import BadPlan, CallableRefused
 from headrace.compute.plans import decode, encode
-from headrace.compute.plans.function_signatures import SHAPES
 from headrace.compute.plans.registry import CHOICES, OPERATORS, RECORDS, record_fields, record_type_hints
 from headrace.compute.plans.servable import unservable_reason
-from headrace.expr.functions import CATALOGUE
 from headrace.graph.node import Operator
 from headrace.lattice import Lattice
 from headrace.operators.aggregates import Aggregation
@@ -81,10 +79,6 @@ def test_what_may_stand_in_each_field_is_known() -> None:
     for record in RECORDS.values():
         hints = record_type_hints(record)
         assert all(field.name in hints for field in record_fields(record))
-
-
-def test_it_is_known_what_a_call_of_every_function_looks_like() -> None:
-    assert set(SHAPES) == set(CATALOGUE)
 
 
 # --- which are served -------------------------------------------------------------------

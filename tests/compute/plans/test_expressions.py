@@ -19,9 +19,9 @@ from headrace.compute.plans import (
     schema_from_bytes,
     schema_to_bytes,
 )
-from headrace.compute.plans.function_signatures import SHAPES
 from headrace.errors import EvaluationError, UnknownColumn
 from headrace.expr.compile_python import compile_rows
+from headrace.expr.functions import CATALOGUE
 from headrace.expr.row_classes import from_user, schema_of
 from headrace.expr.tree import Expr
 from headrace.expr.types import Schema
@@ -84,8 +84,8 @@ def test_what_is_no_condition_over_the_rows_is_refused() -> None:
 def test_spans_beyond_64_bits_of_microseconds_are_refused() -> None:
     longest = timedelta(microseconds=2**63 - 1)
     for function in ("shift", "tumble"):
-        assert SHAPES[function].fits(1, (longest,))
-        assert not SHAPES[function].fits(1, (longest + timedelta(microseconds=1),))
+        assert CATALOGUE[function].accepts(1, (longest,))
+        assert not CATALOGUE[function].accepts(1, (longest + timedelta(microseconds=1),))
 
 
 def test_an_expression_that_does_not_fit_the_rows_is_not_encoded() -> None:

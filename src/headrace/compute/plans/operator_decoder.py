@@ -14,7 +14,6 @@ from typing import Any, TypeVar, cast
 from google.protobuf.message import DecodeError, Message
 
 from headrace.compute.errors import BadPlan
-from headrace.compute.plans.function_signatures import SHAPES
 from headrace.compute.plans.generated import plan_pb2 as pb
 from headrace.compute.plans.limits import PlanLimits, PlanPosition, check_size
 from headrace.compute.plans.operator_encoder import PLAIN_TYPES
@@ -27,6 +26,7 @@ from headrace.compute.plans.registry import (
     record_fields,
     record_type_hints,
 )
+from headrace.expr.functions import CATALOGUE
 from headrace.expr.tree import Call, Column, Expr, Literal
 from headrace.expr.types import (
     DataType,
@@ -251,11 +251,11 @@ class ValueDecoder:
         return Literal(value, self.type(literal.type) if literal.HasField("type") else None)
 
     def _call(self, call: pb.CallTerm, done: list[tuple[Expr, int]]) -> tuple[Expr, int]:
-        shape = SHAPES.get(call.function)
-        if shape is None:
+        function = CATALOGUE.get(call.function)
+        if function is None:
             raise self.position.build_error(f"there is no function {call.function!r}")
         options = tuple(self.value(option) for option in call.options)
-        if call.arguments > len(done) or not shape.fits(call.arguments, options):
+        if call.arguments > len(done) or not function.accepts(call.arguments, options):
             raise self.position.build_error(f"{call.function!r} has not the arguments that it needs")
         first = len(done) - call.arguments
         arguments = done[first:]

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from headrace import lattice
-from headrace.expr.keyed_rows import KeyedRows
+from headrace.expr.row_classes import KeyedRows
 from headrace.expr.tree import Expr, Ordering
 from headrace.expr.types import DataType, Schema
 from headrace.graph.node import Operator

@@ -167,7 +167,7 @@ def _holds_any(type: DataType) -> bool:
 
 
 def _is_encoded(type: DataType) -> bool:
-    from headrace.columns.column_types import polars_type
+    from headrace.expr.polars_columns import polars_type
 
     return polars_type(type) is None
 
@@ -176,7 +176,7 @@ def column_types(schema: Schema) -> dict[str, pl.DataType]:
     """Return the types of a batch's columns, by name."""
     import polars as pl
 
-    from headrace.columns.column_types import polars_type
+    from headrace.expr.polars_columns import polars_type
 
     types: dict[str, pl.DataType] = {
         str(at): polars_type(f.type) or pl.Binary() for at, f in enumerate(schema.fields)
@@ -196,7 +196,7 @@ def frame_of(schema: Schema, rows: Sequence[Row], counts: Sequence[int]) -> pl.D
     """Convert rows with counts to columns. Raises `NotColumnar`."""
     import polars as pl
 
-    from headrace.columns.column_types import to_series
+    from headrace.expr.polars_columns import to_series
 
     made: dict[str, pl.Series] = {}
     try:
@@ -216,14 +216,14 @@ def frame_of(schema: Schema, rows: Sequence[Row], counts: Sequence[int]) -> pl.D
 
 def reader_of(type: DataType) -> Callable[[pl.Series], list[Any]]:
     """Return the conversion of a column to values. It raises `CheckpointDamaged` for bytes that are none."""
-    from headrace.columns.column_types import from_series
+    from headrace.expr.polars_columns import from_series
 
-    return _decoded if _is_encoded(type) else partial(from_series.dispatch(type.__class__), type)
+    return _decoded if _is_encoded(type) else partial(from_series, type)
 
 
 def single_reader(types: Sequence[DataType]) -> Callable[[tuple[Any, ...]], Row]:
     """Return the conversion of one row as `DataFrame.row` gives it, which is cheaper than that of columns."""
-    from headrace.columns.column_types import row_reader, value_reader
+    from headrace.expr.polars_columns import row_reader, value_reader
 
     return row_reader([codec.decode if _is_encoded(type) else value_reader(type) for type in types])
 

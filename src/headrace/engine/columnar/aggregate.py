@@ -34,9 +34,7 @@ from headrace.arrangement.batch import (
 from headrace.arrangement.codes import is_exact
 from headrace.arrangement.first_rows import change_of_first_rows, first_rows
 from headrace.arrangement.spine import Found, Spine
-from headrace.columns import NotLowered
 from headrace.columns.column_stream import FEW, ColumnStream, build_stream, decline_marked, empty_stream
-from headrace.columns.column_types import dtype_of, repeated
 from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined, Columns
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
 from headrace.engine.columnar.float_sums import WINDOW, are_in_one_window
@@ -61,6 +59,7 @@ from headrace.engine.columnar.sum_columns import (
 from headrace.engine.float_totals import FLOAT_PARTS
 from headrace.engine.steps.accumulator import Accumulator, AppendExtreme, FloatTotals, accumulator_for
 from headrace.expr.check import check
+from headrace.expr.polars_columns import NotLowered, dtype_of, repeated
 from headrace.operators.aggregate import Aggregate
 from headrace.operators.lifetime import Lifetime
 

@@ -57,8 +57,8 @@ from headrace.engine.plan import live_consumers
 from headrace.engine.program import slot_variable
 from headrace.engine.runtime_library import RUNTIME, consolidate
 from headrace.engine.steps.joins import SIDES
+from headrace.expr.code_emission import bounded_code
 from headrace.expr.compile_python import runtime_names
-from headrace.expr.function_bases import bounded_code
 from headrace.expr.tree import columns_of
 from headrace.lowering.generated_source import Constants, Purpose, SourceCode
 from headrace.operators.aggregate import Aggregate

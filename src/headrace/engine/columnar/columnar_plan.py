@@ -12,7 +12,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from headrace.columns import NotLowered
 from headrace.columns.column_stream import ColumnStream, empty_stream
 from headrace.engine.columnar.aggregate import AggregatePlan, plan_aggregate
 from headrace.engine.columnar.clocks import PunctualityPlan, plan_punctuality
@@ -29,6 +28,7 @@ from headrace.engine.columnar.timed_join import TimedJoinPlan, plan_timed_join
 from headrace.engine.columnar.top_k import TopPlan, plan_top
 from headrace.engine.columnar.upsert import UpsertPlan, plan_upsert
 from headrace.engine.partial_operators import MergedAggregate
+from headrace.expr.polars_columns import NotLowered
 from headrace.lowering.forms import apply_operator
 from headrace.operators.aggregate import Aggregate
 from headrace.operators.bag_feedback import BagFeedback

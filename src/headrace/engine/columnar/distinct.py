@@ -12,13 +12,12 @@ import polars as pl
 
 from headrace.arrangement.batch import Layout, batch_of, bounded, select, take
 from headrace.arrangement.spine import Probe
-from headrace.columns import NotLowered
 from headrace.columns.column_stream import ColumnStream, build_stream, decline_marked, with_one_zero
-from headrace.columns.column_types import dtype_of
 from headrace.columns.columns import FAILS, WEIGHT, Columns, weights_of
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
 from headrace.engine.columnar.pre_reduction import DistinctRows
 from headrace.engine.columnar.slot_form import CountForm
+from headrace.expr.polars_columns import NotLowered, dtype_of
 from headrace.operators.distinct import Distinct
 from headrace.operators.feedback import Feedback
 from headrace.operators.lifetime import Lifetime

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from headrace.arrangement.batch import stacked
-from headrace.columns.column_types import to_series
 from headrace.columns.columns import WEIGHT, ColumnarDeclined
 from headrace.engine.columnar.aggregate import AggregatePlan, summing
 from headrace.engine.columnar.float_sums import WINDOW
@@ -28,6 +27,7 @@ from headrace.engine.columnar.sum_columns import (
     windows_of_fields,
 )
 from headrace.engine.steps.group_code import FIRST_FIELD, ROWS
+from headrace.expr.polars_columns import to_series
 from headrace.expr.types import INT64
 
 if TYPE_CHECKING:

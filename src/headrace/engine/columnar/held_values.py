@@ -18,9 +18,7 @@ from headrace.arrangement.batch import Numbers, differing, select, take
 from headrace.arrangement.codes import codes_of
 from headrace.arrangement.spine import Probe, Spine, together
 from headrace.columns.column_stream import ColumnStream, decline_marked
-from headrace.columns.column_types import bounds_in, repeated
 from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined
-from headrace.columns.lowered_expression import LoweredExpression, replace_negative_zero
 from headrace.engine.columnar.float_sums import WINDOW
 from headrace.engine.columnar.partial_forms import PartialForm, partial_form
 from headrace.engine.columnar.slot_form import consolidated, names_of_keys
@@ -38,8 +36,9 @@ from headrace.engine.steps.accumulator import (
 )
 from headrace.engine.steps.value_accumulators import OnceEach
 from headrace.expr.check import check
+from headrace.expr.polars_columns import LoweredExpression, bounds_in, repeated, replace_negative_zero
 from headrace.expr.types import DataType, IntegerType
-from headrace.expr.widening import is_float
+from headrace.expr.typing_rules import is_float
 
 if TYPE_CHECKING:
     from headrace.arrangement.batch import Layout

@@ -27,7 +27,6 @@ from headrace.arrangement.batch import (
     values_at,
 )
 from headrace.columns.column_stream import ColumnStream, build_stream
-from headrace.columns.column_types import from_series
 from headrace.columns.columns import WEIGHT, ColumnarDeclined, Columns, rows_to_columns, weights_of
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
 from headrace.engine.columnar.keyed_records import (
@@ -49,6 +48,7 @@ from headrace.engine.columnar.keyed_records import (
 from headrace.engine.columnar.slot_form import consolidated
 from headrace.engine.histories import KeyHistory, Moment, Version
 from headrace.engine.steps.upsert import tracked_values
+from headrace.expr.polars_columns import from_series
 from headrace.expr.types import BYTES, INT8
 from headrace.operators.history import History
 

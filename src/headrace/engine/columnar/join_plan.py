@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from headrace.arrangement.batch import Layout
-from headrace.columns import NotLowered
 from headrace.columns.column_stream import ColumnStream, each_copy, empty_stream
-from headrace.columns.column_types import dtype_of
 from headrace.columns.columns import FAILS, WEIGHT, weights_of
 from headrace.columns.expressions import reads_columns
-from headrace.columns.lowered_expression import LoweredExpression
 from headrace.engine.columnar.slot_form import key_names
 from headrace.expr.check import TypeAndNullability, check
+from headrace.expr.polars_columns import LoweredExpression, NotLowered, dtype_of
 from headrace.expr.tree import Expr
 from headrace.expr.types import DataType, Schema
-from headrace.expr.widening import is_float
+from headrace.expr.typing_rules import is_float
 from headrace.operators.join import How, Join
 from headrace.operators.lifetime import Lifetime
 from headrace.operators.retractions_first import pair_schema

@@ -16,18 +16,23 @@ import polars as pl
 
 from headrace.arrangement.batch import Layout, batch_of, differing, joined, masked, select, take
 from headrace.arrangement.spine import Found
-from headrace.columns import NotLowered
 from headrace.columns.column_stream import ColumnStream, empty_stream
-from headrace.columns.column_types import dtype_of, from_series, repeated, to_series
 from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined, weights_of
 from headrace.columns.expressions import reads_columns
-from headrace.columns.lowered_expression import replace_negative_zero
 from headrace.engine.columnar.slot_form import SlotForm, key_columns, names_of_keys
 from headrace.engine.steps.upsert import misfit_texts, tie_rule
 from headrace.expr.check import check
+from headrace.expr.polars_columns import (
+    NotLowered,
+    dtype_of,
+    from_series,
+    repeated,
+    replace_negative_zero,
+    to_series,
+)
 from headrace.expr.tree import Call, Expr, Literal
 from headrace.expr.types import Schema, StructType
-from headrace.expr.widening import is_float
+from headrace.expr.typing_rules import is_float
 from headrace.operators.upsert import KeyedRecords
 from headrace.state import described_rows
 from headrace.state.codec import Erasable

@@ -16,7 +16,6 @@ import numpy as np
 import polars as pl
 
 from headrace.arrangement.batch import batch_of, differing, select, stacked, take
-from headrace.columns import NotLowered
 from headrace.columns.column_stream import (
     ColumnStream,
     build_stream,
@@ -24,12 +23,12 @@ from headrace.columns.column_stream import (
     empty_stream,
     sum_weights,
 )
-from headrace.columns.column_types import dtype_of
 from headrace.columns.columns import WEIGHT, Columns, weights_of
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
 from headrace.engine.columnar.partition_answers import Answer, Partitions, answer_of, spans
 from headrace.engine.columnar.rows_in_order import OfCopies, RowsForm, RowsInOrder, rows_in_order
 from headrace.engine.partitions import NEGATIVE, ROWS
+from headrace.expr.polars_columns import NotLowered, dtype_of
 from headrace.operators.over import ComputeOver
 
 if TYPE_CHECKING:

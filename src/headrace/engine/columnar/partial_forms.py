@@ -14,14 +14,7 @@ import numpy as np
 import polars as pl
 
 from headrace.arrangement.batch import Numbers
-from headrace.columns.column_types import dtype_of
 from headrace.columns.columns import ColumnarDeclined
-from headrace.columns.lowered_expression import (
-    LoweredExpression,
-    bounds_of,
-    either_condition,
-    replace_negative_zero,
-)
 from headrace.engine.columnar.float_sums import (
     KINDS,
     ODD,
@@ -45,8 +38,15 @@ from headrace.engine.steps.accumulator import (
     Target,
 )
 from headrace.engine.steps.value_accumulators import PowerSums
+from headrace.expr.polars_columns import (
+    LoweredExpression,
+    bounds_of,
+    dtype_of,
+    either_condition,
+    replace_negative_zero,
+)
 from headrace.expr.types import INT64, DataType, DecimalType, IntegerType
-from headrace.expr.widening import is_float
+from headrace.expr.typing_rules import is_float
 
 ROOM, WIDE_ROOM = 2**62, 2**126
 """Bounds of sums that leave room in 64 bits, and in 128."""

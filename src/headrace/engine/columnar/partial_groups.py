@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from headrace.arrangement.batch import Numbers
-from headrace.columns import NotLowered
 from headrace.columns.column_stream import ColumnStream, empty_stream
-from headrace.columns.column_types import dtype_of
 from headrace.columns.columns import FAILS
 from headrace.columns.expressions import columns_without_bounds
 from headrace.engine.columnar.aggregate import AggregatePlan
@@ -26,6 +24,7 @@ from headrace.engine.columnar.pre_reduction import HEIGHT, GroupedRows, choose_r
 from headrace.engine.columnar.sum_columns import sum_widths
 from headrace.engine.partial_operators import MergedAggregate, PartialAggregate
 from headrace.expr.check import check
+from headrace.expr.polars_columns import NotLowered, dtype_of
 from headrace.lowering.forms import apply_operator
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 
 from headrace.arrangement.batch import Numbers, values_at
-from headrace.columns import NotLowered
 from headrace.engine.columnar.sum_columns import result_of, split, sum_widths
 from headrace.engine.steps.accumulator import (
     Accumulator,
@@ -21,6 +20,7 @@ from headrace.engine.steps.accumulator import (
     accumulator_for,
 )
 from headrace.engine.steps.value_accumulators import PowerSums
+from headrace.expr.polars_columns import NotLowered
 from headrace.operators.aggregates import Aggregation, Max, Min
 from headrace.operators.window_functions import (
     CumeDist,

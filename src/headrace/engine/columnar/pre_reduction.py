@@ -14,23 +14,24 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from headrace.arrangement.batch import Numbers
-from headrace.columns import NotLowered
 from headrace.columns.column_stream import AS_WRITTEN, ColumnStream, check_plain, decline_marked, sum_weights
-from headrace.columns.column_types import dtype_of, from_series
 from headrace.columns.columns import FAILS, WEIGHT, Columns
-from headrace.columns.lowered_expression import (
-    LoweredExpression,
-    replace_negative_zero,
-)
 from headrace.engine.columnar.partial_forms import PartialForm, partial_form
 from headrace.engine.partial_operators import PartialAggregate
 from headrace.engine.steps.accumulator import (
     accumulator_for,
 )
 from headrace.expr.check import check
+from headrace.expr.polars_columns import (
+    LoweredExpression,
+    NotLowered,
+    dtype_of,
+    from_series,
+    replace_negative_zero,
+)
 from headrace.expr.tree import Expr
 from headrace.expr.types import INT64, DataType, Schema
-from headrace.expr.widening import is_float
+from headrace.expr.typing_rules import is_float
 from headrace.graph.node import Operator
 from headrace.operators.aggregate import Aggregate
 from headrace.operators.distinct import Distinct

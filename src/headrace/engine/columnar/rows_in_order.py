@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import polars as pl
 
 from headrace.arrangement.batch import Layout, Order, select
-from headrace.columns import NotLowered
 from headrace.columns.column_stream import ColumnStream, build_stream, empty_stream, with_one_zero
-from headrace.columns.column_types import dtype_of
 from headrace.columns.columns import WEIGHT, rows_to_columns
 from headrace.columns.expressions import reads_columns
-from headrace.columns.lowered_expression import replace_negative_zero
 from headrace.engine.columnar.slot_form import BagForm, Values, column_of, consolidated, key_names
 from headrace.expr.check import check
+from headrace.expr.polars_columns import NotLowered, dtype_of, replace_negative_zero
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr, Ordering

@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from headrace.columns import NotLowered
-from headrace.columns.column_types import dtype_of
-from headrace.columns.lowered_expression import LoweredExpression, either_condition
 from headrace.engine.columnar.clocks import check_time, ticks_of
-from headrace.engine.columnar.functions.time import count_of, moment
 from headrace.engine.columnar.pre_reduction import GroupedRows, choose_reduction, group_parts
 from headrace.engine.partial_operators import PartialWindow
 from headrace.engine.window_runtime import EARLIEST, LATEST, window_origin
 from headrace.expr.check import check
+from headrace.expr.functions.time_columns import count_of, moment
+from headrace.expr.polars_columns import LoweredExpression, NotLowered, dtype_of, either_condition
 from headrace.expr.types import TIMESTAMP
 from headrace.operators.event_time_windows import Grid
 from headrace.operators.window import Window

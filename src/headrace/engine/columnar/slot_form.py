@@ -11,11 +11,11 @@ import numpy as np
 import polars as pl
 
 from headrace.arrangement.batch import Layout, negated, select, stacked
-from headrace.columns.column_types import to_series
 from headrace.columns.columns import ColumnarDeclined
+from headrace.expr.polars_columns import to_series
 from headrace.expr.tree import Column
 from headrace.expr.types import DataType
-from headrace.expr.widening import is_float
+from headrace.expr.typing_rules import is_float
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr

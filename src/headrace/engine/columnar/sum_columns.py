@@ -16,7 +16,6 @@ import polars as pl
 import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
 
 from headrace.arrangement.batch import WIDE_BITS, Numbers, carried, masked
-from headrace.columns.column_types import to_series
 from headrace.columns.columns import ColumnarDeclined
 from headrace.engine.columnar.float_sums import fraction, nearest, windows_of, with_kinds
 from headrace.engine.float_totals import FLOAT_PARTS, parts_of, value_of
@@ -42,6 +41,7 @@ from headrace.engine.steps.accumulator import (
 from headrace.engine.steps.value_accumulators import PowerSums
 from headrace.errors import EvaluationError
 from headrace.expr.functions.intervals import mean, of_micros
+from headrace.expr.polars_columns import to_series
 from headrace.expr.types import FLOAT64, INT64, INTERVAL, DataType, DecimalType, IntegerType
 from headrace.operators.aggregates import decimal_mean_type, decimal_sum_type
 

@@ -25,9 +25,7 @@ from headrace.arrangement.batch import (
     stacked,
     take,
 )
-from headrace.columns import NotLowered
 from headrace.columns.column_stream import ColumnStream, build_stream, empty_stream, with_one_zero
-from headrace.columns.column_types import dtype_of, from_series
 from headrace.columns.columns import FAILS, WEIGHT, Columns, rows_to_columns
 from headrace.columns.expressions import reads_columns
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
@@ -35,6 +33,7 @@ from headrace.engine.columnar.clocks import ticks_in, ticks_of, time_of
 from headrace.engine.columnar.slot_form import CountForm
 from headrace.engine.window_runtime import ARRANGED_ROWS, CHUNK, closing, schedule_window
 from headrace.expr.check import check
+from headrace.expr.polars_columns import NotLowered, dtype_of, from_series
 from headrace.operators.temporal_filter import TemporalFilter
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ import polars as pl
 from headrace.arrangement.batch import Layout, batch_of, distinct_keys, negated, select, stacked
 from headrace.arrangement.first_rows import change_of_first_rows
 from headrace.arrangement.spine import Found
-from headrace.columns import NotLowered
 from headrace.columns.column_stream import ColumnStream, build_stream, each_copy
 from headrace.columns.columns import WEIGHT, Columns
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
 from headrace.engine.columnar.rows_in_order import OfCopies, RowsForm, RowsInOrder, rows_in_order
+from headrace.expr.polars_columns import NotLowered
 from headrace.operators.lifetime import Lifetime
 from headrace.operators.top_k import TopK
 

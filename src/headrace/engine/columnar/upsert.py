@@ -27,7 +27,6 @@ from headrace.arrangement.batch import (
 )
 from headrace.arrangement.spine import Found
 from headrace.columns.column_stream import ColumnStream, build_stream
-from headrace.columns.column_types import from_series, repeated
 from headrace.columns.columns import WEIGHT, ColumnarDeclined, Columns, rows_to_columns, weights_of
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
 from headrace.engine.columnar.keyed_records import (
@@ -50,6 +49,7 @@ from headrace.engine.columnar.slot_form import SlotForm, consolidated
 from headrace.engine.steps.upsert import oldest_tombstone
 from headrace.engine.upserts import Sequenced, shown_row
 from headrace.engine.window_runtime import closing, schedule_window
+from headrace.expr.polars_columns import from_series, repeated
 from headrace.expr.types import BYTES, INT8
 from headrace.operators.upsert import OnMisfit, Upsert
 

@@ -14,7 +14,7 @@ from headrace.expr.check import TypeAndNullability, check
 from headrace.expr.sort_keys import Key, order_key
 from headrace.expr.types import INT64, DecimalType, IntervalType, StructType
 from headrace.expr.types import Field as SchemaField
-from headrace.expr.widening import is_float
+from headrace.expr.typing_rules import is_float
 from headrace.lowering.row_code import weight_product
 from headrace.lowering.slot import Thaw, as_it_is, thaw_dict, thaw_list
 from headrace.operators.aggregates import (

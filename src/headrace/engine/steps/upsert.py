@@ -9,7 +9,7 @@ from headrace.engine.steps.windows import WindowCalendar
 from headrace.engine.upserts import MisfitTexts, TieRule
 from headrace.engine.window_runtime import watermark_function
 from headrace.expr.check import check
-from headrace.expr.keyed_rows import Unavailable
+from headrace.expr.row_classes import Unavailable
 from headrace.expr.tree import Call
 from headrace.expr.types import StructType
 from headrace.lowering.row_code import Row

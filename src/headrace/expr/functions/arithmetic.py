@@ -6,28 +6,48 @@ precision and scale.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from headrace.expr.code_runtime import NAN, raise_overflow, raise_zero_division
+from headrace.expr.code_emission import Emitter
 from headrace.expr.decimal_arithmetic import DecimalSpec
-from headrace.expr.function_bases import Emitter, StrictFunction
+from headrace.expr.deferred_imports import F, pl
+from headrace.expr.function_records import function, of_spark_columns
+from headrace.expr.functions import decimal_columns
 from headrace.expr.functions.intervals import interval_signature, interval_source
+from headrace.expr.functions.spark_casts import spark_time_sum
+from headrace.expr.functions.time_columns import (
+    interval_product,
+    of_intervals,
+    time_sum,
+)
+from headrace.expr.polars_columns import (
+    Bounds,
+    LoweredExpression,
+    bounds_of,
+    dtype_of,
+    lower_bounded_integer,
+    spread,
+)
 from headrace.expr.types import (
     FLOAT32,
     FLOAT64,
     INT64,
-    INTEGERS,
-    INTERVAL,
+    RANGES,
     STR,
     DataType,
     DecimalType,
     IntervalType,
 )
-from headrace.expr.typing_rules import NULL, Arguments, CallTerm, Function, LiteralTerm, Mismatch, Signature
-from headrace.expr.widening import (
+from headrace.expr.typing_rules import (
     MAX_PRECISION,
+    NULL,
+    Arguments,
+    CallTerm,
+    Function,
+    Mismatch,
+    Signature,
+    SparkForm,
     common_type,
     decimal_of,
     is_float,
@@ -36,7 +56,8 @@ from headrace.expr.widening import (
     limit_decimal_digits,
 )
 
-RANGES: dict[DataType, tuple[int, int]] = {each: each.range for each in INTEGERS}
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 
 def overflow_checked(emitter: Emitter, source: str, type: DataType) -> str:
@@ -78,17 +99,7 @@ def _product_type(a: DecimalType, b: DecimalType) -> DecimalType:
     return limit_decimal_digits(a.precision + b.precision + 1, a.scale + b.scale)
 
 
-def _quotient_type(a: DecimalType, b: DecimalType) -> DecimalType:
-    scale = max(6, a.scale + b.precision + 1)
-    return limit_decimal_digits(a.precision - a.scale + b.scale + scale, scale)
-
-
-def _remainder_type(a: DecimalType, b: DecimalType) -> DecimalType:
-    scale = max(a.scale, b.scale)
-    return limit_decimal_digits(min(a.precision - a.scale, b.precision - b.scale) + scale, scale)
-
-
-def _rule(what: str, decimals: DecimalRule) -> Callable[[Arguments, tuple[object, ...]], Signature]:
+def arithmetic_rule(what: str, decimals: DecimalRule) -> Callable[[Arguments, tuple[object, ...]], Signature]:
     def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
         types = [a.type for a in arguments]
         if what == "+" and types == [STR, STR]:
@@ -164,139 +175,142 @@ def decimal_spec(type: DecimalType) -> DecimalSpec:
     return _SHAPES.setdefault(type, DecimalSpec.of(type))
 
 
-def _is_nonzero_constant(call: CallTerm) -> bool:
-    divisor = call.arguments[1]
-    return isinstance(divisor, LiteralTerm) and bool(divisor.value)
+# -- on columns -------------------------------------------------------------------------------
 
 
-def _divide(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
-    a, b = operands
-    if isinstance(call.type, IntervalType):
-        return f"x_over({a}, {b})"
+MIN_INT64, MAX_INT64 = RANGES[INT64]
+# A product of floats is off by a few parts in 10**16; this leaves far more room below 2**63.
+_SAFE = 9.2e18
+
+
+def wide_integers(call: CallTerm, arguments: Sequence[LoweredExpression]) -> list[pl.Expr]:
+    """Widen integer operands to 64 bits, in which narrower arithmetic cannot overflow."""
+    if call.type not in RANGES or call.type == INT64:
+        return [a.value for a in arguments]
+    return [a.value.cast(pl.Int64) for a in arguments]
+
+
+def checked_integer(call: CallTerm, exact: pl.Expr, bounds: Bounds, leaves64: pl.Expr) -> LoweredExpression:
+    """Range-check a 64-bit result and cast it to the integer type of the call."""
+    if call.type == INT64:
+        return lower_bounded_integer(exact, bounds, INT64, lambda: leaves64)
+    low, high = RANGES[call.type]
+    narrow = exact.cast(dtype_of(call.type), strict=False)
+    return lower_bounded_integer(narrow, bounds, call.type, lambda: (exact < low) | (exact > high))
+
+
+def _add_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    if of_intervals(call):
+        return time_sum(call, arguments)
     if isinstance(call.type, DecimalType):
-        return f"x_decimal_divide({a}, {b}, {emitter.constant(decimal_spec(call.type))})"
-    if _is_nonzero_constant(call):
-        return f"({a} / {b})"
-    # The dividend is evaluated before the divisor is checked.
-    first, again = emitter.name_value(a)
-    divisor, divisor_again = emitter.name_value(b)
-    if first == again:
-        return f"({a} / {divisor_again} if {divisor} else x_zero_division())"
-    return f"({again} / {divisor_again} if ({first}, {divisor})[1] else x_zero_division())"
+        return decimal_columns.add(call, arguments)
+    a, b = wide_integers(call, arguments)
+    if call.type == STR:
+        return LoweredExpression(pl.concat_str([a, b]))
+    if call.type not in RANGES:
+        return LoweredExpression(spread(a, b, dtype_of(call.type)) + spread(b, a, dtype_of(call.type)))
+    total = a + b
+    (al, ah), (bl, bh) = map(bounds_of, arguments)
+    # The sum has wrapped where its sign differs from that of both operands.
+    return checked_integer(call, total, (al + bl, ah + bh), ((a ^ total) & (b ^ total)) < 0)
 
 
-def _div_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    if all(isinstance(argument.type, IntervalType) for argument in arguments):
-        return Signature((INTERVAL, INTERVAL), INT64)
-    common = common_number_type("//", arguments)
-    if not is_integer(common):
-        raise Mismatch(f"// needs integers, got {common}", fix="(a / b).floor()")
-    return Signature((INT64, INT64), INT64)
-
-
-def _div(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
-    a, b = operands
-    if call.arguments[0].type == INTERVAL:
-        return f"x_div(x_micros({a}), x_micros({b}))"
-    if _is_positive_constant(call):
-        first, again = emitter.name_value(a)
-        return f"({again} // {b} if {first} >= 0 else -(-{again} // {b}))"
-    return f"x_div({a}, {b})"
-
-
-def _is_positive_constant(call: CallTerm) -> bool:
-    divisor = call.arguments[1]
-    return isinstance(divisor, LiteralTerm) and isinstance(divisor.value, int) and divisor.value > 0
-
-
-def _modulo(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
-    a, b = operands
+def _subtract_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    if of_intervals(call):
+        return time_sum(call, arguments)
     if isinstance(call.type, DecimalType):
-        return f"x_decimal_modulo({a}, {b}, {emitter.constant(decimal_spec(call.type))})"
-    if is_float(call.type):
-        return f"x_float_modulo({a}, {b})"
-    if _is_positive_constant(call):
-        first, again = emitter.name_value(a)
-        return f"({again} % {b} if {first} >= 0 else -(-{again} % {b}))"
-    return f"x_modulo({a}, {b})"
+        return decimal_columns.subtract(call, arguments)
+    a, b = wide_integers(call, arguments)
+    if call.type not in RANGES:
+        return LoweredExpression(spread(a, b, dtype_of(call.type)) - spread(b, a, dtype_of(call.type)))
+    rest = a - b
+    (al, ah), (bl, bh) = map(bounds_of, arguments)
+    return checked_integer(call, rest, (al - bh, ah - bl), ((a ^ b) & (a ^ rest)) < 0)
 
 
-def _truncated_quotient(a: int, b: int) -> int:
-    if b == 0:
-        raise_zero_division()
-    quotient = abs(a) // abs(b)
-    if (a < 0) != (b < 0):
-        return -quotient
-    return quotient if quotient < 2**63 else raise_overflow(quotient, "int64")
-
-
-def _signed_remainder(a: int, b: int) -> int:
-    if b == 0:
-        raise_zero_division()
-    rest = abs(a) % abs(b)
-    return rest if a >= 0 else -rest
-
-
-def _float_remainder(a: float, b: float) -> float:
-    if b == 0.0:
-        raise_zero_division()
-    if a - a != 0.0 or b != b:
-        return NAN
-    return math.fmod(a, b)
-
-
-def _positive(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
-    a, b = operands
+def _multiply_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    if of_intervals(call):
+        return interval_product(call, arguments)
     if isinstance(call.type, DecimalType):
-        return f"x_decimal_pmod({a}, {b}, {emitter.constant(decimal_spec(call.type))})"
-    if is_float(call.type):
-        return f"x_float_pmod({a}, {b}{', x_f32' if call.type == FLOAT32 else ''})"
-    return f"x_pmod({a}, {b}, {64 if call.type == INT64 else 32})"
+        return decimal_columns.multiply(call, arguments)
+    a, b = wide_integers(call, arguments)
+    if call.type not in RANGES:
+        return LoweredExpression(a * b)
+    corners = [x * y for x in bounds_of(arguments[0]) for y in bounds_of(arguments[1])]
+    leaves = (a.cast(pl.Float64) * b.cast(pl.Float64)).abs() > _SAFE
+    return checked_integer(call, a * b, (min(corners), max(corners)), leaves)
 
 
-def _positive_remainder(a: int, b: int, bits: int) -> int:
-    """Return the remainder of a division, increased by the divisor if it is negative."""
-    rest = _signed_remainder(a, b)
-    if rest >= 0:
-        return rest
-    # The sum leaves the range of the type at its other end, as Spark's does.
-    total = rest + b
-    return _signed_remainder(total if total >= -(1 << bits - 1) else total + (1 << bits), b)
+# -- on Spark ---------------------------------------------------------------------------------
 
 
-def _positive_float_remainder(a: float, b: float, in_bits: Callable[[float], float] = float) -> float:
-    rest = _float_remainder(a, b)
-    return _float_remainder(in_bits(rest + b), b) if rest < 0 else rest
+def _add_spark(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    a, b = arguments
+    moved = spark_time_sum(call, arguments)
+    if moved is not None:
+        return moved
+    return F.concat(a, b) if call.type == STR else a + b
 
 
-NAMES: dict[str, Any] = {
-    "x_pmod": _positive_remainder,
-    "x_float_pmod": _positive_float_remainder,
-    "x_div": _truncated_quotient,
-    "x_modulo": _signed_remainder,
-    "x_float_modulo": _float_remainder,
-}
+def _subtract_spark(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    a, b = arguments
+    moved = spark_time_sum(call, arguments)
+    return a - b if moved is None else moved
+
+
+def tried_spark(name: str) -> SparkForm:
+    """Lower arithmetic that is null where it fails, but raises where its operands do.
+
+    Of times and intervals, Spark makes a `TryEval` of it, in which operands are null, too: they are computed
+    before, and an element of a list.
+    """
+
+    def lowering(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+        if not any(isinstance(each.type, IntervalType) for each in (call, *call.arguments)):
+            return F.call_function(name, *arguments)
+        moved = spark_time_sum(call, arguments)
+        if moved is not None:
+            return moved
+        a, b = arguments
+        pairs = F.array(F.struct(a.alias("a"), b.alias("b")))
+        return F.transform(pairs, lambda pair: F.call_function(name, pair.getField("a"), pair.getField("b")))[
+            0
+        ]
+
+    return lowering
+
+
+NAMES: dict[str, Any] = {}
 
 FUNCTIONS: tuple[Function, ...] = (
-    StrictFunction("add", _rule("+", _sum_type), _plain("+", "x_decimal_add"), fallible=True),
-    StrictFunction("subtract", _rule("-", _sum_type), _plain("-", "x_decimal_subtract"), fallible=True),
-    StrictFunction("multiply", _rule("*", _product_type), _plain("*", "x_decimal_multiply"), fallible=True),
-    StrictFunction(
-        "divide",
-        _rule("/", _quotient_type),
-        _divide,
+    function(
+        "add",
+        types=arithmetic_rule("+", _sum_type),
+        code=_plain("+", "x_decimal_add"),
         fallible=True,
-        last_first=lambda call: not isinstance(call.type, IntervalType),
-    ),
-    StrictFunction("div", _div_rule, _div, fallible=True, last_first=True),
-    StrictFunction("modulo", _rule("%", _remainder_type), _modulo, fallible=True, last_first=True),
-    StrictFunction(
-        "pmod",
-        _rule("pmod", _remainder_type),
-        _positive,
-        fallible=True,
-        last_first=True,
         arity=(2, 2),
-        meaning="Remainder, with the divisor added if it is negative.",
+        catalyst="Add",
+        columns=_add_columns,
+        spark=_add_spark,
+    ),
+    function(
+        "subtract",
+        types=arithmetic_rule("-", _sum_type),
+        code=_plain("-", "x_decimal_subtract"),
+        fallible=True,
+        arity=(2, 2),
+        catalyst="Subtract",
+        columns=_subtract_columns,
+        spark=_subtract_spark,
+    ),
+    function(
+        "multiply",
+        types=arithmetic_rule("*", _product_type),
+        code=_plain("*", "x_decimal_multiply"),
+        fallible=True,
+        arity=(2, 2),
+        catalyst="Multiply",
+        columns=_multiply_columns,
+        spark=of_spark_columns(lambda a, b: a * b),
     ),
 )

@@ -6,33 +6,26 @@ from 1, other than those of `get`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import date
 from itertools import chain, zip_longest
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from headrace.errors import EvaluationError
-from headrace.expr.function_bases import (
-    Emitter,
-    GuardedSource,
-    LazyFunction,
-    StrictFunction,
-)
-from headrace.expr.functions.maps import value_of_key
-from headrace.expr.functions.part_types import (
+from headrace.expr.code_emission import Emitter
+from headrace.expr.deferred_imports import F
+from headrace.expr.function_records import (
     ELEMENT,
     LIST,
-    also_of_maps,
-    always,
+    function,
+    is_names,
     list_type,
-    of_parts,
     part_types,
 )
+from headrace.expr.spark_columns import spark_type
 from headrace.expr.types import (
     BOOL,
     DATE,
     INT32,
-    INT64,
     STR,
     DataType,
     Field,
@@ -47,8 +40,13 @@ from headrace.expr.typing_rules import (
     Mismatch,
     Signature,
     Term,
+    common_type,
+    is_integer,
 )
-from headrace.expr.widening import common_type, is_integer
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
 
 MAX_ELEMENTS = 2**31 - 16
 """Limit on the elements of a list, as in Spark."""
@@ -58,7 +56,7 @@ def _nullable_elements(arguments: Arguments) -> bool:
     return any(isinstance(a.type, ListType) and a.type.nullable for a in arguments)
 
 
-def _or_elements(arguments: Arguments) -> bool:
+def nullable_or_elements(arguments: Arguments) -> bool:
     return any(a.nullable for a in arguments) or _nullable_elements(arguments)
 
 
@@ -81,36 +79,6 @@ def joined_lists(name: str, arguments: Arguments) -> Signature:
 # -- elements ----------------------------------------------------------------------------------
 
 
-def get(values: tuple[Any, ...], at: int) -> Any:
-    return values[at] if 0 <= at < len(values) else None
-
-
-def _at(values: tuple[Any, ...], number: int) -> int:
-    """Return where element `number` is, counted from the end if negative. Raises for 0."""
-    if number == 0:
-        raise EvaluationError("positions in a list count from 1, or from -1 backwards: there is no element 0")
-    return number - 1 if number > 0 else len(values) + number
-
-
-def element_at(values: tuple[Any, ...], number: int) -> Any:
-    at = _at(values, number)
-    if not 0 <= at < len(values):
-        raise EvaluationError(f"there is no element {number} in a list of {len(values)} elements")
-    return values[at]
-
-
-def try_element_at(values: tuple[Any, ...], number: int) -> Any:
-    return get(values, _at(values, number))
-
-
-def array_contains(values: tuple[Any, ...], value: Any) -> bool | None:
-    return True if value in values else None if None in values else False
-
-
-def array_position(values: tuple[Any, ...], value: Any) -> int:
-    return values.index(value) + 1 if value in values else 0
-
-
 def array_remove(values: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
     return tuple(each for each in values if each is not value and each != value)
 
@@ -130,14 +98,6 @@ def array_join(values: tuple[str | None, ...], separator: str, instead: str | No
 
 
 # -- lists -------------------------------------------------------------------------------------
-
-
-def slice_of(values: tuple[Any, ...], start: int, length: int) -> tuple[Any, ...]:
-    """Return a part of a list, from a place on, which counts from the end if negative."""
-    if length < 0:
-        raise EvaluationError(f"a slice of a list has a length of {length}")
-    at = _at(values, start)
-    return values[at : at + length] if at >= 0 else ()
 
 
 def array_except(values: tuple[Any, ...], others: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -165,7 +125,7 @@ def array_compact(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(each for each in values if each is not None)
 
 
-def _check_size(count: int) -> None:
+def check_size(count: int) -> None:
     if count > MAX_ELEMENTS:
         raise EvaluationError(f"a list of {count} elements is too long")
 
@@ -177,43 +137,13 @@ def sequence(start: int, stop: int, step: int | None = None) -> tuple[int, ...]:
         raise EvaluationError(f"a sequence from {start} to {stop} cannot have steps of {step}")
     if step == 0:
         return (start,)
-    _check_size(abs(stop - start) // abs(step) + 1)
+    check_size(abs(stop - start) // abs(step) + 1)
     return tuple(range(start, stop + (1 if step > 0 else -1), step))
 
 
 def sequence_of_days(start: date, stop: date, step: int | None = None) -> tuple[date, ...]:
     numbers = sequence(start.toordinal(), stop.toordinal(), step)
     return tuple(map(date.fromordinal, numbers))
-
-
-def array_insert(values: tuple[Any, ...] | None, number: int | None, value: Any) -> tuple[Any, ...] | None:
-    """Return a list with one more element, after nulls if it would not reach so far."""
-    if values is None or number is None:
-        return None
-    at = _at(values, number)
-    if number > 0:
-        _check_size(max(at, len(values)) + 1)
-        return (*values[:at], *(None,) * (at - len(values)), value, *values[at:])
-    if at < -1:
-        _check_size(-number)
-        return (value, *(None,) * (-1 - at), *values)
-    return (*values[: at + 1], value, *values[at + 1 :])
-
-
-def _insert_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    types = part_types("array_insert", arguments, (LIST, INT32, ELEMENT))
-    made = types[0]
-    assert isinstance(made, ListType)
-    return Signature(types, ListType(made.element, True), arguments[0].nullable or arguments[1].nullable)
-
-
-def _called(name: str) -> Callable[[Emitter, CallTerm], GuardedSource]:
-    """Return the code of a call of a function that handles nulls."""
-
-    def python(emitter: Emitter, call: CallTerm) -> GuardedSource:
-        return GuardedSource(f"{name}({', '.join(map(emitter.value, call.arguments))})")
-
-    return python
 
 
 def _zip_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
@@ -254,120 +184,192 @@ def _sequence(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> st
     return f"{name}({', '.join(operands)})"
 
 
-def _strict(source: str) -> Callable[[Emitter, CallTerm, tuple[str, ...]], str]:
-    return lambda emitter, call, operands: source.format(all=", ".join(operands))
+# -- on columns -------------------------------------------------------------------------------
+
+
+# -- on Spark ---------------------------------------------------------------------------------
+
+
+def _zipped_spark(call: CallTerm, arguments: tuple[Any, ...]) -> Column:
+    # Spark names the fields after columns where the lists are some; casts go by position.
+    return F.arrays_zip(*arguments).cast(spark_type(call.type))
+
+
+def _sequence_spark(call: CallTerm, arguments: tuple[Any, ...]) -> Column:
+    start, stop, *step = arguments
+    if call.arguments[0].type == DATE:
+        step = [F.make_dt_interval(days=each) for each in step]
+    return F.sequence(start, stop, *step)
 
 
 NAMES: dict[str, Any] = {
-    "x_array_compact": array_compact,
-    "x_array_contains": array_contains,
-    "x_array_except": array_except,
-    "x_array_insert": array_insert,
-    "x_array_intersect": array_intersect,
-    "x_array_join": array_join,
     "x_array_max": array_max,
     "x_array_min": array_min,
-    "x_array_position": array_position,
-    "x_array_remove": array_remove,
-    "x_arrays_overlap": arrays_overlap,
-    "x_element_at": element_at,
-    "x_flatten": flatten,
-    "x_get": get,
     "x_sequence": sequence,
     "x_sequence_of_days": sequence_of_days,
-    "x_slice": slice_of,
-    "x_try_element_at": try_element_at,
     "x_zip_longest": zip_longest,
 }
 
 
 FUNCTIONS: tuple[Function, ...] = (
-    of_parts(
-        "get", "Element at a position from 0; null outside.", (LIST, INT32), ELEMENT, "x_get({all})",
-        nullable=always, compares=False,
+    function(
+        "array_remove",
+        "The list without the elements equal to the value.",
+        (LIST, ELEMENT),
+        LIST,
+        array_remove,
+        shown_parameters="list, value",
+        example="array(1, 2, 1), 1",
+        catalyst="ArrayRemove",
+        keeps_size=True,
     ),
-    also_of_maps(
-        of_parts(
-            "element_at", "The element at a position from 1, or from the end.", (LIST, INT32), ELEMENT,
-            "x_element_at({all})", nullable=_or_elements, fallible=True, compares=False,
-        ),
-        value_of_key("element_at"),
+    function(
+        "array_distinct",
+        "The distinct elements, in order of first occurrence.",
+        (LIST,),
+        LIST,
+        "tuple(dict.fromkeys({0}))",
+        one_zero=True,
+        shown_parameters="list",
+        example="array(1, 2, 1)",
+        catalyst="ArrayDistinct",
+        keeps_size=True,
     ),
-    also_of_maps(
-        of_parts(
-            "try_element_at", "The element at a position from 1; null outside.", (LIST, INT32), ELEMENT,
-            "x_try_element_at({all})", nullable=always, fallible=True, compares=False,
-        ),
-        value_of_key("try_element_at"),
+    function(
+        "array_union",
+        "The distinct elements of both lists.",
+        (LIST, LIST),
+        _with_nulls_of_any,
+        "tuple(dict.fromkeys({0} + {1}))",
+        one_zero=True,
+        shown_parameters="list, list",
+        example="array(1, 2), array(2, 3)",
+        catalyst="ArrayUnion",
     ),
-    of_parts(
-        "array_contains", "Whether the list contains the value; null if only nulls might.", (LIST, ELEMENT),
-        BOOL, "x_array_contains({all})", nullable=_or_elements,
+    function(
+        "array_intersect",
+        "The distinct elements that both lists contain.",
+        (LIST, LIST),
+        _with_nulls_of_all,
+        array_intersect,
+        one_zero=True,
+        shown_parameters="list, list",
+        example="array(1, 2), array(2, 3)",
+        catalyst="ArrayIntersect",
+        keeps_size=True,
     ),
-    of_parts(
-        "array_position", "Position of the first equal element, from 1; 0 if there is none.", (LIST, ELEMENT),
-        INT64, "x_array_position({all})",
+    function(
+        "array_except",
+        "The distinct elements that the second list doesn't contain.",
+        (LIST, LIST),
+        LIST,
+        array_except,
+        one_zero=True,
+        shown_parameters="list, list",
+        example="array(1, 2), array(2)",
+        catalyst="ArrayExcept",
+        keeps_size=True,
     ),
-    of_parts(
-        "array_remove", "The list without the elements equal to the value.", (LIST, ELEMENT), LIST,
-        "x_array_remove({all})",
+    function(
+        "arrays_overlap",
+        "Whether the lists share an element; null if they don't but have nulls.",
+        (LIST, LIST),
+        BOOL,
+        arrays_overlap,
+        nullable=nullable_or_elements,
+        shown_parameters="list, list",
+        example="array(1, 2), array(2)",
+        catalyst="ArraysOverlap",
     ),
-    of_parts(
-        "array_distinct", "The distinct elements, in order of first occurrence.", (LIST,), LIST,
-        "tuple(dict.fromkeys({0}))", one_zero=True,
+    function(
+        "array_min",
+        "The least non-null element.",
+        (LIST,),
+        ELEMENT,
+        "x_array_min({0}, {key})",
+        nullable=True,
+        shown_parameters="list",
+        example="array(2, 1)",
+        catalyst="ArrayMin",
+        keeps_size=True,
     ),
-    of_parts(
-        "array_union", "The distinct elements of both lists.", (LIST, LIST), _with_nulls_of_any,
-        "tuple(dict.fromkeys({0} + {1}))", one_zero=True,
+    function(
+        "array_max",
+        "The greatest non-null element.",
+        (LIST,),
+        ELEMENT,
+        "x_array_max({0}, {key})",
+        nullable=True,
+        shown_parameters="list",
+        example="array(1, 3, 2)",
+        catalyst="ArrayMax",
+        keeps_size=True,
     ),
-    of_parts(
-        "array_intersect", "The distinct elements that both lists contain.", (LIST, LIST), _with_nulls_of_all,
-        "x_array_intersect({all})", one_zero=True,
+    function(
+        "sort_array",
+        "The list, ascending (nulls first) or descending (nulls last).",
+        (LIST, BOOL),
+        LIST,
+        "tuple(sorted({0}, key={key}, reverse=not {1}))",
+        constant=(1,),
+        shown_parameters="list, ascending",
+        defaults=(True,),
+        example="array(1, 3, 2), lit(False)",
+        catalyst="SortArray",
+        keeps_size=True,
     ),
-    of_parts(
-        "array_except", "The distinct elements that the second list doesn't contain.", (LIST, LIST), LIST,
-        "x_array_except({all})", one_zero=True,
-    ),
-    of_parts(
-        "arrays_overlap", "Whether the lists share an element; null if they don't but have nulls.",
-        (LIST, LIST), BOOL, "x_arrays_overlap({all})", nullable=_or_elements,
-    ),
-    of_parts(
-        "array_min", "The least non-null element.", (LIST,), ELEMENT, "x_array_min({0}, {key})",
-        nullable=always,
-    ),
-    of_parts(
-        "array_max", "The greatest non-null element.", (LIST,), ELEMENT, "x_array_max({0}, {key})",
-        nullable=always,
-    ),
-    of_parts(
-        "sort_array", "The list, ascending (nulls first) or descending (nulls last).", (LIST, BOOL), LIST,
-        "tuple(sorted({0}, key={key}, reverse=not {1}))", constant=(1,),
-    ),
-    of_parts(
-        "slice", "Part of the list, from a position and of a length.", (LIST, INT32, INT32), LIST,
-        "x_slice({all})", fallible=True, compares=False,
-    ),
-    of_parts(
-        "array_compact", "The list without nulls.", (LIST,),
+    function(
+        "array_compact",
+        "The list without nulls.",
+        (LIST,),
         lambda types: ListType(cast("ListType", types[0]).element, False),
-        "x_array_compact({0})", compares=False,
+        array_compact,
+        compares=False,
+        shown_parameters="list",
+        example="array(1, None, 2)",
+        keeps_size=True,
     ),
-    StrictFunction(
-        "array_join", _join_rule, _strict("x_array_join({all})"), arity=(2, 3),
-        meaning="The elements joined by a separator; nulls are skipped, or replaced by `null_text`.",
+    function(
+        "array_join",
+        "The elements joined by a separator; nulls are skipped, or replaced by `null_text`.",
+        types=_join_rule,
+        rows=array_join,
+        arity=(2, 3),
+        shown_parameters="list, separator, null_text",
+        example="array('a', 'b'), '-'",
+        catalyst="ArrayJoin",
+        keeps_size=True,
     ),
-    StrictFunction(
-        "flatten", _flatten_rule, _strict("x_flatten({all})"), nullable=True, arity=(1, 1),
-        meaning="The elements of the inner lists; null if one of these is null.",
+    function(
+        "flatten",
+        "The elements of the inner lists; null if one of these is null.",
+        types=_flatten_rule,
+        rows=flatten,
+        nullable=True,
+        arity=(1, 1),
+        shown_parameters="list",
+        example="array(array(1), array(2, 3))",
+        catalyst="Flatten",
+        keeps_size=True,
     ),
-    StrictFunction(
-        "sequence", _sequence_rule, _sequence, fallible=True, arity=(2, 3),
-        meaning="Integers from first to last by steps, or dates by days.",
+    function(
+        "sequence",
+        "Integers from first to last by steps, or dates by days.",
+        types=_sequence_rule,
+        code=_sequence,
+        fallible=True,
+        arity=(2, 3),
+        shown_parameters="first, last, step",
+        example="1, 7, 3",
+        spark=_sequence_spark,
+        keeps_size=True,
     ),
-    StrictFunction("arrays_zip", _zip_rule, _strict("tuple(x_zip_longest({all}))")),
-    LazyFunction(
-        "array_insert", _insert_rule, _called("x_array_insert"), fallible=True, arity=(3, 3),
-        meaning="The list with an element, or null, inserted at a position from 1.",
+    function(
+        "arrays_zip",
+        types=_zip_rule,
+        rows="tuple(x_zip_longest({all}))",
+        arity=(1, None),
+        options=(is_names,),
+        spark=_zipped_spark,
     ),
-)  # fmt: skip
+)

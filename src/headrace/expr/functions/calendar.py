@@ -4,84 +4,49 @@ from __future__ import annotations
 
 import math
 from calendar import monthrange
-from collections.abc import Callable
-from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import EvaluationError
 from headrace.expr.code_runtime import EPOCH, raise_overflow
-from headrace.expr.decimal_arithmetic import EXACT
-from headrace.expr.function_bases import fixed
-from headrace.expr.functions.time import add_months, shift
+from headrace.expr.deferred_imports import F, pl
+from headrace.expr.function_records import function
+from headrace.expr.functions.intervals import shift
+from headrace.expr.functions.spark_casts import (
+    in_utc,
+)
+from headrace.expr.functions.time_columns import (
+    count_of,
+    moment,
+)
+from headrace.expr.polars_columns import (
+    LoweredExpression,
+    Lowering,
+    NotLowered,
+    constant_value,
+    dtype_of,
+)
 from headrace.expr.time_patterns import DAYS, MONTHS
-from headrace.expr.time_zones import from_utc, other_clock, to_utc, zone_of
-from headrace.expr.types import BOOL, DATE, FLOAT64, INT32, INT64, STR, TIMESTAMP, TIMESTAMP_NTZ, DecimalType
-from headrace.expr.typing_rules import Arguments, Function, Signature
+from headrace.expr.types import (
+    BOOL,
+    DATE,
+    FLOAT64,
+    INT32,
+    STR,
+    TIMESTAMP,
+)
+from headrace.expr.typing_rules import (
+    CallTerm,
+    Function,
+)
 
-_MICROSECOND = timedelta(microseconds=1)
+if TYPE_CHECKING:
+    pass
+
+
 _SECONDS_OF_31_DAYS = 31 * 86_400
-
-# -- units ---------------------------------------------------------------------------------------
-
-_LENGTHS = {
-    "MICROSECOND": _MICROSECOND,
-    "MILLISECOND": timedelta(milliseconds=1),
-    "SECOND": timedelta(seconds=1),
-    "MINUTE": timedelta(minutes=1),
-    "HOUR": timedelta(hours=1),
-    "DAY": timedelta(days=1),
-    "DAYOFYEAR": timedelta(days=1),
-    "WEEK": timedelta(weeks=1),
-}
-_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
-Unit = tuple[timedelta | None, int]
-
-
-@lru_cache(maxsize=64)
-def unit_of(name: str) -> Unit:
-    """Return the length of a unit, or None and its months. Raises `EvaluationError` for an unknown one."""
-    upper = name.upper()
-    if upper not in _LENGTHS and upper not in _MONTHS:
-        raise EvaluationError(
-            f"{name!r} is no unit of time", fix=f"one of {', '.join((*_LENGTHS, *_MONTHS))}"
-        )
-    return _LENGTHS.get(upper), _MONTHS.get(upper, 0)
-
-
-def units_between(unit: Unit, start: datetime, end: datetime) -> int:
-    """Return how many whole units are between two times, negative if the first is later."""
-    length, months = unit
-    if length is not None:
-        span = end - start
-        return span // length if span >= timedelta() else -(-span // length)
-    # As Java counts: days first, then months of 32 days.
-    last = end.date()
-    if last > start.date() and end.time() < start.time():
-        last -= timedelta(days=1)
-    elif last < start.date() and end.time() > start.time():
-        last += timedelta(days=1)
-    days = _in_months_of_32_days(last) - _in_months_of_32_days(start.date())
-    return days // (32 * months) if days >= 0 else -(-days // (32 * months))
-
-
-def _in_months_of_32_days(day: date) -> int:
-    return (day.year * 12 + day.month) * 32 + day.day
-
-
-def add_units(unit: Unit, count: int, moment: datetime) -> datetime:
-    """Add units to a time. Raises outside the years 1 to 9999."""
-    length, months = unit
-    if length is None:
-        day = add_months(moment.date(), count * months)
-        return moment.replace(year=day.year, month=day.month, day=day.day)
-    try:
-        return shift(moment, count * length)
-    except OverflowError:
-        raise_overflow(f"{moment} + {count} units", "timestamp")
-
 
 # -- months and weeks ------------------------------------------------------------------------------
 
@@ -123,194 +88,258 @@ def next_day(day: date, weekday: int) -> date:
 # -- numbers ---------------------------------------------------------------------------------------
 
 
-def _from_number(count: int, unit: timedelta) -> datetime:
+def add_days(day: date, count: int) -> date:
+    return shift(day, timedelta(days=count)) if abs(count) < 10_000_000 else _out_of_range(day, count, "days")
+
+
+def add_months(day: date, count: int) -> date:
+    """Return the day some months later, the last of the month where that has not as many days."""
+    months = day.year * 12 + day.month - 1 + count
+    if not 12 <= months < 120_000:
+        _out_of_range(day, count, "months")
+    year, month = divmod(months, 12)
+    return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
+
+
+def _out_of_range(day: date, count: int, unit: str) -> Any:
+    raise_overflow(f"{day} + {count} {unit}", "date")
+
+
+def last_day(day: date) -> date:
+    return day.replace(day=monthrange(day.year, day.month)[1])
+
+
+def make_date(year: int, month: int, day: int) -> date:
+    """Return a day of the calendar. Raises `EvaluationError` if there is none."""
     try:
-        return EPOCH + count * unit
-    except OverflowError:
-        raise_overflow(count, "timestamp")
-
-
-def timestamp_seconds(count: int) -> datetime:
-    return _from_number(count, timedelta(seconds=1))
-
-
-def timestamp_millis(count: int) -> datetime:
-    return _from_number(count, timedelta(milliseconds=1))
-
-
-def timestamp_micros(count: int) -> datetime:
-    return _from_number(count, _MICROSECOND)
-
-
-def make_timestamp(year: int, month: int, day: int, hour: int, minute: int, seconds: Decimal) -> datetime:
-    """Return a time of the calendar; 60 seconds are the next minute.
-
-    Raises `EvaluationError` if there is none.
-    """
-    micros = int(seconds.scaleb(6, EXACT))
-    try:
-        if micros < 0 or micros > 60_000_000:
-            raise ValueError(seconds)
-        start = datetime(year, month, day, hour, minute, tzinfo=UTC)
-        return start + micros * _MICROSECOND
+        return date(year, month, day)
     except (ValueError, OverflowError) as error:
-        raise EvaluationError(f"there is no time {year}-{month}-{day} {hour}:{minute}:{seconds}") from error
+        raise EvaluationError(f"there is no day {year}-{month}-{day}") from error
 
 
-def try_make_timestamp(*parts: Any) -> datetime | None:
-    try:
-        return make_timestamp(*parts)
-    except EvaluationError:
-        return None
+def date_from_unix(days: int) -> date:
+    return add_days(EPOCH.date(), days)
 
 
-def second_with_fraction(t: datetime) -> Decimal:
-    return Decimal(t.second * 1_000_000 + t.microsecond).scaleb(-6, EXACT)
+# -- on columns -------------------------------------------------------------------------------
+
+
+_FIRST_MONTH, END_OF_MONTHS = 12, 120_000
+"""Months since the year 0 of the first one, and after the last one, that Python has."""
+
+
+def _days_later_columns(sign: int) -> Lowering:
+    def lowering(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+        day, count = (a.value for a in arguments)
+        return moment(count_of(day) + sign * count.cast(pl.Int64), DATE)
+
+    return lowering
+
+
+def months_later(day: pl.Expr, count: pl.Expr) -> LoweredExpression:
+    """Move a date by months, to the last day of the month where that has not as many."""
+    month = day.dt.year().cast(pl.Int64) * 12 + day.dt.month().cast(pl.Int64) - 1 + count
+    within = (month >= _FIRST_MONTH) & (month < END_OF_MONTHS)
+    month = pl.when(within).then(month)
+    first = pl.date(month // 12, month % 12 + 1, 1)
+    last = first.dt.days_in_month()
+    by = pl.min_horizontal(day.dt.day(), last).cast(pl.Int32) - 1
+    made = (first.to_physical() + by).cast(pl.Date)
+    return LoweredExpression(pl.when(within & by.is_not_null()).then(made), None, ~within)
+
+
+def _add_months_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    day, count = (a.value for a in arguments)
+    return months_later(day, count.cast(pl.Int64))
+
+
+def _next_day_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    name = constant_value(call.arguments[1])
+    if not isinstance(name, str):
+        raise NotLowered("next_day() has a columnar form only for a constant day of the week")
+    day = arguments[0].value
+    since = (weekday_of(name) - day.dt.weekday().cast(pl.Int64)) % 7  # Polars counts from 1
+    return moment(count_of(day) + since + 1, DATE)
+
+
+def _named_columns(names: Sequence[str], number: Callable[[pl.Expr], pl.Expr]) -> Lowering:
+    def lowering(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+        at = number(arguments[0].value)
+        places = list(range(1, len(names) + 1))
+        made = at.cast(pl.Int32).replace_strict(
+            places, [name[:3] for name in names], return_dtype=pl.String()
+        )
+        return LoweredExpression(made)
+
+    return lowering
+
+
+def _make_date_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    year, month, day = (a.value.cast(pl.Int64) for a in arguments)
+    sound = year.is_between(1, 9999) & month.is_between(1, 12)
+    first = pl.date(pl.when(sound).then(year), pl.when(sound).then(month), 1)
+    sound &= day.is_between(1, first.dt.days_in_month().cast(pl.Int64)).fill_null(day.is_null())
+    made = (first.to_physical() + (day - 1).cast(pl.Int32, strict=False)).cast(pl.Date)
+    return LoweredExpression(pl.when(sound).then(made), None, ~sound)
+
+
+# -- numbers ---------------------------------------------------------------------------------------
+
+
+def _number_columns(of: Callable[[pl.Expr], Any], bounds: tuple[int, int]) -> Lowering:
+    def lowering(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+        return LoweredExpression(of(arguments[0].value).cast(dtype_of(call.type)), bounds)
+
+    return lowering
 
 
 NAMES: dict[str, Any] = {
-    "x_add_units": add_units,
     "x_day_names": tuple(name[:3] for name in DAYS),
-    "x_from_utc": from_utc,
-    "x_make_timestamp": make_timestamp,
-    "x_microsecond": _MICROSECOND,
     "x_month_names": tuple(name[:3] for name in MONTHS),
-    "x_months_between": months_between,
-    "x_next_day": next_day,
-    "x_second_with_fraction": second_with_fraction,
-    "x_other_clock": other_clock,
-    "x_timestamp_micros": timestamp_micros,
-    "x_timestamp_millis": timestamp_millis,
-    "x_timestamp_seconds": timestamp_seconds,
-    "x_to_utc": to_utc,
-    "x_try_make_timestamp": try_make_timestamp,
-    "x_units_between": units_between,
+    "x_add_days": add_days,
 }
-
-_PARTS = (INT32, INT32, INT32, INT32, INT32, DecimalType(16, 6))
-_MADE = "({0}, {1}, {2}, {3}, {4}, {5})"
-_ZONE: dict[int, Callable[[str], object]] = {1: zone_of}
-
-_TIMESTAMPADD = fixed(
-    "timestampadd",
-    "The time some units later.",
-    (STR, INT64, TIMESTAMP),
-    TIMESTAMP,
-    "x_add_units({0}, {1}, {2})",
-    fallible=True,
-    prepared={0: unit_of},
-    constant=(0,),
-)
-
-
-def _keeping_zone(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    """Typing rule of `timestampadd`: a time without a zone stays one."""
-    signature = _TIMESTAMPADD.rule(arguments, options)
-    if arguments[2].type != TIMESTAMP_NTZ:
-        return signature
-    return Signature((STR, INT64, TIMESTAMP_NTZ), TIMESTAMP_NTZ, signature.nullable)
 
 
 FUNCTIONS: tuple[Function, ...] = (
-    fixed("weekofyear", "ISO 8601 week number.", (DATE,), INT32, "{0}.isocalendar()[1]"),
-    fixed("yearofweek", "Year of the ISO 8601 week.", (DATE,), INT32, "{0}.isocalendar()[0]"),
-    fixed("dayname", "Day of the week, in three letters.", (DATE,), STR, "x_day_names[{0}.weekday()]"),
-    fixed("monthname", "Month, in three letters.", (DATE,), STR, "x_month_names[{0}.month - 1]"),
-    fixed(
+    function(
+        "weekofyear",
+        "ISO 8601 week number.",
+        (DATE,),
+        INT32,
+        "{0}.isocalendar()[1]",
+        example="date('2024-12-31')",
+        catalyst="WeekOfYear",
+        columns=_number_columns(lambda day: day.dt.week(), (1, 53)),
+    ),
+    function(
+        "yearofweek",
+        "Year of the ISO 8601 week.",
+        (DATE,),
+        INT32,
+        "{0}.isocalendar()[0]",
+        example="date('2024-12-31')",
+        catalyst="YearOfWeek",
+        columns=_number_columns(lambda day: day.dt.iso_year(), (0, 10000)),
+        spark=lambda call, arguments: F.extract(F.lit("YEAROFWEEK"), arguments[0]),
+    ),
+    function(
+        "dayname",
+        "Day of the week, in three letters.",
+        (DATE,),
+        STR,
+        "x_day_names[{0}.weekday()]",
+        example="date('2024-02-29')",
+        catalyst="DayName",
+        columns=_named_columns(DAYS, lambda day: day.dt.weekday()),
+        keeps_size=True,
+    ),
+    function(
+        "monthname",
+        "Month, in three letters.",
+        (DATE,),
+        STR,
+        "x_month_names[{0}.month - 1]",
+        example="date('2024-02-29')",
+        catalyst="MonthName",
+        columns=_named_columns(MONTHS, lambda day: day.dt.month()),
+        keeps_size=True,
+    ),
+    function(
         "next_day",
         "The next date on a day of the week.",
         (DATE, STR),
         DATE,
-        "x_next_day({0}, {1})",
+        next_day,
         fallible=True,
         prepared={1: weekday_of},
+        example="date('2024-02-29'), 'Mon'",
+        catalyst="NextDay",
+        columns=_next_day_columns,
     ),
-    fixed(
+    function(
         "months_between",
         "Months from the second time to the first, in 31sts; rounded to 8 digits if true.",
         (TIMESTAMP, TIMESTAMP, BOOL),
         FLOAT64,
-        "x_months_between({0}, {1}, {2})",
+        months_between,
+        defaults=(True,),
+        example="timestamp('2024-03-31'), timestamp('2024-02-29'), lit(True)",
+        catalyst="MonthsBetween",
+        spark=in_utc("months_between"),
     ),
-    fixed(
-        "timestampdiff",
-        "Whole units from the first time to the second.",
-        (STR, TIMESTAMP, TIMESTAMP),
-        INT64,
-        "x_units_between({0}, {1}, {2})",
-        prepared={0: unit_of},
-        constant=(0,),
-    ),
-    replace(_TIMESTAMPADD, rule=_keeping_zone),
-    fixed(
-        "from_utc_timestamp",
-        "Local time in the zone at that moment.",
-        (TIMESTAMP, STR),
-        TIMESTAMP,
-        "x_from_utc({0}, {1})",
+    function(
+        "date_add",
+        "The date some days later.",
+        (DATE, INT32),
+        DATE,
+        "x_add_days({0}, {1})",
         fallible=True,
-        prepared=_ZONE,
+        example="date('2024-02-28'), 2",
+        catalyst="DateAdd",
+        columns=_days_later_columns(1),
     ),
-    fixed(
-        "to_utc_timestamp",
-        "The moment of a local time in the zone.",
-        (TIMESTAMP, STR),
-        TIMESTAMP,
-        "x_to_utc({0}, {1})",
+    function(
+        "date_sub",
+        "The date some days earlier.",
+        (DATE, INT32),
+        DATE,
+        "x_add_days({0}, -{1})",
         fallible=True,
-        prepared=_ZONE,
+        example="date('2024-03-01'), 1",
+        catalyst="DateSub",
+        columns=_days_later_columns(-1),
     ),
-    fixed(
-        "convert_timezone",
-        "Time of a clock in the second zone, at a time of a clock in the first.",
-        (STR, STR, TIMESTAMP_NTZ),
-        TIMESTAMP_NTZ,
-        "x_other_clock({2}, {0}, {1})",
+    function(
+        "add_months",
+        "The date some months later, at most the last of that month.",
+        (DATE, INT32),
+        DATE,
+        add_months,
         fallible=True,
-        prepared={0: zone_of, 1: zone_of},
+        example="date('2024-01-31'), 1",
+        catalyst="AddMonths",
+        columns=_add_months_columns,
     ),
-    fixed(
-        "unix_micros", "Microseconds since 1970.", (TIMESTAMP,), INT64, "(({0} - x_epoch) // x_microsecond)"
+    function(
+        "last_day",
+        "Last day of the month.",
+        (DATE,),
+        DATE,
+        last_day,
+        example="date('2024-02-01')",
+        catalyst="LastDay",
+        columns=lambda call, arguments: LoweredExpression(arguments[0].value.dt.month_end()),
     ),
-    fixed(
-        "unix_millis",
-        "Milliseconds since 1970, rounded down.",
-        (TIMESTAMP,),
-        INT64,
-        "(({0} - x_epoch) // x_microsecond // 1000)",
-    ),
-    *(
-        fixed(
-            f"timestamp_{unit}",
-            f"The time that many {meaning} after 1970.",
-            (INT64,),
-            TIMESTAMP,
-            f"x_timestamp_{unit}({{0}})",
-            fallible=True,
-        )
-        for unit, meaning in (("seconds", "seconds"), ("millis", "milliseconds"), ("micros", "microseconds"))
-    ),
-    fixed(
-        "make_timestamp",
-        "The time of a year, month, day, hour, minute and seconds.",
-        _PARTS,
-        TIMESTAMP,
-        f"x_make_timestamp{_MADE}",
+    function(
+        "make_date",
+        "The date of a year, month and day.",
+        (INT32, INT32, INT32),
+        DATE,
+        make_date,
         fallible=True,
+        example="2024, 2, 29",
+        catalyst="MakeDate",
+        columns=_make_date_columns,
     ),
-    fixed(
-        "try_make_timestamp",
-        "As `make_timestamp`; null if there is no such time.",
-        _PARTS,
-        TIMESTAMP,
-        f"x_try_make_timestamp{_MADE}",
-        nullable=True,
+    function(
+        "unix_date",
+        "Days since 1970-01-01.",
+        (DATE,),
+        INT32,
+        "({0}.toordinal() - 719163)",
+        example="date('1970-01-02')",
+        catalyst="UnixDate",
+        columns=_number_columns(count_of, (-(10**6), 10**7)),
     ),
-    fixed(
-        "second_with_fraction",
-        "Second of the minute, with microseconds.",
-        (TIMESTAMP,),
-        DecimalType(8, 6),
-        "x_second_with_fraction({0})",
+    function(
+        "date_from_unix_date",
+        "The date some days after 1970-01-01.",
+        (INT32,),
+        DATE,
+        date_from_unix,
+        fallible=True,
+        example="1",
+        catalyst="DateFromUnixDate",
+        columns=lambda call, arguments: moment(arguments[0].value.cast(pl.Int64), DATE),
     ),
 )

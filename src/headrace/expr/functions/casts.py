@@ -14,12 +14,15 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from headrace.expr.code_emission import Emitter
 from headrace.expr.code_runtime import EPOCH, raise_overflow
 from headrace.expr.decimal_arithmetic import EXACT
-from headrace.expr.function_bases import Emitter, StrictFunction
+from headrace.expr.function_records import function, is_type
 from headrace.expr.functions.arithmetic import decimal_spec, overflow_checked
+from headrace.expr.functions.cast_columns import cast_columns
 from headrace.expr.functions.higher_order import VARIABLE
 from headrace.expr.functions.maps import map_source
+from headrace.expr.functions.spark_casts import cast_column
 from headrace.expr.text_casts import TIME_ALONE, malformed_error
 from headrace.expr.text_casts import to_timestamp as timestamp_of_str
 from headrace.expr.types import (
@@ -46,8 +49,7 @@ from headrace.expr.types import (
     TimestampType,
     parts_of,
 )
-from headrace.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
-from headrace.expr.widening import holds_all_of
+from headrace.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature, holds_all_of
 
 _SECOND, _MICROSECOND = timedelta(seconds=1), timedelta(microseconds=1)
 _UTC = UTC
@@ -320,13 +322,17 @@ def _can_fail(source: DataType, target: DataType) -> bool:
     return entry.fallible
 
 
-CAST = StrictFunction(
+CAST = function(
     "cast",
-    _rule,
-    _cast,
+    types=_rule,
+    code=_cast,
     fallible=_fallible,
     keeps_nan=True,
     nullable=lambda call: _makes_null(call.arguments[0].type, call.type),
+    arity=(1, 1),
+    options=(is_type,),
+    columns=cast_columns,
+    spark=cast_column,
 )
 
 

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
 
-from headrace.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, is_constant
-from headrace.expr.functions.part_types import refuse_maps
+from headrace.expr.code_emission import Emitter, GuardedSource, is_constant
+from headrace.expr.deferred_imports import F, pl
+from headrace.expr.function_records import (
+    StrictCode,
+    function,
+    of_spark_columns,
+    refuse_maps,
+)
+from headrace.expr.functions.decimal_columns import unscaled
+from headrace.expr.polars_columns import (
+    LoweredExpression,
+    Lowering,
+    either_condition,
+    to_series,
+)
 from headrace.expr.sort_keys import order_key
-from headrace.expr.types import BOOL, AnyType, DataType, holds_any, parts_of
+from headrace.expr.types import BOOL, AnyType, DataType, DecimalType, holds_any, parts_of
 from headrace.expr.typing_rules import (
     NULL,
     Arguments,
@@ -17,10 +33,12 @@ from headrace.expr.typing_rules import (
     Mismatch,
     Signature,
     Term,
+    common_type,
+    is_float,
 )
-from headrace.expr.widening import common_type, is_float
 
-Python = Callable[[Emitter, CallTerm, tuple[str, ...]], str]
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 
 def _equality(arguments: Arguments, options: tuple[object, ...]) -> Signature:
@@ -52,88 +70,60 @@ def _is_number(term: Term) -> bool:
     return isinstance(term, LiteralTerm) and term.value == term.value
 
 
-def _compare(symbol: str, floats: Python) -> Python:
-    def python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
-        if is_float(call.arguments[0].type):
-            return floats(emitter, call, operands)
+@dataclass(frozen=True, slots=True)
+class _FloatComparison:
+    """Source of a comparison of floats `{a}` and `{b}`, of which any may be NaN, the greatest.
+
+    Python's comparisons are false for NaN. number_left, number_right: where that operand is a constant other
+    than NaN, which spares a test. both: otherwise; the operands are evaluated at {first_a} and {first_b}.
+    """
+
+    number_left: str
+    number_right: str
+    both: str
+
+
+_FLOATS = {
+    "==": _FloatComparison(
+        "({a} == {b})", "({a} == {b})", "({first_a} == {first_b} or ({a} != {a} and {b} != {b}))"
+    ),
+    "!=": _FloatComparison(
+        "({a} != {b})", "({a} != {b})", "({first_a} != {first_b} and ({a} == {a} or {b} == {b}))"
+    ),
+    # `a <= b` is false if either is NaN; then a is greater unless b is NaN.
+    ">": _FloatComparison("({a} > {b})", "(not {a} <= {b})", "(not {first_a} <= {first_b} and {b} == {b})"),
+    "<": _FloatComparison("(not {a} >= {b})", "({a} < {b})", "(not {first_a} >= {first_b} and {a} == {a})"),
+    ">=": _FloatComparison("({a} >= {b})", "(not {a} < {b})", "({first_a} >= {first_b} or {a} != {a})"),
+    "<=": _FloatComparison("(not {a} > {b})", "({a} <= {b})", "({first_a} <= {first_b} or {b} != {b})"),
+}
+
+
+def _compare(symbol: str) -> StrictCode:
+    def code(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
         a, b = operands
-        if symbol not in ("==", "!=") and parts_of(call.arguments[0].type):
+        kind = call.arguments[0].type
+        if is_float(kind):
+            floats, (left, right) = _FLOATS[symbol], call.arguments
+            if _is_number(left):
+                return floats.number_left.format(a=a, b=b)
+            if _is_number(right):
+                return floats.number_right.format(a=a, b=b)
+            (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
+            return floats.both.format(a=a, b=b, first_a=first_a, first_b=first_b)
+        if symbol not in ("==", "!=") and parts_of(kind):
             # Lists and structs, from the left; a null within them is less than any value.
-            key = order_key(call.arguments[0].type, False)
+            key = order_key(kind, False)
             if key is not None:
                 a, b = (f"{emitter.constant(key)}({each})" for each in (a, b))
             return f"({a} {symbol} {b})"
-        if isinstance(call.arguments[0].type, AnyType) and symbol == "==":
+        if isinstance(kind, AnyType):
             # Values of type any may both be NaN, which is a single object.
             (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
-            return f"({first_a} == {first_b} or {a} is {b})"
-        if isinstance(call.arguments[0].type, AnyType):
-            (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
-            return f"({first_a} != {first_b} and {a} is not {b})"
+            joined = f"or {a} is {b}" if symbol == "==" else f"and {a} is not {b}"
+            return f"({first_a} {symbol} {first_b} {joined})"
         return f"({a} {symbol} {b})"
 
-    return python
-
-
-def _equal_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
-    a, b = operands
-    if any(_is_number(t) for t in call.arguments):
-        return f"({a} == {b})"
-    (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
-    return f"({first_a} == {first_b} or ({a} != {a} and {b} != {b}))"
-
-
-def _unequal_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
-    a, b = operands
-    if any(_is_number(t) for t in call.arguments):
-        return f"({a} != {b})"
-    (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
-    return f"({first_a} != {first_b} and ({a} == {a} or {b} == {b}))"
-
-
-def _greater_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
-    a, b = operands
-    left, right = call.arguments
-    if _is_number(right):
-        return f"(not {a} <= {b})"
-    if _is_number(left):
-        return f"({a} > {b})"
-    # `a <= b` is false if either is NaN; then a is greater unless b is NaN.
-    (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
-    return f"(not {first_a} <= {first_b} and {b} == {b})"
-
-
-def _less_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
-    a, b = operands
-    left, right = call.arguments
-    if _is_number(left):
-        return f"(not {a} >= {b})"
-    if _is_number(right):
-        return f"({a} < {b})"
-    (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
-    return f"(not {first_a} >= {first_b} and {a} == {a})"
-
-
-def _at_least_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
-    a, b = operands
-    left, right = call.arguments
-    if _is_number(right):
-        return f"(not {a} < {b})"
-    if _is_number(left):
-        return f"({a} >= {b})"
-    (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
-    return f"({first_a} >= {first_b} or {a} != {a})"
-
-
-def _at_most_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
-    a, b = operands
-    left, right = call.arguments
-    if _is_number(left):
-        return f"(not {a} > {b})"
-    if _is_number(right):
-        return f"({a} <= {b})"
-    (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
-    return f"({first_a} <= {first_b} or {b} != {b})"
+    return code
 
 
 def _same_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
@@ -191,13 +181,117 @@ def _is_in_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     return Signature((common,) * len(arguments), BOOL)
 
 
+# -- on columns -------------------------------------------------------------------------------
+
+
+def _compare_columns(compared: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Lowering:
+    def lowering(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+        one, other = arguments
+        if isinstance(call.arguments[0].type, DecimalType):  # of one scale
+            return LoweredExpression(compared(unscaled(one).value, unscaled(other).value))
+        return LoweredExpression(compared(one.value, other.value))
+
+    return lowering
+
+
+def _same_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    one, other = arguments
+    return LoweredExpression(
+        one.value.eq_missing(other.value), None, either_condition(one.fails, other.fails)
+    )
+
+
+def _is_in_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    value, *options = arguments
+    fails = either_condition(*(a.fails for a in arguments))
+    if not options:
+        return LoweredExpression(pl.when(value.value.is_not_null()).then(pl.lit(False)), None, fails)
+    constants = [t.value for t in call.arguments[1:] if isinstance(t, LiteralTerm) and t.value is not None]
+    type_ = call.arguments[0].type
+    if len(options) > _FEW and len(constants) == len(options) and not is_float(type_):
+        return LoweredExpression(value.value.is_in(to_series(type_, constants).implode()), None, fails)
+    return LoweredExpression(
+        reduce(lambda a, b: a | b, (value.value == o.value for o in options)), None, fails
+    )
+
+
+# -- on Spark ---------------------------------------------------------------------------------
+
+
+def _is_in_spark(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    value, *options = arguments
+    # Spark has no empty list; null in nothing is null here as in `null = x`.
+    return value.isin(*options) if options else F.when(value.isNotNull(), F.lit(False))
+
+
+_FEW = 4
+"""Number of constants up to which comparing with each is as fast as looking a value up."""
+
+
 FUNCTIONS: tuple[Function, ...] = (
-    StrictFunction("eq", _equality, _compare("==", _equal_floats)),
-    StrictFunction("ne", _equality, _compare("!=", _unequal_floats)),
-    StrictFunction("lt", _ordering, _compare("<", _less_floats)),
-    StrictFunction("le", _ordering, _compare("<=", _at_most_floats)),
-    StrictFunction("gt", _ordering, _compare(">", _greater_floats)),
-    StrictFunction("ge", _ordering, _compare(">=", _at_least_floats)),
-    LazyFunction("eq_null_safe", _same_rule, _same),
-    LazyFunction("is_in", _is_in_rule, _is_in),
+    function(
+        "eq",
+        types=_equality,
+        code=_compare("=="),
+        arity=(2, 2),
+        columns=_compare_columns(lambda a, b: a == b),
+        spark=of_spark_columns(lambda a, b: a == b),
+    ),
+    function(
+        "ne",
+        types=_equality,
+        code=_compare("!="),
+        arity=(2, 2),
+        columns=_compare_columns(lambda a, b: a != b),
+        spark=of_spark_columns(lambda a, b: a != b),
+    ),
+    function(
+        "lt",
+        types=_ordering,
+        code=_compare("<"),
+        arity=(2, 2),
+        columns=_compare_columns(lambda a, b: a < b),
+        spark=of_spark_columns(lambda a, b: a < b),
+    ),
+    function(
+        "le",
+        types=_ordering,
+        code=_compare("<="),
+        arity=(2, 2),
+        columns=_compare_columns(lambda a, b: a <= b),
+        spark=of_spark_columns(lambda a, b: a <= b),
+    ),
+    function(
+        "gt",
+        types=_ordering,
+        code=_compare(">"),
+        arity=(2, 2),
+        columns=_compare_columns(lambda a, b: a > b),
+        spark=of_spark_columns(lambda a, b: a > b),
+    ),
+    function(
+        "ge",
+        types=_ordering,
+        code=_compare(">="),
+        arity=(2, 2),
+        columns=_compare_columns(lambda a, b: a >= b),
+        spark=of_spark_columns(lambda a, b: a >= b),
+    ),
+    function(
+        "eq_null_safe",
+        types=_same_rule,
+        lazy=_same,
+        arity=(2, 2),
+        columns=_same_columns,
+        spark=of_spark_columns(lambda a, b: a.eqNullSafe(b)),
+    ),
+    function(
+        "is_in",
+        types=_is_in_rule,
+        lazy=_is_in,
+        arity=(1, None),
+        columns=_is_in_columns,
+        spark=_is_in_spark,
+        keeps_size=True,
+    ),
 )

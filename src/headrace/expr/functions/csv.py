@@ -7,10 +7,11 @@ from datetime import date, datetime
 from functools import partial, singledispatch
 from typing import Any
 
-from headrace.expr.function_bases import Emitter, StrictFunction
+from headrace.expr.code_emission import Emitter
+from headrace.expr.deferred_imports import F
+from headrace.expr.function_records import function
 from headrace.expr.functions.intervals import writer_of
-from headrace.expr.text_casts import of_float, of_float32
-from headrace.expr.time_texts import iso_of
+from headrace.expr.text_casts import iso_of, of_float, of_float32
 from headrace.expr.types import (
     STR,
     BoolType,
@@ -141,5 +142,15 @@ def _python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
 
 
 FUNCTIONS: tuple[Function, ...] = (
-    StrictFunction("to_csv", _rule, _python, nullable=True, arity=(1, 1), meaning="Line of CSV of a struct."),
+    function(
+        "to_csv",
+        "Line of CSV of a struct.",
+        types=_rule,
+        code=_python,
+        nullable=True,
+        arity=(1, 1),
+        shown_parameters="struct",
+        example="struct(a=1, b='x, y', c=lit(True))",
+        spark=lambda call, arguments: F.to_csv(arguments[0], {"timeZone": "UTC"}),
+    ),
 )

@@ -7,16 +7,21 @@ import hashlib
 import re
 import string
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus
 from zlib import crc32
 
 from headrace.errors import EvaluationError
 from headrace.expr.code_runtime import raise_overflow, utf8
-from headrace.expr.function_bases import fixed
+from headrace.expr.deferred_imports import F
+from headrace.expr.function_records import function
 from headrace.expr.number_formats import JAVA_SPACES
 from headrace.expr.types import BOOL, BYTES, INT32, INT64, STR
-from headrace.expr.typing_rules import Function
+from headrace.expr.typing_rules import Function, SparkForm
+
+if TYPE_CHECKING:
+    pass
+
 
 _LINE = 76
 _BASE64 = frozenset(string.ascii_letters + string.digits + "+/")
@@ -248,43 +253,64 @@ def make_valid_utf8(value: str | bytes) -> str:
     return octets.decode(errors="replace")
 
 
+# -- on Spark ---------------------------------------------------------------------------------
+
+
+def _of_utf8_spark(name: str) -> SparkForm:
+    return lambda call, arguments: F.call_function(name, arguments[0].cast("string"))
+
+
 NAMES: dict[str, Any] = {
-    "x_base64": to_base64,
-    "x_conv": convert,
-    "x_crc32": crc32,
-    "x_decode_text": decode_text,
-    "x_encode_text": encode_text,
-    "x_hex": to_hex,
-    "x_luhn_check": luhn_check,
-    "x_make_valid_utf8": make_valid_utf8,
     "x_md5": hashlib.md5,
     "x_sha1": hashlib.sha1,
-    "x_sha2": sha2,
-    "x_try_url_decode": try_url_decode,
-    "x_try_validate_utf8": try_validate_utf8,
-    "x_unbase64": of_base64,
-    "x_unhex": of_hex,
-    "x_url_decode": url_decode,
-    "x_url_encode": url_encode,
-    "x_validate_utf8": validate_utf8,
 }
 
 _TEXT = (STR, BYTES)
 
 FUNCTIONS: tuple[Function, ...] = (
-    fixed("hex", "Hexadecimal digits.", ((INT64, STR, BYTES),), STR, "x_hex({0})"),
-    fixed(
+    function(
+        "hex", "Hexadecimal digits.", ((INT64, STR, BYTES),), STR, to_hex, example="255", catalyst="Hex"
+    ),
+    function(
         "unhex",
         "Bytes of hexadecimal digits; null for other text.",
         (STR,),
         BYTES,
-        "x_unhex({0})",
+        of_hex,
         nullable=True,
+        example="'616263'",
+        keeps_size=True,
     ),
-    fixed("bin", "Binary digits of an integer.", (INT64,), STR, "format({0} & 0xFFFFFFFFFFFFFFFF, 'b')"),
-    fixed("base64", "Base64 text of the bytes, in lines of 76 characters.", (BYTES,), STR, "x_base64({0})"),
-    fixed("unbase64", "Bytes of base64 text.", (STR,), BYTES, "x_unbase64({0})", fallible=True),
-    fixed(
+    function(
+        "bin",
+        "Binary digits of an integer.",
+        (INT64,),
+        STR,
+        "format({0} & 0xFFFFFFFFFFFFFFFF, 'b')",
+        example="10",
+        catalyst="Bin",
+        keeps_size=True,
+    ),
+    function(
+        "base64",
+        "Base64 text of the bytes, in lines of 76 characters.",
+        (BYTES,),
+        STR,
+        to_base64,
+        example="b'abc'",
+        catalyst="Base64.encode",
+    ),
+    function(
+        "unbase64",
+        "Bytes of base64 text.",
+        (STR,),
+        BYTES,
+        of_base64,
+        fallible=True,
+        example="'YWJj'",
+        keeps_size=True,
+    ),
+    function(
         "to_binary",
         "Bytes of a text in the format `hex`, `base64` or `utf-8`.",
         (STR, STR),
@@ -293,95 +319,150 @@ FUNCTIONS: tuple[Function, ...] = (
         fallible=True,
         prepared={1: reader_of},
         constant=(1,),
+        defaults=("hex",),
+        example="'616263', 'hex'",
+        keeps_size=True,
     ),
-    fixed("md5", "MD5 digest, in hexadecimal.", (BYTES,), STR, "x_md5({0}).hexdigest()"),
-    fixed("sha1", "SHA-1 digest, in hexadecimal.", (BYTES,), STR, "x_sha1({0}).hexdigest()"),
-    fixed("crc32", "CRC-32 checksum.", (BYTES,), INT64, "x_crc32({0})"),
-    fixed(
+    function(
+        "md5",
+        "MD5 digest, in hexadecimal.",
+        (BYTES,),
+        STR,
+        "x_md5({0}).hexdigest()",
+        example="b'abc'",
+        catalyst="Md5",
+        keeps_size=True,
+    ),
+    function(
+        "sha1",
+        "SHA-1 digest, in hexadecimal.",
+        (BYTES,),
+        STR,
+        "x_sha1({0}).hexdigest()",
+        example="b'abc'",
+        catalyst="Sha1",
+        keeps_size=True,
+    ),
+    function("crc32", "CRC-32 checksum.", (BYTES,), INT64, crc32, example="b'abc'", catalyst="Crc32"),
+    function(
         "sha2",
         "SHA-2 digest, in hexadecimal; null for sizes other than 0, 224, 256, 384, 512.",
         (BYTES, INT32),
         STR,
-        "x_sha2({0}, {1})",
+        sha2,
         nullable=True,
+        example="b'', 224",
+        catalyst="Sha2",
+        keeps_size=True,
     ),
-    fixed("url_encode", "Text in URL form encoding.", (STR,), STR, "x_url_encode({0})"),
-    fixed(
+    function(
+        "url_encode",
+        "Text in URL form encoding.",
+        (STR,),
+        STR,
+        url_encode,
+        example="'a b&'",
+        catalyst="UrlCodec.encode",
+    ),
+    function(
         "url_decode",
         "Text decoded from URL form encoding.",
         (STR,),
         STR,
-        "x_url_decode({0})",
+        url_decode,
         fallible=True,
+        example="'a+b%26'",
+        keeps_size=True,
     ),
-    fixed(
+    function(
         "try_url_decode",
         "As `url_decode`; null if the text doesn't fit.",
         (STR,),
         STR,
-        "x_try_url_decode({0})",
+        try_url_decode,
         nullable=True,
+        example="'%zz'",
+        keeps_size=True,
     ),
-    fixed(
+    function(
         "encode",
         "Bytes of the text in an encoding: UTF-8, -16, -16BE, -16LE, -32, US-ASCII or ISO-8859-1.",
         (STR, STR),
         BYTES,
-        "x_encode_text({0}, {1})",
+        encode_text,
         fallible=True,
+        example="'abc', 'UTF-8'",
+        catalyst="Encode.encode",
     ),
-    fixed(
+    function(
         "decode",
         "Text of bytes in an encoding, as of `encode`.",
         (BYTES, STR),
         STR,
-        "x_decode_text({0}, {1})",
+        decode_text,
         fallible=True,
+        example="b'abc', 'UTF-8'",
+        catalyst="StringDecode.decode",
     ),
-    fixed(
+    function(
         "conv",
         "The number converted from one base to another; null if it isn't a number.",
         (STR, INT32, INT32),
         STR,
-        "x_conv({0}, {1}, {2})",
+        convert,
         fallible=True,
         nullable=True,
+        example="'ff', 16, 10",
+        catalyst="Conv",
+        keeps_size=True,
     ),
-    fixed(
+    function(
         "is_valid_utf8",
         "Whether bytes are UTF-8.",
         (_TEXT,),
         BOOL,
         "(x_try_validate_utf8({0}) is not None)",
+        example="b'\\xff'",
+        spark=_of_utf8_spark("is_valid_utf8"),
     ),
-    fixed(
+    function(
         "validate_utf8",
         "The text, or that of bytes in UTF-8.",
         (_TEXT,),
         STR,
-        "x_validate_utf8({0})",
+        validate_utf8,
         fallible=True,
+        example="b'abc'",
+        spark=_of_utf8_spark("validate_utf8"),
+        keeps_size=True,
     ),
-    fixed(
+    function(
         "try_validate_utf8",
         "As `validate_utf8`; null if the bytes aren't UTF-8.",
         (_TEXT,),
         STR,
-        "x_try_validate_utf8({0})",
+        try_validate_utf8,
         nullable=True,
+        example="b'\\xff'",
+        spark=_of_utf8_spark("try_validate_utf8"),
+        keeps_size=True,
     ),
-    fixed(
+    function(
         "make_valid_utf8",
         "The text, or that of bytes, with a replacement character for each part that isn't UTF-8.",
         (_TEXT,),
         STR,
-        "x_make_valid_utf8({0})",
+        make_valid_utf8,
+        example="b'ab\\xff'",
+        spark=_of_utf8_spark("make_valid_utf8"),
     ),
-    fixed(
+    function(
         "luhn_check",
         "Whether the last digit is the Luhn check digit.",
         (STR,),
         BOOL,
-        "x_luhn_check({0})",
+        luhn_check,
+        example="'79927398713'",
+        catalyst="ExpressionImplUtils.isLuhnNumber",
     ),
 )

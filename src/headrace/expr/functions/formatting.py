@@ -8,10 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from headrace.errors import EvaluationError
-from headrace.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, fixed
+from headrace.expr.code_emission import Emitter, GuardedSource
+from headrace.expr.deferred_imports import F
+from headrace.expr.function_records import function, is_text
 from headrace.expr.number_formats import NumberFormat, number_format, number_writer
 from headrace.expr.text_casts import of_float, of_float32
 from headrace.expr.types import (
@@ -272,7 +274,7 @@ def _of_format(name: str, meaning: str, parse: Callable[[NumberFormat], object],
     def python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
         return f"{emitter.constant(parse(_format_of(name, call.arguments[1])))}({operands[0]})"
 
-    return StrictFunction(name, rule, python, fallible=True, arity=(2, 2), meaning=meaning, **how)
+    return function(name, meaning, types=rule, code=python, fallible=True, arity=(2, 2), **how)
 
 
 # -- masks -----------------------------------------------------------------------------------------
@@ -286,6 +288,10 @@ def _mask_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
         if each is not None and (not isinstance(each, str) or len(each) != 1 or each > "\uffff"):
             raise Mismatch("a replacement in mask must be one character, or None to keep the original")
     return Signature((STR,), STR)
+
+
+def _is_mask(option: object) -> bool:
+    return option is None or (is_text(option) and len(cast("str", option)) == 1)
 
 
 def _mask(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
@@ -304,38 +310,66 @@ def quote(text: str) -> str:
 
 
 NAMES: dict[str, Any] = {
-    "x_format_number": format_number,
     "x_format_string": format_string,
     "x_mask": mask,
-    "x_quote": quote,
 }
 
 FUNCTIONS: tuple[Function, ...] = (
-    StrictFunction("mask", _mask_rule, _mask),
-    LazyFunction("format_string", _format_rule, _format),
-    fixed(
+    function(
+        "mask",
+        types=_mask_rule,
+        code=_mask,
+        arity=(1, 1),
+        options=(_is_mask,) * 4,
+        spark=lambda call, arguments: F.mask(arguments[0], *map(F.lit, call.options)),
+        keeps_size=True,
+    ),
+    function(
+        "format_string",
+        types=_format_rule,
+        lazy=_format,
+        arity=(1, None),
+        catalyst="FormatString",
+        keeps_size=True,
+    ),
+    function(
         "quote",
         "The text in single quotes, with a backslash before each of its own.",
         (STR,),
         STR,
-        "x_quote({0})",
+        quote,
+        example="'it\\'s'",
+        catalyst="ExpressionImplUtils.quote",
     ),
-    fixed(
+    function(
         "format_number",
         "The number with thousands separators, rounded half even to some digits.",
         ((INT64, FLOAT64, DecimalType), INT32),
         STR,
-        "x_format_number({0}, {1})",
+        format_number,
         nullable=True,
+        example="1234.5, 2",
+        catalyst="FormatNumber",
+        keeps_size=True,
     ),
-    _of_format("to_number", "The number in a text, by a format.", lambda format: format.parse),
+    _of_format(
+        "to_number",
+        "The number in a text, by a format.",
+        lambda format: format.parse,
+        shown_parameters="str, format",
+        example="'1,234', '9,999'",
+        catalyst="ToNumber",
+    ),
     _of_format(
         "try_to_number",
         "As `to_number`; null if the text doesn't fit.",
         lambda format: format.parse_or_none,
         nullable=True,
+        shown_parameters="str, format",
+        example="'soon', '999'",
+        catalyst="TryToNumber",
     ),
-    fixed(
+    function(
         "to_char",
         "The number formatted by a format; `#` for each digit if it doesn't fit.",
         ((DecimalType, DecimalType(38, 18)), STR),
@@ -343,5 +377,8 @@ FUNCTIONS: tuple[Function, ...] = (
         "{1}({0})",
         prepared={1: number_writer},
         constant=(1,),
+        example="lit(Decimal('12.5')), '99.90'",
+        catalyst="ToCharacter",
+        keeps_size=True,
     ),
 )

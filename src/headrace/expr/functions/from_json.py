@@ -9,33 +9,36 @@ raise. After an error within a field, reading goes on from where the parser stan
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from datetime import date, datetime
-from decimal import Decimal
 from enum import Enum
 from functools import partial
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.errors import EvaluationError
-from headrace.expr.code_runtime import NAN, float32
-from headrace.expr.decimal_arithmetic import DecimalSpec, round_to_scale
-from headrace.expr.function_bases import Emitter, StrictFunction, fitting_type
-from headrace.expr.functions.json_times import (
-    date_of,
-    timestamp_ntz_of,
-    timestamp_of,
-    timestamp_of_seconds,
+from headrace.expr.code_emission import Emitter
+from headrace.expr.decimal_arithmetic import DecimalSpec
+from headrace.expr.deferred_imports import F
+from headrace.expr.function_records import (
+    fitting_type,
+    function,
+    is_text,
+    is_type,
+)
+from headrace.expr.functions.json_scalars import (
+    NUMBERS,
+    SCALAR_CONVERTERS,
+    Convert,
+    Partial,
+    Reader,
+    Unfit,
+    decimal_of_json,
+    refuse,
 )
 from headrace.expr.functions.maps import map_of
-from headrace.expr.json_reader import SURROGATE, JsonReader, MalformedJson, Token
-from headrace.expr.json_writer import JsonWriter, float_of, quoted_in_bytes
+from headrace.expr.json_reader import SURROGATE, MalformedJson, Token
+from headrace.expr.spark_columns import rebuilt, spark_type
 from headrace.expr.types import (
-    BOOL,
     DATE,
-    FLOAT32,
-    FLOAT64,
-    INTEGERS,
     STR,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -50,7 +53,9 @@ from headrace.expr.types import (
 )
 from headrace.expr.typing_rules import Arguments, CallTerm, Function, Mismatch, Signature
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
 
 CORRUPT_RECORD = "_corrupt_record"
 """Field at the top that gets the whole text if something in it does not fit."""
@@ -63,35 +68,7 @@ class ParseMode(Enum):
     FAILFAST = "FAILFAST"
 
 
-class _Unfit(Exception):
-    """Raised for a value that does not fit its type."""
-
-
-class _Partial(Exception):
-    """Raised for a struct, list or map in which something does not fit: `value` is the rest of it."""
-
-    def __init__(self, value: tuple[Any, ...]) -> None:
-        super().__init__()
-        self.value = value
-
-
-class _Reader(JsonReader):
-    """Reader that keeps the error of the first time that Spark alone can hold.
-
-    It is raised at the end: if the text turns out malformed, the time is no part of the answer.
-    """
-
-    __slots__ = ("error",)
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text, controls=False, non_numbers=True)
-        self.error: EvaluationError | None = None
-
-
-_Convert: TypeAlias = Callable[[_Reader], Any]
-"""Reads the value whose first token was read, or is that of its name."""
-
-_Fields: TypeAlias = dict[str | None, tuple[int, _Convert]]
+_Fields: TypeAlias = dict[str | None, tuple[int, Convert]]
 """Position of each field, and the reader of its values."""
 
 
@@ -129,14 +106,14 @@ def _parser(type: DataType, mode: ParseMode) -> Callable[[str], Any]:
 
 
 def _parsed(
-    read: _Convert,
+    read: Convert,
     nothing: tuple[Any, ...] | None,
     with_text: Callable[[Any, str], Any],
     mode: ParseMode,
     text: str,
 ) -> Any:
     """Read a text. nothing: the value of one that does not fit. with_text: puts the text into a bad value."""
-    reader = _Reader(text)
+    reader = Reader(text)
     found, fits = nothing, False
     try:
         if reader.advance() is None:
@@ -144,9 +121,9 @@ def _parsed(
         value = read(reader)
         if value is not None:
             found, fits = value, True
-    except _Partial as rest:
+    except Partial as rest:
         found = rest.value
-    except (_Unfit, MalformedJson):
+    except (Unfit, MalformedJson):
         pass
     if reader.error is not None and found is not nothing:
         raise reader.error
@@ -167,7 +144,7 @@ def _fields_of(struct: StructType) -> _Fields:
     return {field.name: (at, _converter(field.type)) for at, field in enumerate(struct.fields)}
 
 
-def _object(fields: _Fields, width: int, reader: _Reader) -> tuple[Any, ...]:
+def _object(fields: _Fields, width: int, reader: Reader) -> tuple[Any, ...]:
     row: list[Any] = [None] * width
     unfit = False
     while reader.advance() not in (None, Token.END_OBJECT):
@@ -178,48 +155,48 @@ def _object(fields: _Fields, width: int, reader: _Reader) -> tuple[Any, ...]:
         at, convert = known
         try:
             row[at] = convert(reader)
-        except _Partial as found:
+        except Partial as found:
             unfit = True
             row[at] = found.value
-        except (_Unfit, MalformedJson):
+        except (Unfit, MalformedJson):
             unfit = True
             reader.skip_children()
     if unfit:
-        raise _Partial(tuple(row))
+        raise Partial(tuple(row))
     return tuple(row)
 
 
-def _array(element: _Convert, reader: _Reader) -> tuple[Any, ...]:
+def _array(element: Convert, reader: Reader) -> tuple[Any, ...]:
     values: list[Any] = []
     unfit = False
     while reader.advance() not in (None, Token.END_ARRAY):
         try:
             values.append(element(reader))
-        except _Partial as found:
+        except Partial as found:
             unfit = True
             values.append(found.value)
     if unfit:
-        raise _Partial(tuple(values))
+        raise Partial(tuple(values))
     return tuple(values)
 
 
-def _map(convert: _Convert, reader: _Reader) -> tuple[tuple[str, Any], ...]:
+def _map(convert: Convert, reader: Reader) -> tuple[tuple[str, Any], ...]:
     entries: list[tuple[str, Any]] = []
     unfit = lost = False
     while reader.advance() not in (None, Token.END_OBJECT):
         name = SURROGATE.sub("?", reader.name or "")
         try:
             entries.append((name, convert(reader)))
-        except _Partial as found:
+        except Partial as found:
             unfit = True
             entries.append((name, found.value))
-        except (_Unfit, MalformedJson):
+        except (Unfit, MalformedJson):
             lost = True
             reader.skip_children()
     if lost:
-        raise _Unfit
+        raise Unfit
     if unfit:
-        raise _Partial(tuple(entries))
+        raise Partial(tuple(entries))
     return tuple(entries)
 
 
@@ -256,61 +233,50 @@ def _check_entries(check: Callable[[Any], None] | None, value: tuple[tuple[str, 
         _check_elements(check, tuple(part for _, part in value))
 
 
-def _list_at_top(type: ListType) -> _Convert:
+def _list_at_top(type: ListType) -> Convert:
     """Return the reader of a list; an object is one of a single struct."""
     element = _converter(type.element)
 
-    def convert(reader: _Reader) -> Any:
+    def convert(reader: Reader) -> Any:
         if reader.token is Token.START_OBJECT and isinstance(type.element, StructType):
             try:
                 return (element(reader),)
-            except _Partial as found:
-                raise _Partial((found.value,)) from None
+            except Partial as found:
+                raise Partial((found.value,)) from None
         return read(reader)
 
     read = _checked(partial(_array, element), Token.START_ARRAY)
     return convert
 
 
-def _checked(convert: _Convert, *tokens: Token) -> _Convert:
+def _checked(convert: Convert, *tokens: Token) -> Convert:
     """Return the reader of values that start with one of some tokens; null for null."""
 
-    def checked(reader: _Reader) -> Any:
+    def checked(reader: Reader) -> Any:
         token = reader.token
         while token is Token.NAME:
             token = reader.advance()
         if token is None or token is Token.NULL:
             return None
         if token not in tokens:
-            _refuse(reader)
+            refuse(reader)
         return convert(reader)
 
     return checked
 
 
-def _refuse(reader: _Reader) -> NoReturn:
-    if reader.token is Token.STRING:
-        # The reader moves to its end, or finds it malformed.
-        reader.string()
-    raise _Unfit
-
-
 # -- values -------------------------------------------------------------------------------
 
-_NUMBERS = (Token.INTEGER, Token.FLOAT)
-_SPECIAL = {
-    "NaN": NAN,
-    **dict.fromkeys(("Infinity", "+Infinity", "+INF"), float("inf")),
-    **dict.fromkeys(("-Infinity", "-INF"), float("-inf")),
-}
-_DECIMAL = re.compile(r"[+-]?(?:\d+(?:\.(\d*))?|\.(\d+))(?:[eE]([+-]?\d+))?")
-_MAX_SCALE = 2**31 - 1
-_MAX_EXPONENT = 10
-_LEAST_SIZE = 100
 _BASIC_PLANE = "\uffff"
 
 
-def _converter(type: DataType) -> _Convert:
+# -- times --------------------------------------------------------------------------------
+
+
+# -- the function -------------------------------------------------------------------------
+
+
+def _converter(type: DataType) -> Convert:
     """Return the reader of values of a type."""
     match type:
         case StructType(fields):
@@ -320,109 +286,10 @@ def _converter(type: DataType) -> _Convert:
         case MapType():
             return _checked(partial(_map, _converter(type.value)), Token.START_OBJECT)
         case DecimalType():
-            return _checked(partial(_decimal, DecimalSpec.of(type)), *_NUMBERS, Token.STRING)
+            return _checked(partial(decimal_of_json, DecimalSpec.of(type)), *NUMBERS, Token.STRING)
         case _:
-            convert, *tokens = _CONVERTERS[type]
+            convert, *tokens = SCALAR_CONVERTERS[type]
             return _checked(convert, *tokens)
-
-
-def _bool(reader: _Reader) -> bool:
-    return reader.token is Token.TRUE
-
-
-def _int(bits: int, reader: _Reader) -> int:
-    value = int(reader.number)
-    if not -(1 << bits - 1) <= value < 1 << bits - 1:
-        raise _Unfit
-    return value
-
-
-def _float(reader: _Reader) -> float:
-    if reader.token is Token.STRING:
-        special = _SPECIAL.get(reader.string())
-        if special is None:
-            raise _Unfit
-        return special
-    value = float_of(reader.number) if reader.number != "-0" else 0.0
-    return value if value == value else NAN
-
-
-def _decimal(spec: DecimalSpec, reader: _Reader) -> Decimal:
-    text = reader.string().replace(",", "") if reader.token is Token.STRING else reader.number
-    match = _DECIMAL.fullmatch(text)
-    if match is None or max(text) > _BASIC_PLANE:
-        raise _Unfit
-    exponent = match[3] or "0"
-    size = exponent.lstrip("+-").lstrip("0")
-    if len(size) > _MAX_EXPONENT:
-        raise _Unfit
-    power = -int(size or 0) if exponent.startswith("-") else int(size or 0)
-    if abs(len(match[1] or match[2] or "") - power) > _MAX_SCALE:
-        raise _Unfit
-    value = Decimal(text)
-    if not value or value.adjusted() < -_LEAST_SIZE:
-        return round_to_scale(Decimal(0), spec)
-    if value.adjusted() >= spec.type.precision:
-        raise _Unfit
-    try:
-        return round_to_scale(value, spec)
-    except EvaluationError:
-        raise _Unfit from None
-
-
-def _str(reader: _Reader) -> str:
-    if reader.token is Token.STRING:
-        return SURROGATE.sub("?", reader.string())
-    writer = JsonWriter(quoted_in_bytes)
-    writer.copy(reader)
-    return writer.text()
-
-
-# -- times --------------------------------------------------------------------------------
-
-
-def _date(reader: _Reader) -> date | None:
-    return _kept(partial(date_of, reader.string()), reader)
-
-
-def _timestamp(reader: _Reader) -> datetime | None:
-    if reader.token is Token.INTEGER:
-        return _kept(partial(timestamp_of_seconds, _int(64, reader)), reader)
-    return _kept(partial(timestamp_of, reader.string()), reader)
-
-
-def _timestamp_ntz(reader: _Reader) -> datetime | None:
-    return _kept(partial(timestamp_ntz_of, reader.string()), reader)
-
-
-def _kept(read: Callable[[], T | None], reader: _Reader) -> T | None:
-    """Return a time, or keep the error for the end. Raises `_Unfit` if it is none."""
-    try:
-        found = read()
-    except EvaluationError as error:
-        reader.error = reader.error or error
-        return None
-    if found is None:
-        raise _Unfit
-    return found
-
-
-def _float32(reader: _Reader) -> float:
-    return float32(_float(reader))
-
-
-_CONVERTERS: dict[DataType, tuple[Any, ...]] = {
-    BOOL: (_bool, Token.TRUE, Token.FALSE),
-    **{each: (partial(_int, each.bits), Token.INTEGER) for each in INTEGERS},
-    FLOAT64: (_float, *_NUMBERS, Token.STRING),
-    FLOAT32: (_float32, *_NUMBERS, Token.STRING),
-    STR: (_str, *_NUMBERS, Token.STRING, Token.TRUE, Token.FALSE, Token.START_OBJECT, Token.START_ARRAY),
-    DATE: (_date, Token.STRING),
-    TIMESTAMP: (_timestamp, Token.STRING, Token.INTEGER),
-    TIMESTAMP_NTZ: (_timestamp_ntz, Token.STRING),
-}
-
-# -- the function -------------------------------------------------------------------------
 
 
 def _nullable(type: DataType) -> DataType:
@@ -439,7 +306,7 @@ def _nullable(type: DataType) -> DataType:
             return MapType(STR, _nullable(type.value), nullable=True)
         case DecimalType():
             return type
-        case _ if type in _CONVERTERS:
+        case _ if type in SCALAR_CONVERTERS:
             return type
         case _:
             raise Mismatch(f"from_json does not read {type}", fix="read a str, and convert it")
@@ -473,6 +340,29 @@ def _holds_times(type: DataType) -> bool:
     return type in (DATE, TIMESTAMP, TIMESTAMP_NTZ) or any(map(_holds_times, parts_of(type)))
 
 
+# -- on Spark ---------------------------------------------------------------------------------
+
+
+_UTC = {"timeZone": "UTC"}
+
+
+def _from_spark(call: CallTerm, arguments: tuple[Any, ...]) -> Column:
+    # Spark wants a struct, an array or a map here, which the typing rule guarantees.
+    type: Any = spark_type(call.type)
+    read = F.from_json(arguments[0], type, {**_UTC, "mode": str(call.options[1])})
+    # A map in which a key comes twice, as Spark makes them here, is an error when it is made of entries.
+    return rebuilt(call.type, read, before=F.map_entries, after=F.map_from_entries)
+
+
 FUNCTIONS: tuple[Function, ...] = (
-    StrictFunction("from_json", _rule, _python, fallible=_fallible, nullable=True),
+    function(
+        "from_json",
+        types=_rule,
+        code=_python,
+        fallible=_fallible,
+        nullable=True,
+        arity=(1, 1),
+        options=(is_type, is_text),
+        spark=_from_spark,
+    ),
 )

@@ -7,16 +7,20 @@ variables in generated code. A variable is a call of "variable" with such a name
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import cmp_to_key, reduce
 from typing import Any
 
 from headrace.errors import EvaluationError
-from headrace.expr.function_bases import Emitter, GuardedSource, HigherOrderFunction, LazyFunction
-from headrace.expr.functions.maps import Entries, map_source
-from headrace.expr.functions.part_types import key_type, list_type, map_type, refuse_maps
+from headrace.expr.code_emission import Emitter, GuardedSource
+from headrace.expr.function_records import (
+    function,
+    is_names,
+    is_text,
+    list_type,
+    refuse_maps,
+)
 from headrace.expr.sort_keys import order_key
-from headrace.expr.types import BOOL, INT32, DataType, ListType, MapType
+from headrace.expr.types import BOOL, INT32, ListType, MapType
 from headrace.expr.typing_rules import (
     NULL,
     Arguments,
@@ -26,8 +30,9 @@ from headrace.expr.typing_rules import (
     Signature,
     Term,
     TypeAndNullability,
+    nullable_within,
+    wider_type,
 )
-from headrace.expr.widening import nullable_within, wider_type
 
 Parameters = tuple[TypeAndNullability, ...]
 
@@ -44,13 +49,13 @@ def _element(name: str, argument: Term) -> TypeAndNullability:
 
 def _element_and_position(name: str) -> Callable[[Arguments], Parameters]:
     def parameters(before: Arguments) -> Parameters:
-        _check_place(name, before, 1)
+        check_place(name, before, 1)
         return (_element(name, before[0]), TypeAndNullability(INT32, False))
 
     return parameters
 
 
-def _check_place(name: str, before: Arguments, *places: int) -> None:
+def check_place(name: str, before: Arguments, *places: int) -> None:
     if len(before) not in places:
         raise Mismatch(f"argument {len(before) + 1} of {name} is a value, got a function")
 
@@ -72,36 +77,7 @@ def _transform_rule(arguments: Arguments, options: tuple[object, ...]) -> Signat
     )
 
 
-def _entry(name: str) -> Callable[[Arguments], Parameters]:
-    def parameters(before: Arguments) -> Parameters:
-        _check_place(name, before, 1)
-        entries = map_type(name, before[0])
-        return (TypeAndNullability(entries.key, False), TypeAndNullability(entries.value, entries.nullable))
-
-    return parameters
-
-
-def _transform_keys_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    entries = map_type("transform_keys", arguments[0])
-    function = _variables("transform_keys", arguments, 1, 2)
-    made = MapType(key_type("transform_keys", [function]), entries.value, entries.nullable)
-    return Signature((entries, function.type), made, arguments[0].nullable)
-
-
-def _transform_values_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    entries = map_type("transform_values", arguments[0])
-    function = _variables("transform_values", arguments, 1, 2)
-    made = MapType(entries.key, function.type, function.nullable)
-    return Signature((entries, function.type), made, arguments[0].nullable)
-
-
-def _map_filter_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    _condition("map_filter", arguments)
-    _variables("map_filter", arguments, 1, 2)
-    return Signature((arguments[0].type, BOOL), arguments[0].type, arguments[0].nullable)
-
-
-def _condition(name: str, arguments: Arguments) -> CallTerm:
+def condition_of(name: str, arguments: Arguments) -> CallTerm:
     function = _function(name, arguments, 1)
     if function.type != BOOL:
         raise Mismatch(f"the function of {name} gives {function.type}, not bool")
@@ -109,14 +85,14 @@ def _condition(name: str, arguments: Arguments) -> CallTerm:
 
 
 def _filter_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    _condition("filter", arguments)
+    condition_of("filter", arguments)
     values = arguments[0].type
     return Signature((values, BOOL), values, arguments[0].nullable)
 
 
 def _quantifier_rule(name: str) -> Callable[[Arguments, tuple[object, ...]], Signature]:
     def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-        condition = _condition(name, arguments)
+        condition = condition_of(name, arguments)
         return Signature((arguments[0].type, BOOL), BOOL, arguments[0].nullable or condition.nullable)
 
     return rule
@@ -140,7 +116,7 @@ def _guarded(source: str, first: str, again: str, nullable: bool) -> GuardedSour
     return GuardedSource(source, (first,) if nullable or first != again else ())
 
 
-def _comprehension(template: str) -> Callable[[Emitter, CallTerm], GuardedSource]:
+def comprehension(template: str) -> Callable[[Emitter, CallTerm], GuardedSource]:
     """Return the code of a loop.
 
     template: its source, with {body}, {true}: whether it is, the variables {each} and {other}, and {loop}.
@@ -164,12 +140,6 @@ def _comprehension(template: str) -> Callable[[Emitter, CallTerm], GuardedSource
         return GuardedSource(name, (*guards, f"({name} := {source})"))
 
     return python
-
-
-def _with_keys(emitter: Emitter, call: CallTerm) -> GuardedSource:
-    assert isinstance(call.type, MapType)
-    template = map_source("[({body}, {other}) {loop}]", call.type.key)
-    return _comprehension(template)(emitter, call)
 
 
 def any_true(values: Iterable[bool | None]) -> bool | None:
@@ -198,7 +168,7 @@ def all_true(values: Iterable[bool | None]) -> bool | None:
 
 
 def _aggregate_parameters(before: Arguments) -> Parameters:
-    _check_place("aggregate", before, 2, 3)
+    check_place("aggregate", before, 2, 3)
     if before[1].type == NULL:
         raise Mismatch("the first value of aggregate has no type", fix="give it one: lit(0, int)")
     total = TypeAndNullability(nullable_within(before[1].type), True)
@@ -207,7 +177,7 @@ def _aggregate_parameters(before: Arguments) -> Parameters:
 
 def _aggregate_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     values, first = arguments[:2]
-    merge = _variables("aggregate", arguments, 2, 2)
+    merge = function_of("aggregate", arguments, 2, 2)
     total = nullable_within(first.type)
     if wider_type(total, merge.type) != total:
         raise Mismatch(
@@ -217,7 +187,7 @@ def _aggregate_rule(arguments: Arguments, options: tuple[object, ...]) -> Signat
     types = (values.type, total, total)
     if len(arguments) == 3:
         return Signature(types, total, True)
-    finish = _variables("aggregate", arguments, 3, 1)
+    finish = function_of("aggregate", arguments, 3, 1)
     return Signature((*types, finish.type), finish.type, values.nullable or finish.nullable)
 
 
@@ -242,18 +212,18 @@ def _python_function(emitter: Emitter, function: Term) -> str:
 
 
 def _zip_parameters(before: Arguments) -> Parameters:
-    _check_place("zip_with", before, 2)
+    check_place("zip_with", before, 2)
     return tuple(TypeAndNullability(list_type("zip_with", each).element, True) for each in before)
 
 
 def _zip_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     one, other, _ = arguments
-    function = _variables("zip_with", arguments, 2, 2)
+    function = function_of("zip_with", arguments, 2, 2)
     made = ListType(function.type, function.nullable)
     return Signature((one.type, other.type, function.type), made, one.nullable or other.nullable)
 
 
-def _variables(name: str, arguments: Arguments, at: int, number: int) -> CallTerm:
+def function_of(name: str, arguments: Arguments, at: int, number: int) -> CallTerm:
     """Return an argument that must be a function of so many arguments."""
     function = _function(name, arguments, at)
     if len(function.options) != number:
@@ -261,7 +231,7 @@ def _variables(name: str, arguments: Arguments, at: int, number: int) -> CallTer
     return function
 
 
-def _zip(template: str) -> Callable[[Emitter, CallTerm], GuardedSource]:
+def zip_loop(template: str) -> Callable[[Emitter, CallTerm], GuardedSource]:
     """Return the code of a loop over two lists or maps.
 
     template: its source, with {body}, {variables}, the {first} of them, and {both} lists or maps.
@@ -287,35 +257,8 @@ def _zip(template: str) -> Callable[[Emitter, CallTerm], GuardedSource]:
     return python
 
 
-def _zipped_maps(before: Arguments) -> tuple[DataType, MapType, MapType]:
-    """Return the type of the keys of two maps, and those of the maps with such keys."""
-    one, other = (map_type("map_zip_with", each) for each in before[:2])
-    key = key_type("map_zip_with", [Term(one.key, False), Term(other.key, False)])
-    return key, replace(one, key=key), replace(other, key=key)
-
-
-def _map_zip_parameters(before: Arguments) -> Parameters:
-    _check_place("map_zip_with", before, 2)
-    key, one, other = _zipped_maps(before)
-    values = (TypeAndNullability(each.value, True) for each in (one, other))
-    return (TypeAndNullability(key, False), *values)
-
-
-def _map_zip_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    function = _variables("map_zip_with", arguments, 2, 3)
-    key, one, other = _zipped_maps(arguments)
-    made = MapType(key, function.type, function.nullable)
-    return Signature((one, other, function.type), made, any(each.nullable for each in arguments[:2]))
-
-
-def zip_maps(one: Entries, other: Entries) -> Iterable[tuple[Any, Any, Any]]:
-    """Yield the keys of two maps, those of the first before those of the second alone, with both values."""
-    first, second = dict(one), dict(other)
-    return ((key, first.get(key), second.get(key)) for key in first | second)
-
-
 def _order_parameters(before: Arguments) -> Parameters:
-    _check_place("array_sort", before, 1)
+    check_place("array_sort", before, 1)
     return (_element("array_sort", before[0]),) * 2
 
 
@@ -324,7 +267,7 @@ def _order_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     if len(arguments) == 1:
         refuse_maps("array_sort", values)
         return Signature((values,), values)
-    function = _variables("array_sort", arguments, 1, 2)
+    function = function_of("array_sort", arguments, 1, 2)
     if function.type != INT32:
         raise Mismatch(
             f"the function of array_sort gives {function.type}, not int32", fix="cast it: .cast(Int32)"
@@ -378,8 +321,10 @@ def _variable(emitter: Emitter, call: CallTerm) -> GuardedSource:
     return GuardedSource(name, (name,) if call.nullable else ())
 
 
-LAMBDA = LazyFunction("lambda", _no_value, _body)
-VARIABLE = LazyFunction("variable", _no_value, _variable)
+LAMBDA = function("lambda", types=_no_value, lazy=_body, arity=(1, 1), options=(is_names,), keeps_size=True)
+VARIABLE = function(
+    "variable", types=_no_value, lazy=_variable, arity=(0, 0), options=(is_text,), keeps_size=True
+)
 
 NAMES: dict[str, Any] = {
     "x_all_true": all_true,
@@ -387,103 +332,92 @@ NAMES: dict[str, Any] = {
     "x_array_sort": array_sort,
     "x_array_sort_by": array_sort_by,
     "x_reduce": reduce,
-    "x_zip_maps": zip_maps,
 }
 
 FUNCTIONS: tuple[Function, ...] = (
     LAMBDA,
     VARIABLE,
-    HigherOrderFunction(
+    function(
         "transform",
-        _transform_rule,
-        _comprehension("tuple([{body} {loop}])"),
+        "Results of a function of each element, or of element and position from 0.",
+        types=_transform_rule,
+        lazy=comprehension("tuple([{body} {loop}])"),
         parameters=_element_and_position("transform"),
         arity=(2, 2),
-        meaning="Results of a function of each element, or of element and position from 0.",
+        shown_parameters="list, function",
+        example="array(1, 2), lambda x: x * 10",
+        catalyst="ArrayTransform",
+        keeps_size=True,
     ),
-    HigherOrderFunction(
+    function(
         "filter",
-        _filter_rule,
-        _comprehension("tuple([{each} {loop} if {true}])"),
+        "The elements for which a function of element, or element and position from 0, is true.",
+        types=_filter_rule,
+        lazy=comprehension("tuple([{each} {loop} if {true}])"),
         parameters=_element_and_position("filter"),
         arity=(2, 2),
-        meaning="The elements for which a function of element, or element and position from 0, is true.",
+        shown_parameters="list, function",
+        example="array(1, 2, 3), lambda x: x > 1",
+        catalyst="ArrayFilter",
+        keeps_size=True,
     ),
-    HigherOrderFunction(
+    function(
         "exists",
-        _quantifier_rule("exists"),
-        _comprehension("x_any_true({body} {loop})"),
+        "Whether the function is true for an element; null if it isn't but is null for one.",
+        types=_quantifier_rule("exists"),
+        lazy=comprehension("x_any_true({body} {loop})"),
         parameters=lambda before: _element_and_position("exists")(before)[:1],
-        arity=(2, 2),
-        meaning="Whether the function is true for an element; null if it isn't but is null for one.",
         most_variables=1,
+        arity=(2, 2),
+        shown_parameters="list, function",
+        example="array(1, 2), lambda x: x > 1",
+        catalyst="ArrayExists",
     ),
-    HigherOrderFunction(
+    function(
         "forall",
-        _quantifier_rule("forall"),
-        _comprehension("x_all_true({body} {loop})"),
+        "Whether the function is true for all elements; null if null for one and false for none.",
+        types=_quantifier_rule("forall"),
+        lazy=comprehension("x_all_true({body} {loop})"),
         parameters=lambda before: _element_and_position("forall")(before)[:1],
-        arity=(2, 2),
-        meaning="Whether the function is true for all elements; null if null for one and false for none.",
         most_variables=1,
+        arity=(2, 2),
+        shown_parameters="list, function",
+        example="array(1, 2), lambda x: x > 1",
+        catalyst="ArrayForAll",
     ),
-    HigherOrderFunction(
+    function(
         "aggregate",
-        _aggregate_rule,
-        _aggregate,
+        "The elements folded by a function; an optional last function maps the result.",
+        types=_aggregate_rule,
+        lazy=_aggregate,
         parameters=_aggregate_parameters,
         arity=(3, 4),
-        meaning="The elements folded by a function; an optional last function maps the result.",
+        shown_parameters="list, start, merge, finish",
+        example="array(1, 2, 3), 0, lambda sum, x: sum + x",
+        keeps_size=True,
     ),
-    HigherOrderFunction(
+    function(
         "zip_with",
-        _zip_rule,
-        _zip("tuple([{body} for {variables} in x_zip_longest({both})])"),
+        "Results of a function of the elements at equal positions, null where a list is shorter.",
+        types=_zip_rule,
+        lazy=zip_loop("tuple([{body} for {variables} in x_zip_longest({both})])"),
         parameters=_zip_parameters,
         arity=(3, 3),
-        meaning="Results of a function of the elements at equal positions, null where a list is shorter.",
+        shown_parameters="list, list, function",
+        example="array(1, 2), array(10, 20), lambda x, y: x + y",
+        catalyst="ZipWith",
+        keeps_size=True,
     ),
-    HigherOrderFunction(
-        "transform_keys",
-        _transform_keys_rule,
-        _with_keys,
-        fallible=True,
-        parameters=_entry("transform_keys"),
-        arity=(2, 2),
-        meaning="The map with keys computed from key and value.",
-    ),
-    HigherOrderFunction(
-        "transform_values",
-        _transform_values_rule,
-        _comprehension("tuple([({each}, {body}) {loop}])"),
-        parameters=_entry("transform_values"),
-        arity=(2, 2),
-        meaning="The map with values computed from key and value.",
-    ),
-    HigherOrderFunction(
-        "map_filter",
-        _map_filter_rule,
-        _comprehension("tuple([({each}, {other}) {loop} if {true}])"),
-        parameters=_entry("map_filter"),
-        arity=(2, 2),
-        meaning="The entries for which a function of key and value is true.",
-    ),
-    HigherOrderFunction(
-        "map_zip_with",
-        _map_zip_rule,
-        _zip("tuple([({first}, {body}) for {variables} in x_zip_maps({both})])"),
-        parameters=_map_zip_parameters,
-        arity=(3, 3),
-        meaning="Results of a function of each key and its two values, null where a map lacks the key.",
-        most_variables=3,
-    ),
-    HigherOrderFunction(
+    function(
         "array_sort",
-        _order_rule,
-        _order,
+        "The list in ascending order with nulls last, or ordered by a comparison of two elements.",
+        types=_order_rule,
+        lazy=_order,
         fallible=True,
         parameters=_order_parameters,
         arity=(1, 2),
-        meaning="The list in ascending order with nulls last, or ordered by a comparison of two elements.",
+        shown_parameters="list, comparison",
+        example="array(3, 1, 2)",
+        keeps_size=True,
     ),
 )

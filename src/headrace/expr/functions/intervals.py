@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Callable, Sequence
+from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from headrace.expr.code_emission import Emitter
 from headrace.expr.code_runtime import raise_overflow, raise_zero_division
 from headrace.expr.decimal_arithmetic import EXACT
-from headrace.expr.function_bases import Emitter, StrictFunction, fixed
-from headrace.expr.functions.time import shift
+from headrace.expr.deferred_imports import F, pl
+from headrace.expr.durations import format_duration
+from headrace.expr.function_records import function
+from headrace.expr.functions import decimal_columns
+from headrace.expr.functions.time_columns import (
+    MICROSECOND,
+    count_of,
+)
+from headrace.expr.polars_columns import (
+    LoweredExpression,
+    dtype_of,
+)
+from headrace.expr.spark_columns import spark_type
 from headrace.expr.text_casts import BLANK, malformed_error
 from headrace.expr.types import (
     DATE,
@@ -28,10 +40,21 @@ from headrace.expr.types import (
     DecimalType,
     IntervalType,
 )
-from headrace.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
-from headrace.expr.widening import is_number, wider_type
+from headrace.expr.typing_rules import (
+    NULL,
+    Arguments,
+    CallTerm,
+    Function,
+    Mismatch,
+    Signature,
+    is_number,
+    wider_type,
+)
 
-MICROSECOND = timedelta(microseconds=1)
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
 _LONGEST, _SHORTEST = timedelta(microseconds=2**63 - 1), timedelta(microseconds=-(2**63))
 _TIMES: tuple[DataType, ...] = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
 _DAYS = IntervalType(0, 0)
@@ -266,13 +289,56 @@ def of_text(text: str, first: int, last: int) -> timedelta:
     return of_micros(-micros if signs.count("-") == 1 else micros)
 
 
+def _is_part(option: object) -> bool:
+    return type(option) is int and 0 <= option <= 3
+
+
+def shift(value: Any, span: timedelta) -> Any:
+    """Add `span` to a timestamp or date. Raises outside the years 1 to 9999."""
+    try:
+        return value + span
+    except OverflowError:
+        raise_overflow(f"{value} + {format_duration(span)}", "date" if type(value) is date else "timestamp")
+
+
+# -- on columns -------------------------------------------------------------------------------
+
+
+def _interval_part_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    (part,) = call.options
+    assert isinstance(part, int)
+    micros = count_of(arguments[0].value).cast(pl.Int128)
+    rest = micros.abs() % INTERVAL_UNITS[part - 1] if part else micros.abs()
+    size = rest if part == 3 else rest // INTERVAL_UNITS[part]
+    value = pl.when(micros < 0).then(0 - size).otherwise(size)
+    if part == 3:
+        most = INTERVAL_UNITS[2] - 1
+        return decimal_columns.fitting(LoweredExpression(value, (-most, most)), 6, call.type)
+    most = 2**63 // INTERVAL_UNITS[0] if part == 0 else 59
+    return LoweredExpression(value.cast(dtype_of(call.type)), (-most, most))
+
+
+# -- on Spark ---------------------------------------------------------------------------------
+
+
+def interval_constant(span: object) -> Column:
+    """Return an interval from its text: PySpark makes one of a `timedelta` through a float."""
+    assert isinstance(span, timedelta)
+    return F.expr(to_text(span, INTERVAL.first, INTERVAL.last))
+
+
+def _interval_part_spark(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    (part,) = call.options
+    assert isinstance(part, int)
+    return F.extract(F.lit(_NAMES[part]), arguments[0].cast(spark_type(INTERVAL)))
+
+
 NAMES: dict[str, Any] = {
     "x_cut_interval": cut,
     "x_interval": within,
     "x_interval_of_str": of_text,
     "x_interval_mean": mean,
     "x_interval_of": of_micros,
-    "x_interval_of_parts": of_parts,
     "x_interval_of_units": of_units,
     "x_interval_part": part_of,
     "x_interval_units": units_of,
@@ -285,13 +351,24 @@ NAMES: dict[str, Any] = {
 }
 
 FUNCTIONS: tuple[Function, ...] = (
-    StrictFunction("interval_part", _part_rule, _part),
-    fixed(
+    function(
+        "interval_part",
+        types=_part_rule,
+        code=_part,
+        arity=(1, 1),
+        options=(_is_part,),
+        columns=_interval_part_columns,
+        spark=_interval_part_spark,
+    ),
+    function(
         "make_dt_interval",
         "Interval of days, hours, minutes and seconds.",
         (INT32, INT32, INT32, DecimalType(18, 6)),
         INTERVAL,
-        "x_interval_of_parts({0}, {1}, {2}, {3})",
+        of_parts,
         fallible=True,
+        defaults=(0, 0, 0, Decimal(0)),
+        example="1, 2, 30, Decimal('4.5')",
+        catalyst="MakeDTInterval",
     ),
 )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headrace.expr.function_bases import (
-    Emitter,
-    GuardedSource,
-    LazyFunction,
-    StrictFunction,
+from headrace.expr.code_emission import Emitter, GuardedSource
+from headrace.expr.deferred_imports import F
+from headrace.expr.function_records import (
     fitting_type,
-    fixed,
+    function,
 )
 from headrace.expr.json_paths import (
     get_json_object,
@@ -21,7 +19,16 @@ from headrace.expr.json_paths import (
 )
 from headrace.expr.json_writer import value_writer
 from headrace.expr.types import INT32, STR, Field, ListType, MapType, StructType
-from headrace.expr.typing_rules import Arguments, CallTerm, Function, Mismatch, Signature
+from headrace.expr.typing_rules import (
+    Arguments,
+    CallTerm,
+    Function,
+    Mismatch,
+    Signature,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 
 def _tuple_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
@@ -48,45 +55,81 @@ def _to(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
     return f"{emitter.constant(value_writer(call.arguments[0].type))}({operands[0]})"
 
 
+# -- on Spark ---------------------------------------------------------------------------------
+
+
+_AS_OTHER_FUNCTIONS = {"allowUnquotedControlChars": "true", "allowNonNumericNumbers": "false"}
+"""Options for texts that are no strict JSON, by which `from_json` takes what the other functions do."""
+
+
+def _tuple_spark(call: CallTerm, arguments: tuple[Any, ...]) -> Column:
+    # Spark's json_tuple makes rows. A map has the fields in order, also those of one name.
+    text, *names = arguments
+    entries = F.map_entries(F.from_json(text, "map<string, string>", _AS_OTHER_FUNCTIONS))
+
+    def last(name: Column) -> Column:
+        of_name = F.filter(entries, lambda entry: (entry["key"] == name) & entry["value"].isNotNull())
+        return F.try_element_at(of_name, F.lit(-1))["value"]
+
+    assert isinstance(call.type, StructType)
+    fields = zip(call.type.fields, names, strict=True)
+    return F.struct(*(last(name).alias(field.name) for field, name in fields))
+
+
 NAMES: dict[str, Any] = {
-    "x_get_json_object": get_json_object,
-    "x_json_array_length": json_array_length,
-    "x_json_object_keys": json_object_keys,
     "x_json_tuple": json_tuple,
 }
 
 FUNCTIONS: tuple[Function, ...] = (
-    fixed(
+    function(
         "get_json_object",
         "The part of a JSON text at a path such as `$.a[0]['b']`; null if there is none.",
         (STR, STR),
         STR,
-        "x_get_json_object({0}, {1})",
+        get_json_object,
         nullable=True,
         prepared={1: json_path},
+        example="'{\"a\": [7]}', '$.a[0]'",
+        catalyst="GetJsonObject",
     ),
-    fixed(
+    function(
         "json_array_length",
         "Number of elements of a JSON array; null for other text.",
         (STR,),
         INT32,
-        "x_json_array_length({0})",
+        json_array_length,
         nullable=True,
+        example="'[1, 2]'",
+        catalyst="JsonExpressionUtils.lengthOfJsonArray",
     ),
-    fixed(
+    function(
         "json_object_keys",
         "Names of the fields of a JSON object; null for other text.",
         (STR,),
         ListType(STR, nullable=True),
-        "x_json_object_keys({0})",
+        json_object_keys,
         nullable=True,
+        example='\'{"a": 1, "b": 2}\'',
+        catalyst="JsonExpressionUtils.jsonObjectKeys",
     ),
-    LazyFunction(
+    function(
         "json_tuple",
-        _tuple_rule,
-        _tuple,
+        "Struct of the named fields of a JSON object, as texts `c0`, `c1`, …",
+        types=_tuple_rule,
+        lazy=_tuple,
         arity=(2, None),
-        meaning="Struct of the named fields of a JSON object, as texts `c0`, `c1`, …",
+        shown_parameters="str, *names",
+        example="'{\"a\": 1}', 'a', 'b'",
+        spark=_tuple_spark,
     ),
-    StrictFunction("to_json", _to_rule, _to, arity=(1, 1), meaning="JSON text of a struct, list or map."),
+    function(
+        "to_json",
+        "JSON text of a struct, list or map.",
+        types=_to_rule,
+        code=_to,
+        arity=(1, 1),
+        shown_parameters="struct, list or map",
+        example="struct(a=1, b='x')",
+        spark=lambda call, arguments: F.to_json(arguments[0], {"timeZone": "UTC"}),
+    ),
 )

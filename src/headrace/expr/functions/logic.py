@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from headrace.errors import EvaluationError
-from headrace.expr.function_bases import Emitter, GuardedSource, LazyFunction, fitting_type
+from headrace.expr.code_emission import Emitter, GuardedSource
+from headrace.expr.deferred_imports import F, pl
+from headrace.expr.function_records import fitting_type, function, of_spark_column, of_spark_columns
+from headrace.expr.polars_columns import (
+    LoweredExpression,
+    bounds_hull,
+    dtype_of,
+    either_condition,
+    restrict_failure,
+    unscaled_bounds,
+)
+from headrace.expr.spark_columns import spark_type
 from headrace.expr.types import BOOL, STR
-from headrace.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
-from headrace.expr.widening import common_type, is_float
+from headrace.expr.typing_rules import (
+    NULL,
+    Arguments,
+    CallTerm,
+    Function,
+    Mismatch,
+    Signature,
+    common_type,
+    is_float,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 
 def _need_bools(what: str, arguments: Arguments) -> None:
@@ -151,23 +174,181 @@ def raise_error(message: str | None) -> NoReturn:
     )
 
 
-NAMES: dict[str, Any] = {"x_raise_error": raise_error}
+# -- on columns -------------------------------------------------------------------------------
+
+
+def _and_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    one, other = arguments
+    reached = one.value.fill_null(True)
+    return LoweredExpression(
+        one.value & other.value, None, either_condition(one.fails, restrict_failure(reached, other.fails))
+    )
+
+
+def _or_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    one, other = arguments
+    reached = ~one.value.fill_null(False)
+    return LoweredExpression(
+        one.value | other.value, None, either_condition(one.fails, restrict_failure(reached, other.fails))
+    )
+
+
+def _not_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    return LoweredExpression(~arguments[0].value, None, arguments[0].fails)
+
+
+def _is_null_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    return LoweredExpression(arguments[0].value.is_null(), None, arguments[0].fails)
+
+
+def _is_not_null_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    return LoweredExpression(arguments[0].value.is_not_null(), None, arguments[0].fails)
+
+
+def _is_nan_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    return LoweredExpression(arguments[0].value.is_nan().fill_null(False), None, arguments[0].fails)
+
+
+def _coalesce_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    fails: pl.Expr | None = None
+    for at, argument in enumerate(arguments):
+        if argument.fails is not None:
+            reached = [earlier.value.is_null() for earlier in arguments[:at]]
+            fails = either_condition(
+                fails, pl.all_horizontal(*reached, argument.fails) if reached else argument.fails
+            )
+    return LoweredExpression(pl.coalesce([a.value for a in arguments]), bounds_hull(arguments), fails)
+
+
+def _when_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    *pairs, otherwise = arguments
+    value, fails = otherwise.value, otherwise.fails
+    for condition, chosen in zip(pairs[-2::-2], pairs[::-2], strict=True):
+        true = condition.value.fill_null(False)
+        value = pl.when(condition.value).then(chosen.value).otherwise(value)
+        fails = either_condition(
+            condition.fails, restrict_failure(true, chosen.fails), restrict_failure(~true, fails)
+        )
+    return LoweredExpression(value, bounds_hull([*pairs[1::2], otherwise]), fails)
+
+
+def _raised_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    bounds = None if unscaled_bounds(call.type) is None else (0, 0)
+    return LoweredExpression(pl.lit(None, dtype=dtype_of(call.type)), bounds, pl.lit(True))
+
+
+# -- on Spark ---------------------------------------------------------------------------------
+
+
+def _when_spark(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    *pairs, otherwise = arguments
+    cases = F.when(pairs[0], pairs[1])
+    for condition, value in zip(pairs[2::2], pairs[3::2], strict=True):
+        cases = cases.when(condition, value)
+    return cases.otherwise(otherwise)
+
+
+def _raise_error_spark(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    return F.raise_error(arguments[0]).cast(spark_type(call.type))
+
+
+NAMES: dict[str, Any] = {
+    "x_raise_error": raise_error,
+}
 
 FUNCTIONS: tuple[Function, ...] = (
-    LazyFunction("and", _logic_rule, _and, _and_true, _and_false),
-    LazyFunction("or", _logic_rule, _or, _or_true, _or_false),
-    LazyFunction("not", _logic_rule, _not, _not_true, _not_false),
-    LazyFunction("is_null", _null_rule, _is_null),
-    LazyFunction("is_not_null", _null_rule, _is_not_null),
-    LazyFunction("is_nan", _nan_rule, _is_nan),
-    LazyFunction("coalesce", _coalesce_rule, _coalesce),
-    LazyFunction("when", _when_rule, _when),
-    LazyFunction(
+    function(
+        "and",
+        types=_logic_rule,
+        lazy=_and,
+        true=_and_true,
+        false=_and_false,
+        arity=(2, 2),
+        catalyst="And",
+        columns=_and_columns,
+        spark=of_spark_columns(lambda a, b: a & b),
+    ),
+    function(
+        "or",
+        types=_logic_rule,
+        lazy=_or,
+        true=_or_true,
+        false=_or_false,
+        arity=(2, 2),
+        catalyst="Or",
+        columns=_or_columns,
+        spark=of_spark_columns(lambda a, b: a | b),
+    ),
+    function(
+        "not",
+        types=_logic_rule,
+        lazy=_not,
+        true=_not_true,
+        false=_not_false,
+        arity=(1, 1),
+        catalyst="Not",
+        columns=_not_columns,
+        spark=of_spark_column(lambda a: ~a),
+    ),
+    function(
+        "is_null",
+        types=_null_rule,
+        lazy=_is_null,
+        arity=(1, 1),
+        catalyst="IsNull",
+        columns=_is_null_columns,
+        takes_lists=True,
+        spark="isnull",
+    ),
+    function(
+        "is_not_null",
+        types=_null_rule,
+        lazy=_is_not_null,
+        arity=(1, 1),
+        catalyst="IsNotNull",
+        columns=_is_not_null_columns,
+        takes_lists=True,
+        spark="isnotnull",
+    ),
+    function(
+        "is_nan",
+        types=_nan_rule,
+        lazy=_is_nan,
+        arity=(1, 1),
+        catalyst="IsNaN",
+        columns=_is_nan_columns,
+        spark="isnan",
+    ),
+    function(
+        "coalesce",
+        types=_coalesce_rule,
+        lazy=_coalesce,
+        arity=(1, None),
+        catalyst="Coalesce",
+        columns=_coalesce_columns,
+        keeps_size=True,
+    ),
+    function(
+        "when",
+        types=_when_rule,
+        lazy=_when,
+        arity=(3, None),
+        step=2,
+        columns=_when_columns,
+        spark=_when_spark,
+        keeps_size=True,
+    ),
+    function(
         "raise_error",
-        _raise_rule,
-        _raise,
+        "Raises an error with the text. It can stand for a value of any type.",
+        types=_raise_rule,
+        lazy=_raise,
         fallible=True,
         arity=(1, 1),
-        meaning="Raises an error with the text. It can stand for a value of any type.",
+        shown_parameters="str",
+        example="'too large'",
+        columns=_raised_columns,
+        spark=_raise_error_spark,
+        keeps_size=True,
     ),
 )

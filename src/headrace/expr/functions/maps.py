@@ -7,27 +7,43 @@ is an error, as with Spark's default policy for duplicate keys.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import chain
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from headrace.errors import EvaluationError
+from headrace.expr.code_emission import Emitter, GuardedSource
+from headrace.expr.deferred_imports import F
 from headrace.expr.dict_keys import has_representatives, nested_key, sorted_entries
-from headrace.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, fixed
-from headrace.expr.functions.part_types import (
+from headrace.expr.function_records import (
     KEY,
     MAP,
-    always,
+    StrictFunction,
+    function,
+    holds_for,
     key_type,
     known_type,
     list_type,
     map_type,
-    of_parts,
     part_types,
 )
 from headrace.expr.functions.regular_expressions import Pattern, split
 from headrace.expr.java_patterns import java_pattern
+from headrace.expr.spark_columns import representative, sorted_entry_column
 from headrace.expr.types import BOOL, STR, DataType, ListType, MapType, StructType
-from headrace.expr.typing_rules import Arguments, CallTerm, Function, Mismatch, Signature, Term
+from headrace.expr.typing_rules import (
+    Arguments,
+    CallTerm,
+    Function,
+    Mismatch,
+    Signature,
+    SparkForm,
+    Term,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
 
 Entries: TypeAlias = tuple[tuple[Any, Any], ...]
 
@@ -173,60 +189,184 @@ def map_of_text(text: str, between: Pattern, within: Pattern) -> Entries:
 # -- values of keys in other functions -------------------------------------------------------------
 
 
-def value_of_key(name: str) -> StrictFunction:
-    """Build the function of maps that gives the value of a key."""
-    return of_parts(
-        name, "", (MAP, KEY), lambda types: _map_of_types(types).value, "x_value_of({all})", nullable=always
+def also_of_maps(of_lists: Function) -> Function:
+    """Make a function of elements of lists also one of values of keys. Its first argument tells which."""
+    of_maps = function(
+        of_lists.name,
+        "",
+        (MAP, KEY),
+        lambda types: _map_of_types(types).value,
+        "x_value_of({all})",
+        nullable=True,
     )
+    assert isinstance(of_lists, StrictFunction)
+    assert isinstance(of_maps, StrictFunction)
+
+    def chosen(first: Term) -> StrictFunction:
+        return of_maps if isinstance(first.type, MapType) else of_lists
+
+    def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+        return chosen(arguments[0]).rule(arguments, options)
+
+    def python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+        return chosen(call.arguments[0]).python(emitter, call, operands)
+
+    def fallible(call: CallTerm) -> bool:
+        return holds_for(chosen(call.arguments[0]).fallible, call)
+
+    meaning = of_lists.meaning.removesuffix(".") + "; of a map, the value of a key, null without it."
+    return replace(of_lists, rule=rule, python=python, fallible=fallible, meaning=meaning)
+
+
+# -- on Spark ---------------------------------------------------------------------------------
+
+
+def with_one_zero(name: str) -> SparkForm:
+    """Return the Spark form of a function of maps, whose keys get one zero. Spark does not always do so."""
+
+    def lowered(call: CallTerm, arguments: tuple[Any, ...]) -> Column:
+        # The Python API alone takes functions of columns.
+        made = getattr(F, "create_map" if name == "map" else name)(*arguments)
+        assert isinstance(call.type, MapType)
+        key_type = call.type.key
+        if not has_representatives(key_type):
+            return made
+        return F.transform_keys(made, lambda key, value: representative(key_type, key))
+
+    return lowered
+
+
+def _map_sort_spark(call: CallTerm, arguments: tuple[Any, ...]) -> Column:
+    mapping = call.type
+    assert isinstance(mapping, MapType)
+    return F.map_from_entries(sorted_entry_column(mapping, F.map_entries(arguments[0])))
 
 
 NAMES: dict[str, Any] = {
-    "x_contains_key": contains_key,
-    "x_keys_of": keys_of,
     "x_map_concat": map_concat,
     "x_map_of": map_of,
-    "x_map_of_text": map_of_text,
     "x_one_zero": one_zero,
     "x_paired": paired,
-    "x_sorted_map": sorted_entries,
     "x_value_of": value_of,
-    "x_values_of": values_of,
 }
 
 FUNCTIONS: tuple[Function, ...] = (
-    LazyFunction(
-        "map", _create_rule, _create, fallible=True, arity=(2, None),
-        meaning="Map of alternating keys and values.",
+    function(
+        "map",
+        "Map of alternating keys and values.",
+        types=_create_rule,
+        lazy=_create,
+        fallible=True,
+        arity=(2, None),
+        step=2,
+        shown_parameters="*keys_and_values",
+        example="'a', 1, 'b', 2",
+        catalyst="CreateMap",
+        spark=with_one_zero("map"),
     ),
-    StrictFunction(
-        "map_from_arrays", _from_arrays_rule, _from_arrays, fallible=True, keeps_nan=True, arity=(2, 2),
-        meaning="Map of a list of keys and a list of values.",
+    function(
+        "map_from_arrays",
+        "Map of a list of keys and a list of values.",
+        types=_from_arrays_rule,
+        code=_from_arrays,
+        fallible=True,
+        keeps_nan=True,
+        arity=(2, 2),
+        shown_parameters="keys, values",
+        example="array('a', 'b'), array(1, 2)",
+        catalyst="MapFromArrays",
+        spark=with_one_zero("map_from_arrays"),
+        keeps_size=True,
     ),
-    StrictFunction(
-        "map_from_entries", _from_entries_rule, _from_entries, fallible=True, keeps_nan=True, nullable=True,
-        arity=(1, 1), meaning="Map of a list of structs of key and value; null if one is null.",
+    function(
+        "map_from_entries",
+        "Map of a list of structs of key and value; null if one is null.",
+        types=_from_entries_rule,
+        code=_from_entries,
+        fallible=True,
+        keeps_nan=True,
+        nullable=True,
+        arity=(1, 1),
+        shown_parameters="list",
+        example="array(struct(key='a', value=1))",
+        catalyst="MapFromEntries",
+        spark=with_one_zero("map_from_entries"),
+        keeps_size=True,
     ),
-    LazyFunction(
-        "map_concat", _concat_rule, _concat, fallible=True, arity=(1, None),
-        meaning="Map of the entries of several maps.",
+    function(
+        "map_concat",
+        "Map of the entries of several maps.",
+        types=_concat_rule,
+        lazy=_concat,
+        fallible=True,
+        arity=(1, None),
+        shown_parameters="*maps",
+        example="map('a', 1), map('b', 2)",
+        catalyst="MapConcat",
     ),
-    fixed(
-        "str_to_map", "Map from text, split by regular expressions between entries and key and value.",
-        (STR, STR, STR), MapType(STR, STR, nullable=True), "x_map_of_text({0}, {1}, {2})", fallible=True,
+    function(
+        "str_to_map",
+        "Map from text, split by regular expressions between entries and key and value.",
+        (STR, STR, STR),
+        MapType(STR, STR, nullable=True),
+        map_of_text,
+        fallible=True,
         prepared={1: java_pattern, 2: java_pattern},
+        defaults=(",", ":"),
+        example="'a=1,b=2', ',', '='",
+        catalyst="StringToMap",
     ),
-    of_parts(
-        "map_keys", "List of the keys.", (MAP,), lambda types: ListType(_map_of_types(types).key),
-        "x_keys_of({0})",
+    function(
+        "map_keys",
+        "List of the keys.",
+        (MAP,),
+        lambda types: ListType(_map_of_types(types).key),
+        keys_of,
+        shown_parameters="map",
+        example="map('a', 1, 'b', 2)",
+        catalyst="MapKeys",
+        keeps_size=True,
     ),
-    of_parts(
-        "map_values", "List of the values.", (MAP,),
-        lambda types: ListType(_map_of_types(types).value, _map_of_types(types).nullable), "x_values_of({0})",
+    function(
+        "map_values",
+        "List of the values.",
+        (MAP,),
+        lambda types: ListType(_map_of_types(types).value, _map_of_types(types).nullable),
+        values_of,
+        shown_parameters="map",
+        example="map('a', 1, 'b', 2)",
+        catalyst="MapValues",
+        keeps_size=True,
     ),
-    of_parts(
-        "map_entries", "List of entries, as structs of `key` and `value`.", (MAP,),
-        lambda types: _map_of_types(types).entries, "{0}",
+    function(
+        "map_entries",
+        "List of entries, as structs of `key` and `value`.",
+        (MAP,),
+        lambda types: _map_of_types(types).entries,
+        "{0}",
+        shown_parameters="map",
+        example="map('a', 1)",
+        catalyst="MapEntries",
+        keeps_size=True,
     ),
-    of_parts("map_contains_key", "Whether the map has the key.", (MAP, KEY), BOOL, "x_contains_key({all})"),
-    of_parts("map_sort", "", (MAP,), MAP, "x_sorted_map({0})"),
-)  # fmt: skip
+    function(
+        "map_contains_key",
+        "Whether the map has the key.",
+        (MAP, KEY),
+        BOOL,
+        contains_key,
+        shown_parameters="map, key",
+        example="map('a', 1), 'b'",
+        catalyst="MapContainsKey",
+    ),
+    function(
+        "map_sort",
+        "",
+        (MAP,),
+        MAP,
+        sorted_entries,
+        catalyst="MapSort",
+        spark=_map_sort_spark,
+        keeps_size=True,
+    ),
+)

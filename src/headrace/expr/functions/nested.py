@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from headrace.errors import EvaluationError
-from headrace.expr.function_bases import Emitter, GuardedSource, LazyFunction
+from headrace.expr.code_emission import Emitter, GuardedSource
+from headrace.expr.deferred_imports import F
+from headrace.expr.function_records import (
+    KEY,
+    MAP,
+    function,
+    is_names,
+    is_text,
+    of_spark_columns,
+    part_types,
+)
 from headrace.expr.functions.maps import value_of
-from headrace.expr.functions.part_types import KEY, MAP, part_types
+from headrace.expr.polars_columns import LoweredExpression, either_condition
+from headrace.expr.spark_columns import spark_type
 from headrace.expr.types import INT32, INT64, STR, DataType, Field, ListType, MapType, StructType
-from headrace.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
-from headrace.expr.widening import common_type, is_integer
+from headrace.expr.typing_rules import (
+    NULL,
+    Arguments,
+    CallTerm,
+    Function,
+    Mismatch,
+    Signature,
+    common_type,
+    is_integer,
+    nullable_within,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 
 def _struct_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
@@ -173,6 +197,35 @@ def _numbered(type: DataType) -> DataType:
             return type
 
 
+def _only_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    value, count = arguments
+    several = either_condition(value.fails, count.fails, count.value > 1)
+    return replace(value, fails=several)
+
+
+# -- on Spark ---------------------------------------------------------------------------------
+
+
+def _struct_spark(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    return F.struct(
+        *(
+            value.alias(name)
+            for value, name in zip(arguments, cast("tuple[str, ...]", call.options[0]), strict=True)
+        )
+    )
+
+
+def _by_position_spark(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    # Spark takes more fields for nullable than there are, and casts none of those to one that isn't.
+    return arguments[0].cast(spark_type(nullable_within(call.type)))
+
+
+def _only_row_spark(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    value, count = arguments
+    several = F.raise_error(F.lit("a subquery used as a value has more than one row"))
+    return F.when(count > 1, several.cast(spark_type(call.type))).otherwise(value)
+
+
 NAMES: dict[str, Any] = {
     "x_array_repeat": array_repeat,
     "x_element": element,
@@ -181,11 +234,59 @@ NAMES: dict[str, Any] = {
 }
 
 FUNCTIONS: tuple[Function, ...] = (
-    LazyFunction("struct", _struct_rule, _values),
-    LazyFunction("array", _array_rule, _values),
-    LazyFunction("field", _field_rule, _field),
-    LazyFunction("element", _element_rule, _element, fallible=True),
-    LazyFunction("array_repeat", _repeat_rule, _repeat),
-    LazyFunction("by_position", _by_position_rule, lambda emitter, call: emitter.code(call.arguments[0])),
-    LazyFunction("only_row", _only_rule, _only, fallible=True),
+    function(
+        "struct",
+        types=_struct_rule,
+        lazy=_values,
+        arity=(1, None),
+        options=(is_names,),
+        spark=_struct_spark,
+        keeps_size=True,
+    ),
+    function("array", types=_array_rule, lazy=_values, arity=(1, None), catalyst="CreateArray"),
+    function(
+        "field",
+        types=_field_rule,
+        lazy=_field,
+        arity=(1, 1),
+        options=(is_text,),
+        spark=lambda call, arguments: arguments[0].getField(call.options[0]),
+        keeps_size=True,
+    ),
+    function(
+        "element",
+        types=_element_rule,
+        lazy=_element,
+        fallible=True,
+        arity=(2, 2),
+        catalyst="GetMapValue",
+        spark=of_spark_columns(lambda a, at: a[at]),
+        keeps_size=True,
+    ),
+    function(
+        "array_repeat",
+        types=_repeat_rule,
+        lazy=_repeat,
+        arity=(2, 2),
+        catalyst="ArrayRepeat",
+        keeps_size=True,
+    ),
+    function(
+        "by_position",
+        types=_by_position_rule,
+        lazy=lambda emitter, call: emitter.code(call.arguments[0]),
+        arity=(1, 1),
+        spark=_by_position_spark,
+        keeps_size=True,
+    ),
+    function(
+        "only_row",
+        types=_only_rule,
+        lazy=_only,
+        fallible=True,
+        arity=(2, 2),
+        columns=_only_columns,
+        spark=_only_row_spark,
+        keeps_size=True,
+    ),
 )

@@ -6,20 +6,29 @@ Spark. `try_eval` is Spark's `TryEval`: null where evaluating its argument fails
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import EvaluationError
-from headrace.expr.function_bases import (
-    Emitter,
-    GuardedSource,
-    LazyFunction,
+from headrace.expr.code_emission import Emitter, GuardedSource
+from headrace.expr.deferred_imports import F
+from headrace.expr.expression_text import literal_source
+from headrace.expr.function_records import (
     StrictFunction,
+    function,
     holds_for,
     may_raise,
+    of_spark_columns,
 )
-from headrace.expr.functions import arithmetic, casts
-from headrace.expr.literals import literal_source
+from headrace.expr.functions import arithmetic, casts, division
+from headrace.expr.functions.arithmetic import tried_spark
+from headrace.expr.functions.spark_casts import try_cast_column
+from headrace.expr.polars_columns import (
+    LoweredExpression,
+    Lowering,
+    either_condition,
+)
 from headrace.expr.types import BOOL, BYTES, STR, TIMESTAMP, DecimalType, ListType, MapType, StructType
 from headrace.expr.typing_rules import (
     Arguments,
@@ -28,20 +37,27 @@ from headrace.expr.typing_rules import (
     LiteralTerm,
     Mismatch,
     Signature,
+    SparkForm,
     Term,
+    exact_as_decimal,
+    is_float,
+    is_integer,
 )
-from headrace.expr.widening import exact_as_decimal, is_float, is_integer
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 
-def _of_failing(function: StrictFunction) -> LazyFunction:
+def _of_failing(tried: Function, catalyst: str | tuple[str, ...], spark: SparkForm) -> Function:
     """Return the function that is null where another raises."""
-    name = f"try_{function.name}"
+    assert isinstance(tried, StrictFunction)
+    name = f"try_{tried.name}"
 
     def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-        signature = function.rule(arguments, options)
+        signature = tried.rule(arguments, options)
         _refuse_without_failure(name, arguments, signature)
-        call = CallTerm(signature.result, True, function, _typed(signature), options)
-        return Signature(signature.arguments, signature.result, True if _fails(function, call) else None)
+        call = CallTerm(signature.result, True, tried, _typed(signature), options)
+        return Signature(signature.arguments, signature.result, True if _fails(tried, call) else None)
 
     def python(emitter: Emitter, call: CallTerm) -> GuardedSource:
         constants = [_constant(each) for each in call.arguments]
@@ -52,18 +68,29 @@ def _of_failing(function: StrictFunction) -> LazyFunction:
             if inline is None
         ]
         tests = [_null_test(emitter, name, each) for name, each in named]
-        if holds_for(function.last_first, call) and constants[-1] in (None, "0", "0.0", "-0.0"):
+        if holds_for(tried.last_first, call) and constants[-1] in (None, "0", "0.0", "-0.0"):
             # A divisor of zero gives null before the dividend is evaluated.
             divisor = constants[-1] or f"({names[-1]} := {emitter.value(call.arguments[-1])})"
             tests = [f"not {divisor}", *(tests if constants[-1] else tests[:-1])]
         bound = [name for name, _ in named]
         parameters = ", ".join(bound)
-        source = function.python(emitter, call, tuple(names))
-        tried = f"x_try({', '.join((f'lambda {parameters}: {source}', *bound))})"
-        guarded = f"(None if {' or '.join(tests)} else {tried})" if tests else tried
+        source = tried.python(emitter, call, tuple(names))
+        attempt = f"x_try({', '.join((f'lambda {parameters}: {source}', *bound))})"
+        guarded = f"(None if {' or '.join(tests)} else {attempt})" if tests else attempt
         return GuardedSource(guarded, (), not is_float(call.type))
 
-    return LazyFunction(name, rule, python, fallible=True)
+    return function(
+        name,
+        types=rule,
+        lazy=python,
+        fallible=True,
+        arity=tried.arity,
+        options=tried.options,
+        catalyst=catalyst,
+        columns=_tried_columns(tried),
+        spark=spark,
+        keeps_size=True,
+    )
 
 
 def _constant(term: Term) -> str | None:
@@ -140,19 +167,55 @@ def null_on_error(function: Callable[..., Any], *arguments: Any) -> Any:
         return None
 
 
-_FUNCTIONS = {function.name: function for function in (*arithmetic.FUNCTIONS, casts.CAST)}
-_TRIED = ("add", "subtract", "multiply", "divide", "modulo", "cast")
-
-NAMES: dict[str, Any] = {"x_try": null_on_error}
+# -- on columns -------------------------------------------------------------------------------
 
 
-def _strict(name: str) -> StrictFunction:
-    function = _FUNCTIONS[name]
-    assert isinstance(function, StrictFunction)
-    return function
+def _tried_columns(function: Function) -> Lowering:
+    lower = function.columns
+    assert lower is not None
 
+    def lowering(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+        made = lower(replace(call, function=function), arguments)
+        return replace(made, fails=either_condition(*(a.fails for a in arguments), made.fails))
+
+    return lowering
+
+
+# -- on Spark ---------------------------------------------------------------------------------
+
+
+def _try_eval_spark(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    """Lower to a `TryEval` of Spark, which it makes for sums with dates, around a list of the value.
+
+    Within a function of elements, Spark does not compute what occurs twice before, outside of the `TryEval`.
+    """
+    (value,) = arguments
+    values = F.transform(F.array(F.lit(0)), lambda _: value)
+    evaluated = F.try_add(F.date_from_unix_date(F.lit(0)), F.size(values)).isNotNull()
+    return F.when(evaluated, value)
+
+
+NAMES: dict[str, Any] = {
+    "x_try": null_on_error,
+}
+
+
+_ARITHMETIC = {each.name: each for each in (*arithmetic.FUNCTIONS, *division.FUNCTIONS)}
 
 FUNCTIONS: tuple[Function, ...] = (
-    *(_of_failing(_strict(name)) for name in _TRIED),
-    LazyFunction("try_eval", _try_eval_rule, _try_eval),
+    _of_failing(_ARITHMETIC["add"], "TryAdd", tried_spark("try_add")),
+    _of_failing(_ARITHMETIC["subtract"], "TrySubtract", tried_spark("try_subtract")),
+    _of_failing(_ARITHMETIC["multiply"], "TryMultiply", tried_spark("try_multiply")),
+    _of_failing(_ARITHMETIC["divide"], "TryDivide", tried_spark("try_divide")),
+    _of_failing(_ARITHMETIC["modulo"], "TryRemainder", of_spark_columns(lambda a, b: F.try_mod(a, b))),
+    _of_failing(casts.CAST, (), try_cast_column),
+    function(
+        "try_eval",
+        types=_try_eval_rule,
+        lazy=_try_eval,
+        arity=(1, 1),
+        catalyst="TryEval",
+        columns=lambda call, arguments: arguments[0],
+        spark=_try_eval_spark,
+    ),
 )

@@ -6,15 +6,30 @@ Positions count UTF-16 units, as Spark's do here: a character beyond the basic p
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from headrace.errors import EvaluationError
-from headrace.expr.function_bases import fixed
+from headrace.expr.function_records import (
+    function,
+)
 from headrace.expr.java_patterns import java_pattern, java_replacement
 from headrace.expr.linear_patterns import LinearMatch, LinearPattern
-from headrace.expr.types import BOOL, INT32, STR, ListType
-from headrace.expr.typing_rules import Function
+from headrace.expr.polars_columns import (
+    LoweredExpression,
+    NotLowered,
+    constant_value,
+)
+from headrace.expr.types import (
+    BOOL,
+    INT32,
+    STR,
+    ListType,
+)
+from headrace.expr.typing_rules import (
+    CallTerm,
+    Function,
+)
 
 _PATTERN: dict[int, Callable[[Any], object]] = {1: java_pattern}
 
@@ -123,83 +138,116 @@ def split(text: str, pattern: Pattern, limit: int) -> tuple[str, ...]:
     return (*found, text[at:])
 
 
+_PLAIN = re.compile(r"(?:[^\\^$.|?*+()\[\]{}]|\\[^A-Za-z0-9])+", re.DOTALL)
+"""Regular expressions of Java that are a text, of which some characters may be escaped."""
+
+
+# -- on columns -------------------------------------------------------------------------------
+
+
+def _split_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    pattern, limit = (constant_value(each) for each in call.arguments[1:])
+    if not isinstance(pattern, str) or not _PLAIN.fullmatch(pattern):
+        raise NotLowered("split() has a columnar form only by a text, not by a pattern")
+    if not isinstance(limit, int) or limit > 0:
+        raise NotLowered("split() into so many parts has no columnar form")
+    return LoweredExpression(arguments[0].value.str.split(re.sub(r"\\(.)", r"\1", pattern, flags=re.DOTALL)))
+
+
 NAMES: dict[str, Any] = {
-    "x_regexp_extract": extract,
-    "x_regexp_extract_all": extract_all,
-    "x_regexp_instr": position,
-    "x_regexp_replace": replace,
     "x_regexp_split": split,
-    "x_regexp_substr": substr,
 }
 
 FUNCTIONS: tuple[Function, ...] = (
-    fixed(
+    function(
         "regexp_like",
         "Whether the regular expression matches part of the text.",
         (STR, STR),
         BOOL,
         "({1}.search({0}) is not None)",
         prepared=_PATTERN,
+        example="'a1b22', '^a'",
+        catalyst="RLike",
     ),
-    fixed(
+    function(
         "regexp_extract",
         "A group of the first match, 0 for all of it; empty text if there is none.",
         (STR, STR, INT32),
         STR,
-        "x_regexp_extract({0}, {1}, {2})",
+        extract,
         fallible=True,
         prepared=_PATTERN,
+        defaults=(1,),
+        example="'a1b22', '([a-z])([0-9]+)', 2",
+        catalyst="RegExpExtract",
+        keeps_size=True,
     ),
-    fixed(
+    function(
         "regexp_extract_all",
         "A group of every match.",
         (STR, STR, INT32),
         ListType(STR, nullable=True),
-        "x_regexp_extract_all({0}, {1}, {2})",
+        extract_all,
         fallible=True,
         prepared=_PATTERN,
+        defaults=(1,),
+        example="'a1b22', '[0-9]+', 0",
+        catalyst="RegExpExtractAll",
     ),
-    fixed(
+    function(
         "regexp_substr",
         "The first match; null if there is none.",
         (STR, STR),
         STR,
-        "x_regexp_substr({0}, {1})",
+        substr,
         nullable=True,
         prepared=_PATTERN,
+        example="'a1b22', '[0-9]{2}'",
+        keeps_size=True,
     ),
-    fixed(
+    function(
         "regexp_count",
         "Number of matches.",
         (STR, STR),
         INT32,
         "len(x_regexp_extract_all({0}, {1}, 0))",
         prepared=_PATTERN,
+        example="'a1b22', '[0-9]+'",
     ),
-    fixed(
+    function(
         "regexp_instr",
         "Position of the first match, from 1; 0 if there is none.",
         (STR, STR),
         INT32,
-        "x_regexp_instr({0}, {1})",
+        position,
         prepared=_PATTERN,
+        example="'a1b22', '[0-9]{2}'",
     ),
-    fixed(
+    function(
         "regexp_replace",
         "The text with matches replaced, from a position on.",
         (STR, STR, STR, INT32),
         STR,
-        "x_regexp_replace({0}, {1}, {2}, {3})",
+        replace,
         fallible=True,
         prepared={1: java_pattern, 3: start_at},
         constant=(3,),
+        defaults=(1,),
+        example="'a1b22', '[0-9]+', '#', 1",
+        catalyst="RegExpReplace",
+        keeps_size=True,
     ),
-    fixed(
+    function(
         "split",
         "Parts of the text between matches; a positive number limits them.",
         (STR, STR, INT32),
         ListType(STR),
         "x_regexp_split({0}, {1}, {2})",
         prepared=_PATTERN,
+        defaults=(-1,),
+        example="'a1b2c', '[0-9]', -1",
+        catalyst="StringSplit",
+        columns=_split_columns,
+        keeps_size=True,
     ),
 )

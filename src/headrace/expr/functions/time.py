@@ -2,28 +2,65 @@
 
 from __future__ import annotations
 
-from calendar import monthrange
-from collections.abc import Callable
-from datetime import date, datetime, timedelta
-from typing import Any
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
-from headrace.errors import EvaluationError
+from headrace.expr.code_emission import Emitter
 from headrace.expr.code_runtime import EPOCH, raise_overflow
+from headrace.expr.deferred_imports import F, pl
 from headrace.expr.durations import format_duration
-from headrace.expr.function_bases import Emitter, StrictFunction, fixed
+from headrace.expr.function_records import function, is_span, is_text
+from headrace.expr.functions.intervals import interval_constant, shift
+from headrace.expr.functions.spark_casts import (
+    MICROSECONDS,
+    moment_in_utc,
+    rest_of,
+    utc_date,
+    utc_midnight,
+    whole_quotient,
+)
+from headrace.expr.functions.time_columns import (
+    FIRST_MICROSECOND,
+    LAST_MICROSECOND,
+    MICROSECOND,
+    count_of,
+    moment,
+    sum_of_counts,
+)
+from headrace.expr.polars_columns import (
+    LoweredExpression,
+    Lowering,
+    NotLowered,
+    dtype_of,
+    quotient,
+)
 from headrace.expr.types import (
     DATE,
     FLOAT64,
     INT32,
     INT64,
     INTERVAL,
+    INTERVAL_UNITS,
+    RANGES,
     TIMESTAMP,
     TIMESTAMP_NTZ,
     DataType,
     IntervalType,
 )
-from headrace.expr.typing_rules import Arguments, CallTerm, Function, Mismatch, Signature
-from headrace.expr.widening import wider_type
+from headrace.expr.typing_rules import (
+    Arguments,
+    CallTerm,
+    Function,
+    Mismatch,
+    Signature,
+    SparkForm,
+    wider_type,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
 
 Python = Callable[[Emitter, CallTerm, tuple[str, ...]], str]
 Rule = Callable[[Arguments, tuple[object, ...]], Signature]
@@ -63,14 +100,6 @@ def _shift(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
     if isinstance(call.type, IntervalType):
         return f"x_interval({operands[0]} + {emitter.constant(call.options[0])})"
     return f"x_shift({operands[0]}, {emitter.constant(call.options[0])})"
-
-
-def shift(value: Any, span: timedelta) -> Any:
-    """Add `span` to a timestamp or date. Raises outside the years 1 to 9999."""
-    try:
-        return value + span
-    except OverflowError:
-        raise_overflow(f"{value} + {format_duration(span)}", "date" if type(value) is date else "timestamp")
 
 
 def _since_rule(what: str, wanted: DataType, result: DataType) -> Rule:
@@ -185,78 +214,176 @@ def _field_rule(what: str, *wanted: DataType) -> Rule:
     return rule
 
 
-def _template(source: str) -> Python:
-    def python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
-        return source.format(operands[0])
-
-    return python
+# -- on columns -------------------------------------------------------------------------------
 
 
-def _day_field(name: str, source: str) -> StrictFunction:
-    return StrictFunction(name, _field_rule(name, DATE, TIMESTAMP), _template(source))
+_WIDTHS_OF_COLUMNS = {
+    "second": timedelta(seconds=1),
+    "minute": timedelta(minutes=1),
+    "hour": timedelta(hours=1),
+    "day": timedelta(days=1),
+}
 
 
-def _time_field(name: str, source: str) -> StrictFunction:
-    return StrictFunction(name, _field_rule(name, TIMESTAMP), _template(source))
+def _shift_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    (span,) = call.options
+    assert isinstance(span, timedelta)
+    if isinstance(call.type, IntervalType):
+        return sum_of_counts(count_of(arguments[0].value), pl.lit(span // MICROSECOND, dtype=pl.Int64()))
+    step = span.days if call.type == DATE else span // MICROSECOND
+    if abs(step) > LAST_MICROSECOND - FIRST_MICROSECOND:
+        raise NotLowered("a shift by more than there are years has no columnar form")
+    return moment(count_of(arguments[0].value) + step, call.type)
 
 
-# -- months and days -------------------------------------------------------------------------
+# -- intervals -----------------------------------------------------------------------------
+
+_DAY_OF_COLUMNS = INTERVAL_UNITS[0]
 
 
-def add_days(day: date, count: int) -> date:
-    return shift(day, timedelta(days=count)) if abs(count) < 10_000_000 else _out_of_range(day, count, "days")
+# -- times ---------------------------------------------------------------------------------
 
 
-def add_months(day: date, count: int) -> date:
-    """Return the day some months later, the last of the month where that has not as many days."""
-    months = day.year * 12 + day.month - 1 + count
-    if not 12 <= months < 120_000:
-        _out_of_range(day, count, "months")
-    year, month = divmod(months, 12)
-    return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
+def _micros_since_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    one, other = (count_of(a.value) for a in arguments)
+    return LoweredExpression(one - other, RANGES[INT64])
 
 
-def _out_of_range(day: date, count: int, unit: str) -> Any:
-    raise_overflow(f"{day} + {count} {unit}", "date")
+def _seconds_since_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    one, other = (count_of(a.value) for a in arguments)
+    return LoweredExpression(quotient((one - other).cast(pl.Float64), 1000000.0))
 
 
-def last_day(day: date) -> date:
-    return day.replace(day=monthrange(day.year, day.month)[1])
+def _days_since_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    one, other = (count_of(a.value) for a in arguments)
+    return LoweredExpression((one - other).cast(pl.Int32), RANGES[INT32])
 
 
-def make_date(year: int, month: int, day: int) -> date:
-    """Return a day of the calendar. Raises `EvaluationError` if there is none."""
-    try:
-        return date(year, month, day)
-    except (ValueError, OverflowError) as error:
-        raise EvaluationError(f"there is no day {year}-{month}-{day}") from error
+def _window_start_columns(value: pl.Expr, width: timedelta) -> LoweredExpression:
+    count = count_of(value)
+    return moment(count - count % (width // MICROSECOND), TIMESTAMP)
 
 
-def date_from_unix(days: int) -> date:
-    return add_days(EPOCH.date(), days)
+def _tumble_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    (width,) = call.options
+    assert isinstance(width, timedelta)
+    if width > timedelta(days=10_000):
+        raise NotLowered("a window of that length has no columnar form")
+    return _window_start_columns(arguments[0].value, width)
 
 
-def timestamp_micros(micros: int) -> datetime:
-    """Return a moment. Raises outside the years 1 to 9999."""
-    try:
-        return EPOCH + timedelta(microseconds=micros)
-    except OverflowError:
-        raise_overflow(micros, "timestamp")
+def _truncate_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    unit, value = str(call.options[0]), arguments[0].value
+    if unit in _WIDTHS_OF_COLUMNS:
+        return _window_start_columns(value, _WIDTHS_OF_COLUMNS[unit])
+    if unit == "week":
+        day = value.dt.date()
+        monday = moment(count_of(day) - (day.dt.weekday().cast(pl.Int64) - 1), DATE)
+        return LoweredExpression(monday.value.cast(dtype_of(call.type)), None, monday.fails)
+    month = {"year": pl.lit(1), "quarter": (value.dt.month() - 1) // 3 * 3 + 1, "month": value.dt.month()}[
+        unit
+    ]
+    return LoweredExpression(pl.date(value.dt.year(), month, 1).cast(dtype_of(call.type)))
 
 
-def unix_seconds(moment: datetime) -> int:
-    return (moment - EPOCH) // timedelta(seconds=1)
+def _field_columns(read: Callable[[pl.Expr], pl.Expr], greatest: int = 9999) -> Lowering:
+    def lowering(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+        return LoweredExpression(read(arguments[0].value).cast(pl.Int32), (0, greatest))
+
+    return lowering
+
+
+# -- on Spark ---------------------------------------------------------------------------------
+
+
+def _micros_spark(span: object) -> int:
+    assert isinstance(span, timedelta)
+    return span // timedelta(microseconds=1)
+
+
+def _window_start_spark(moment: Column, width: int) -> Column:
+    micros = F.unix_micros(moment)
+    return F.timestamp_micros(micros - rest_of(micros, width))
+
+
+def _shift_spark(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    micros = _micros_spark(call.options[0])
+    if call.type == DATE:
+        return F.date_add(arguments[0], F.lit(micros // MICROSECONDS["day"]))
+    if call.type == TIMESTAMP_NTZ or isinstance(call.type, IntervalType):
+        return arguments[0] + interval_constant(call.options[0])
+    return F.timestamp_micros(F.unix_micros(arguments[0]) + F.lit(micros).cast("bigint"))
+
+
+def _micros_since_spark(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    return F.unix_micros(arguments[0]) - F.unix_micros(arguments[1])
+
+
+def _seconds_since_spark(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    return _micros_since_spark(call, arguments).cast("double") / F.lit(1_000_000.0)
+
+
+def _tumble_spark(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    return _window_start_spark(arguments[0], _micros_spark(call.options[0]))
+
+
+def _truncate_spark(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    (value,), unit = arguments, str(call.options[0])
+    if unit in MICROSECONDS:
+        return _window_start_spark(value, MICROSECONDS[unit])
+    if call.type == DATE:
+        return F.trunc(value, unit)
+    return utc_midnight(F.trunc(utc_date(value), unit))
+
+
+def _day_field_spark(name: str) -> SparkForm:
+    def lowering(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+        (value,) = arguments
+        of_moment = call.arguments[0].type == TIMESTAMP
+        return F.call_function(name, utc_date(value) if of_moment else value.cast("date"))
+
+    return lowering
+
+
+def _time_field_spark(unit: str, within: str) -> SparkForm:
+    """Return the number of whole units within a larger unit."""
+
+    def lowering(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+        (value,) = arguments
+        moment = moment_in_utc(value) if call.arguments[0].type == TIMESTAMP_NTZ else value
+        rest = rest_of(F.unix_micros(moment), MICROSECONDS[within])
+        return whole_quotient(rest, MICROSECONDS[unit]).cast("int")
+
+    return lowering
+
+
+def _day_field(
+    name: str, source: str, catalyst: str, columns: Callable[[pl.Expr], pl.Expr], spark: str
+) -> Function:
+    return function(
+        name,
+        types=_field_rule(name, DATE, TIMESTAMP),
+        rows=source,
+        arity=(1, 1),
+        catalyst=catalyst,
+        columns=_field_columns(columns),
+        spark=_day_field_spark(spark),
+    )
+
+
+def _time_field(name: str, catalyst: str | tuple[str, ...], columns: Lowering, spark: SparkForm) -> Function:
+    return function(
+        name,
+        types=_field_rule(name, TIMESTAMP),
+        rows=f"{{0}}.{name}",
+        arity=(1, 1),
+        catalyst=catalyst,
+        columns=columns,
+        spark=spark,
+    )
 
 
 NAMES: dict[str, Any] = {
-    "x_add_days": add_days,
-    "x_add_months": add_months,
-    "x_date_from_unix": date_from_unix,
-    "x_last_day": last_day,
-    "x_make_date": make_date,
-    "x_timestamp_micros": timestamp_micros,
-    "x_unix_seconds": unix_seconds,
-    "x_shift": shift,
     "x_tumble": tumble,
     "x_truncate_week": truncate_week,
     "x_truncate_month": truncate_month,
@@ -265,62 +392,99 @@ NAMES: dict[str, Any] = {
 }
 
 FUNCTIONS: tuple[Function, ...] = (
-    StrictFunction("shift", _shift_rule, _shift, fallible=True),
-    StrictFunction("micros_since", _since_rule("micros_since", TIMESTAMP, INT64), _micros_since),
-    StrictFunction("seconds_since", _since_rule("seconds_since", TIMESTAMP, FLOAT64), _seconds_since),
-    StrictFunction("days_since", _since_rule("days_since", DATE, INT32), _days_since),
-    StrictFunction("tumble", _tumble_rule, _tumble, fallible=True),
-    StrictFunction("truncate", _truncate_rule, _truncate, fallible=True),
-    _day_field("year", "{0}.year"),
-    _day_field("quarter", "(({0}.month + 2) // 3)"),
-    _day_field("month", "{0}.month"),
-    _day_field("day", "{0}.day"),
-    _day_field("day_of_week", "({0}.isoweekday() % 7 + 1)"),
-    _day_field("weekday", "{0}.weekday()"),
-    _day_field("day_of_year", "{0}.timetuple().tm_yday"),
-    _time_field("hour", "{0}.hour"),
-    _time_field("minute", "{0}.minute"),
-    _time_field("second", "{0}.second"),
-    _time_field("microsecond", "{0}.microsecond"),
-    fixed(
-        "date_add", "The date some days later.", (DATE, INT32), DATE, "x_add_days({0}, {1})", fallible=True
-    ),
-    fixed(
-        "date_sub", "The date some days earlier.", (DATE, INT32), DATE, "x_add_days({0}, -{1})", fallible=True
-    ),
-    fixed(
-        "add_months",
-        "The date some months later, at most the last of that month.",
-        (DATE, INT32),
-        DATE,
-        "x_add_months({0}, {1})",
+    function(
+        "shift",
+        types=_shift_rule,
+        code=_shift,
         fallible=True,
+        arity=(1, 1),
+        options=(is_span,),
+        columns=_shift_columns,
+        spark=_shift_spark,
     ),
-    fixed("last_day", "Last day of the month.", (DATE,), DATE, "x_last_day({0})"),
-    fixed(
-        "make_date",
-        "The date of a year, month and day.",
-        (INT32, INT32, INT32),
-        DATE,
-        "x_make_date({0}, {1}, {2})",
+    function(
+        "micros_since",
+        types=_since_rule("micros_since", TIMESTAMP, INT64),
+        code=_micros_since,
+        arity=(2, 2),
+        columns=_micros_since_columns,
+        spark=_micros_since_spark,
+    ),
+    function(
+        "seconds_since",
+        types=_since_rule("seconds_since", TIMESTAMP, FLOAT64),
+        code=_seconds_since,
+        arity=(2, 2),
+        columns=_seconds_since_columns,
+        spark=_seconds_since_spark,
+    ),
+    function(
+        "days_since",
+        types=_since_rule("days_since", DATE, INT32),
+        code=_days_since,
+        arity=(2, 2),
+        catalyst="DateDiff",
+        columns=_days_since_columns,
+        spark="date_diff",
+    ),
+    function(
+        "tumble",
+        types=_tumble_rule,
+        code=_tumble,
         fallible=True,
+        arity=(1, 1),
+        options=(is_span,),
+        columns=_tumble_columns,
+        spark=_tumble_spark,
     ),
-    fixed("unix_date", "Days since 1970-01-01.", (DATE,), INT32, "({0}.toordinal() - 719163)"),
-    fixed(
-        "date_from_unix_date",
-        "The date some days after 1970-01-01.",
-        (INT32,),
-        DATE,
-        "x_date_from_unix({0})",
+    function(
+        "truncate",
+        types=_truncate_rule,
+        code=_truncate,
         fallible=True,
+        arity=(1, 1),
+        options=(is_text,),
+        columns=_truncate_columns,
+        spark=_truncate_spark,
     ),
-    fixed(
-        "timestamp_micros",
-        "The time some microseconds after 1970.",
-        (INT64,),
-        TIMESTAMP,
-        "x_timestamp_micros({0})",
-        fallible=True,
+    _day_field("year", "{0}.year", "Year", lambda value: value.dt.year(), "year"),
+    _day_field("quarter", "(({0}.month + 2) // 3)", "Quarter", lambda value: value.dt.quarter(), "quarter"),
+    _day_field("month", "{0}.month", "Month", lambda value: value.dt.month(), "month"),
+    _day_field("day", "{0}.day", "DayOfMonth", lambda value: value.dt.day(), "dayofmonth"),
+    _day_field(
+        "day_of_week",
+        "({0}.isoweekday() % 7 + 1)",
+        "DayOfWeek",
+        lambda value: value.dt.weekday() % 7 + 1,
+        "dayofweek",
     ),
-    fixed("unix_seconds", "Seconds since 1970, rounded down.", (TIMESTAMP,), INT64, "x_unix_seconds({0})"),
+    _day_field("weekday", "{0}.weekday()", "WeekDay", lambda value: value.dt.weekday() - 1, "weekday"),
+    _day_field(
+        "day_of_year",
+        "{0}.timetuple().tm_yday",
+        "DayOfYear",
+        lambda value: value.dt.ordinal_day(),
+        "dayofyear",
+    ),
+    _time_field(
+        "hour", "Hour", _field_columns(lambda value: value.dt.hour()), _time_field_spark("hour", "day")
+    ),
+    _time_field(
+        "minute",
+        "Minute",
+        _field_columns(lambda value: value.dt.minute()),
+        _time_field_spark("minute", "hour"),
+    ),
+    _time_field(
+        "second",
+        "Second",
+        _field_columns(lambda value: value.dt.second()),
+        _time_field_spark("second", "minute"),
+    ),
+    _time_field(
+        "microsecond",
+        (),
+        _field_columns(lambda value: value.dt.microsecond(), 999_999),
+        _time_field_spark("microsecond", "second"),
+    ),
 )

@@ -20,8 +20,9 @@ from pyspark.sql import functions as f
 
 from headrace.errors import NotOnSpark
 from headrace.expr.check import check
+from headrace.expr.spark_columns import from_hashable, hashable, nullable_type, representative, spark_type
 from headrace.expr.types import INT64, DecimalType, Field, IntervalType
-from headrace.expr.widening import is_float
+from headrace.expr.typing_rules import is_float
 from headrace.lowering.forms import lower_operator
 from headrace.operators.aggregate import Aggregate
 from headrace.operators.aggregates import (
@@ -43,8 +44,6 @@ from headrace.operators.value_aggregates import Bits, Histogram, Mode, Percentil
 from headrace.spark.batch.operators import Site, exact_column
 from headrace.spark.lowering import exact_sums
 from headrace.spark.lowering.histograms import histogram_of
-from headrace.spark.lowering.signed_zero import from_hashable, hashable, representative
-from headrace.spark.lowering.types import nullable_type, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from headrace.expr.check import check
+from headrace.expr.spark_columns import hashable
 from headrace.spark.batch.distribution import Anywhere, ByKeys, Distribution, InOneTask, distribution_of
 from headrace.spark.batch.operators import exact_column
 from headrace.spark.batch.sources import ORDINAL, with_ordinals
@@ -27,7 +28,6 @@ from headrace.spark.batch.subplan_flow import (
     subplan_flow,
 )
 from headrace.spark.lowering.expressions import to_column
-from headrace.spark.lowering.signed_zero import hashable
 from headrace.spark.ticks.errors import told
 from headrace.spark.ticks.plan import pickled
 

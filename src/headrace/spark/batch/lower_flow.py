@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.expr.spark_columns import with_representatives
 from headrace.graph.graph_algorithms import adjacency_lists, is_cyclic, strongly_connected_components
 from headrace.lowering.forms import lower_operator
 from headrace.operators.defer_tick import DeferTick
@@ -28,7 +29,6 @@ from headrace.spark.batch.batch_plan import BatchPlan, Loop, Native, Subplan, pl
 from headrace.spark.batch.in_process_subplans import run_subplan
 from headrace.spark.batch.loops import run_loop
 from headrace.spark.batch.operators import Site
-from headrace.spark.lowering.signed_zero import with_representatives
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.expr.spark_columns import from_hashable, hashable, quoted, spark_schema
 from headrace.spark.lowering.expressions import to_column
-from headrace.spark.lowering.signed_zero import from_hashable, hashable
-from headrace.spark.lowering.types import quoted, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

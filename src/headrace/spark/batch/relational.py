@@ -10,6 +10,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from headrace.errors import NotOnSpark
+from headrace.expr.spark_columns import with_representatives
 from headrace.expr.types import Schema
 from headrace.lowering.forms import lower_operator
 from headrace.operators.difference import Difference
@@ -21,7 +22,6 @@ from headrace.operators.top_k import TopK
 from headrace.operators.unique import Unique
 from headrace.spark.batch.operators import Site, exact_column, renamed
 from headrace.spark.lowering.expressions import to_column
-from headrace.spark.lowering.signed_zero import with_representatives
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -27,6 +27,7 @@ from headrace.engine.engine import Engine
 from headrace.engine.progress import Progress
 from headrace.engine.run import RunResult
 from headrace.errors import BadInput
+from headrace.expr.spark_columns import spark_schema
 from headrace.expr.types import INT64, Field, Schema
 from headrace.io.arrow import arrow_schema, rows_to_table, table_to_rows
 from headrace.io.files.file_reader import Widened, WideningLog
@@ -39,7 +40,6 @@ from headrace.spark.batch.lower_flow import lower_plan
 from headrace.spark.batch.operators import exact_column, grouped_rows
 from headrace.spark.batch.sources import ORDINAL, checked_columns
 from headrace.spark.local.session_properties import is_local
-from headrace.spark.lowering.types import spark_schema
 from headrace.spark.placing.round_plan import LOOP_ROWS
 from headrace.spark.sources.opening import Frame, Opening, open_on_spark, sends_rows, source_frame
 from headrace.spark.sources.tick_input import frame_of_locations

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from headrace.errors import BadInput, WrongType
+from headrace.expr.spark_columns import spark_type
 from headrace.expr.tree import Expr
 from headrace.io.source import WEIGHT
 from headrace.lowering.forms import lower_operator
@@ -21,7 +22,6 @@ from headrace.operators.select import Select
 from headrace.operators.source import Source
 from headrace.spark.batch.operators import Site, exact_column, grouped_rows
 from headrace.spark.lowering.expressions import to_column
-from headrace.spark.lowering.types import spark_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

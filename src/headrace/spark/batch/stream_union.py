@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
 
+from headrace.expr.spark_columns import spark_schema, spark_type
 from headrace.expr.types import INT64, Field, Schema
 from headrace.io.source import WEIGHT
 from headrace.spark.batch.operators import exact_column
-from headrace.spark.lowering.types import spark_schema, spark_type
 
 if TYPE_CHECKING:
     import pyarrow as pa

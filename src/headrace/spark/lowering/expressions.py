@@ -1,8 +1,8 @@
 """Lowering of expressions to native Spark columns.
 
 The checked tree is lowered node by node: every conversion is already a node, so Spark makes no typing
-decisions. `SPARK` maps each catalogue function to its column, by name; the themes are in `value_functions`,
-`array_functions` and `time_functions`. Spark must run in ANSI mode; the session's time zone does not matter.
+decisions. A function's column is in its record (`headrace.expr.functions`). Spark must run in ANSI mode; the
+session's time zone does not matter.
 """
 
 from __future__ import annotations
@@ -10,38 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
-from functools import singledispatch
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.expr.check import checked_tree
 from headrace.expr.code_runtime import EPOCH
 from headrace.expr.functions.higher_order import VARIABLE, is_function
+from headrace.expr.functions.intervals import interval_constant
+from headrace.expr.spark_columns import quoted, spark_type
 from headrace.expr.types import TIMESTAMP_NTZ
 from headrace.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term
-from headrace.spark.lowering.array_functions import ARRAYS
-from headrace.spark.lowering.json_functions import JSON
-from headrace.spark.lowering.time_functions import TIME, interval_constant
-from headrace.spark.lowering.types import spark_type
-from headrace.spark.lowering.value_functions import VALUES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
-
-SPARK: Mapping[str, Callable[[CallTerm, tuple[Any, ...]], Column]] = {
-    **VALUES,
-    **ARRAYS,
-    **JSON,
-    **TIME,
-}
-"""Lowerings of the catalogue functions: from argument columns to the column of the call.
-
-An argument that is a function comes as a Python function of columns. "lambda" and "variable" have none.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +45,26 @@ def to_column(expr: Expr, schema: Schema, prefix: str = "") -> Column:
     return _column(checked_tree(expr, schema), _Scope(prefix))
 
 
-@singledispatch
 def _column(term: Term, scope: _Scope) -> Column:
-    raise TypeError(f"not a checked expression: {type(term).__name__}")
+    match term:
+        case ColumnTerm(name=name):
+            return F.col(quoted(scope.prefix + name))
+        case LiteralTerm():
+            return _constant(term)
+        case CallTerm(function=function) if function is VARIABLE:
+            return scope.variables[term.options[0]]
+        case CallTerm(function=function):
+            arguments = tuple(
+                _function(a, scope) if isinstance(a, CallTerm) and is_function(a) else _column(a, scope)
+                for a in term.arguments
+            )
+            assert function.spark is not None
+            return function.spark(term, arguments)
+        case _:
+            raise TypeError(f"not a checked expression: {type(term).__name__}")
 
 
-@_column.register(ColumnTerm)
-def _named(term: ColumnTerm, scope: _Scope) -> Column:
-    quoted = (scope.prefix + term.name).replace("`", "``")
-    return F.col(f"`{quoted}`")
-
-
-@_column.register(LiteralTerm)
-def _constant(term: LiteralTerm, scope: _Scope) -> Column:
+def _constant(term: LiteralTerm) -> Column:
     value = term.value
     if isinstance(value, datetime):
         # As microseconds: no zone of this process or of the session has a say.
@@ -84,17 +76,6 @@ def _constant(term: LiteralTerm, scope: _Scope) -> Column:
         return F.date_from_unix_date(F.lit((value - EPOCH.date()).days))
     column = interval_constant(value) if isinstance(value, timedelta) else F.lit(value)
     return column.cast(spark_type(term.type))
-
-
-@_column.register(CallTerm)
-def _call(term: CallTerm, scope: _Scope) -> Column:
-    if term.function is VARIABLE:
-        return scope.variables[term.options[0]]
-    arguments = tuple(
-        _function(a, scope) if isinstance(a, CallTerm) and is_function(a) else _column(a, scope)
-        for a in term.arguments
-    )
-    return SPARK[term.function.name](term, arguments)
 
 
 def _function(term: CallTerm, scope: _Scope) -> Callable[..., Column]:

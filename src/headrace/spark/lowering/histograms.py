@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.engine.ordered_values import LAST_MICROSECOND, greatest_decimal
+from headrace.expr.functions.spark_casts import moment_in_utc, without_zone
+from headrace.expr.spark_columns import spark_type
 from headrace.expr.types import DATE, INT64, TIMESTAMP, TIMESTAMP_NTZ, DecimalType
-from headrace.spark.lowering.time_functions import moment_in_utc, without_zone
-from headrace.spark.lowering.types import spark_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable

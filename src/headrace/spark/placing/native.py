@@ -57,8 +57,8 @@ def apply_native_chain(frame: DataFrame, chain: Chain, *, weighted: bool) -> Dat
     weighted: the last column is the weight, which is kept. Since the rows belong to a table, -0.0 is replaced
           by 0.0.
     """
+    from headrace.expr.spark_columns import with_representatives
     from headrace.spark.lowering.expressions import to_column
-    from headrace.spark.lowering.signed_zero import with_representatives
 
     schema: Schema = chain[0].schema
     if weighted:

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from headrace.expr.check import check
+from headrace.expr.code_emission import is_bounded
 from headrace.expr.compile_python import Scope, dict_key_source, runtime_names
-from headrace.expr.function_bases import is_bounded
 from headrace.expr.tree import Column
 from headrace.expr.types import DataType, Schema, StrType, parts_of
 from headrace.io.keyed_tables import build_bucketing
@@ -152,7 +152,7 @@ def _has_codes(type: DataType) -> bool:
     """Return whether columns of a type have the codes of `headrace.arrangement.codes`."""
     if parts_of(type):
         return False
-    from headrace.columns.column_types import polars_type
+    from headrace.expr.polars_columns import polars_type
 
     return polars_type(type) is not None
 
@@ -178,7 +178,7 @@ def _shards_of_keys(
     import polars as pl
 
     from headrace.arrangement.codes import coder, codes_of
-    from headrace.columns.column_types import dtype_of, to_series
+    from headrace.expr.polars_columns import dtype_of, to_series
 
     texts = [isinstance(type, StrType) for type in types]
     code_of = coder([pl.Binary() if x else dtype_of(type) for x, type in zip(texts, types)], exact=False)

@@ -6,7 +6,9 @@ from functools import reduce, singledispatch
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import WrongType
-from headrace.expr.keyed_rows import KeyedRows, placeholder
+from headrace.expr.functions.spark_casts import without_zone
+from headrace.expr.row_classes import KeyedRows, placeholder
+from headrace.expr.spark_columns import quoted, spark_type
 from headrace.expr.types import (
     TIMESTAMP,
     DataType,
@@ -31,8 +33,6 @@ from headrace.io.change_data import (
 from headrace.io.epoch_times import EpochUnit, with_integer_times
 from headrace.io.keyed_records import ORDERS, SET_OR_DELETE, record_source
 from headrace.io.source import WEIGHT
-from headrace.spark.lowering.time_functions import without_zone
-from headrace.spark.lowering.types import quoted, spark_type
 from headrace.spark.sources.kafka import RECORD, Kafka
 from headrace.spark.sources.opening import Frame, Opening, sends_rows, source_frame
 

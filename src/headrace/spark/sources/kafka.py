@@ -55,7 +55,7 @@ def rows_of_records(source: Kafka, records: DataFrame, schema: Schema) -> DataFr
     from pyspark.sql import functions as f
     from pyspark.sql.avro.functions import from_avro
 
-    from headrace.spark.lowering.types import spark_schema
+    from headrace.expr.spark_columns import spark_schema
 
     value = f.col("value")
     if source.avro is not None:

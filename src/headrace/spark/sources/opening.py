@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.errors import BadInput, UnreadableSource, WrongType
+from headrace.expr.spark_columns import null_within, quoted
 from headrace.io import Rows as GivenRows
 from headrace.io import Source
 from headrace.io.change_data import ChangeData, refuse_rows_only
@@ -27,7 +28,6 @@ from headrace.io.source import WEIGHT, Feed
 from headrace.io.wall_clock import TickTime
 from headrace.operators.source import Source as SourceOperator
 from headrace.spark.local.session_properties import tasks_at_a_time
-from headrace.spark.lowering.types import null_within, quoted
 from headrace.spark.placing.native import Chain, apply_native_chain
 from headrace.spark.sources.arrivals import Arrivals, BatchArrivals, FileArrivals, TimeArrivals
 from headrace.spark.sources.tick_input import Located
@@ -315,7 +315,7 @@ def to_union_schema(found: DataFrame, opening: Opening) -> OpenedSource:
 def _checked_columns(frame: DataFrame, opening: Opening) -> list[Any]:
     from pyspark.sql import functions as f
 
-    from headrace.spark.lowering.types import spark_type
+    from headrace.expr.spark_columns import spark_type
 
     found = {field.name: field.dataType for field in frame.schema.fields}
     columns: list[Any] = []

@@ -113,7 +113,7 @@ class PullSource(DataSource):
     def schema(self) -> Any:
         from pyspark.sql.types import LongType, StructField, StructType
 
-        from headrace.spark.lowering.types import spark_schema
+        from headrace.expr.spark_columns import spark_schema
 
         of = ReaderConfiguration.of(self.shipped)
         fields = [] if of.append else [StructField(WEIGHT, LongType(), False)]

@@ -15,8 +15,8 @@ from typing import Any, cast
 
 from headrace.engine.partial_operators import PartialAggregate, PartialWindow
 from headrace.engine.program import Program, compile_program
+from headrace.expr.code_emission import CodeBounds, bounded_code
 from headrace.expr.dict_keys import has_representatives
-from headrace.expr.function_bases import CodeBounds, bounded_code
 from headrace.expr.tree import Column
 from headrace.expr.types import Schema
 from headrace.graph.node import Edge, FlowGraph, Node

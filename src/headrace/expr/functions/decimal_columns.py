@@ -7,23 +7,21 @@ which leaves room for one more addition, the rows on which it might are marked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-import polars as pl
-
-from headrace.columns import NotLowered
-from headrace.columns.column_types import dtype_of
-from headrace.columns.lowered_expression import (
+from headrace.expr.deferred_imports import pl
+from headrace.expr.polars_columns import (
     Bounds,
     LoweredExpression,
     Lowering,
+    NotLowered,
     bounds_of,
+    dtype_of,
     either_condition,
     quotient,
 )
-from headrace.expr.functions.arithmetic import RANGES
-from headrace.expr.types import DataType, DecimalType
+from headrace.expr.types import RANGES, DataType, DecimalType
 from headrace.expr.typing_rules import CallTerm
 
 _MOST = 2**126
@@ -258,7 +256,7 @@ def round_half_even(call: CallTerm, arguments: Sequence[LoweredExpression]) -> L
     return _rounded(call, arguments, even=True)
 
 
-def _round_towards(rounding: str) -> Lowering:
+def round_towards(rounding: str) -> Lowering:
     def lowering(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
         (a,), digits = _pair(call, arguments), _digits_of(call)
         scale = _scale_of(call.arguments[0].type)
@@ -313,9 +311,3 @@ def to_bool(a: LoweredExpression, source: DataType, target: DataType) -> Lowered
 def decimal_constant(value: int, type: DecimalType) -> LoweredExpression:
     """Lower a decimal constant, given as its unscaled integer."""
     return LoweredExpression(whole(value).reinterpret(dtype=dtype_of(type)), (value, value))
-
-
-LOWERINGS: Mapping[str, Lowering] = {
-    "round_floor": _round_towards("floor"),
-    "round_ceil": _round_towards("ceil"),
-}

@@ -1,20 +1,19 @@
-"""Conversion of column types and values to and from Polars."""
+"""Row types and values as Polars columns, and row expressions lowered to Polars."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import singledispatch
+from functools import reduce
 from itertools import accumulate
 from typing import Any, TypeAlias, cast
 
-import polars as pl
-import pyarrow as pa
-
-from headrace.columns import NotLowered
 from headrace.expr.code_runtime import NAN
 from headrace.expr.decimal_arithmetic import EXACT
+from headrace.expr.deferred_imports import pa, pl
 from headrace.expr.types import (
+    RANGES,
     BoolType,
     BytesType,
     DataType,
@@ -23,6 +22,10 @@ from headrace.expr.types import (
     Float32Type,
     Float64Type,
     FloatingType,
+    Int8Type,
+    Int16Type,
+    Int32Type,
+    Int64Type,
     IntegerType,
     IntervalType,
     ListType,
@@ -30,6 +33,7 @@ from headrace.expr.types import (
     TimestampNtzType,
     TimestampType,
 )
+from headrace.expr.typing_rules import CallTerm, LiteralTerm, Term
 
 _arrow: Any = pa
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -38,65 +42,33 @@ _FEW = 500
 """Number of decimals below which they are made sooner than distinct ones are found."""
 
 
-@singledispatch
+class NotLowered(Exception):
+    """Exception for an expression or type without a columnar form. The message is for `explain`."""
+
+
+_DTYPES: Mapping[type[DataType], Callable[[Any], pl.DataType]] = {
+    BoolType: lambda type: pl.Boolean(),
+    BytesType: lambda type: pl.Binary(),
+    DateType: lambda type: pl.Date(),
+    DecimalType: lambda type: pl.Decimal(type.precision, type.scale),
+    Float32Type: lambda type: pl.Float32(),
+    Float64Type: lambda type: pl.Float64(),
+    Int8Type: lambda type: pl.Int8(),
+    Int16Type: lambda type: pl.Int16(),
+    Int32Type: lambda type: pl.Int32(),
+    Int64Type: lambda type: pl.Int64(),
+    IntervalType: lambda type: pl.Duration("us"),
+    StrType: lambda type: pl.String(),
+    # All timestamps are UTC; without a zone Polars has none to look up.
+    TimestampNtzType: lambda type: pl.Datetime("us"),
+    TimestampType: lambda type: pl.Datetime("us"),
+}
+
+
 def polars_type(type: DataType) -> pl.DataType | None:
     """Return the Polars type of a column; None for types that stay in rows (nested values, any value)."""
-    return None
-
-
-@polars_type.register(BoolType)
-def _bool(type: BoolType) -> pl.DataType:
-    return pl.Boolean()
-
-
-@polars_type.register(IntegerType)
-def _integer(type: IntegerType) -> pl.DataType:
-    return _OF_BITS[type.bits]()
-
-
-_OF_BITS: dict[int, type[pl.DataType]] = {8: pl.Int8, 16: pl.Int16, 32: pl.Int32, 64: pl.Int64}
-
-
-@polars_type.register(Float64Type)
-def _float64(type: Float64Type) -> pl.DataType:
-    return pl.Float64()
-
-
-@polars_type.register(Float32Type)
-def _float32(type: Float32Type) -> pl.DataType:
-    return pl.Float32()
-
-
-@polars_type.register(DecimalType)
-def _decimal(type: DecimalType) -> pl.DataType:
-    return pl.Decimal(type.precision, type.scale)
-
-
-@polars_type.register(StrType)
-def _str(type: StrType) -> pl.DataType:
-    return pl.String()
-
-
-@polars_type.register(BytesType)
-def _bytes(type: BytesType) -> pl.DataType:
-    return pl.Binary()
-
-
-@polars_type.register(DateType)
-def _date(type: DateType) -> pl.DataType:
-    return pl.Date()
-
-
-@polars_type.register(TimestampType)
-@polars_type.register(TimestampNtzType)
-def _timestamp(type: DataType) -> pl.DataType:
-    # All timestamps are UTC; without a zone Polars has none to look up.
-    return pl.Datetime("us")
-
-
-@polars_type.register(IntervalType)
-def _interval(type: IntervalType) -> pl.DataType:
-    return pl.Duration("us")
+    make = _DTYPES.get(type.__class__)
+    return None if make is None else make(type)
 
 
 def dtype_of(type: DataType) -> pl.DataType:
@@ -141,23 +113,17 @@ def bounds_in(type: DataType, series: pl.Series) -> tuple[int, int] | None:
     return least, most
 
 
-@singledispatch
 def to_series(type: DataType, values: list[Any]) -> pl.Series:
     """Convert internal values to a column.
 
     Raises Polars' own error for a value it cannot hold (half a surrogate).
     """
-    return pl.Series(values=values, dtype=dtype_of(type), strict=True)
-
-
-@to_series.register(DecimalType)
-def _of_decimals(type: DecimalType, values: list[Any]) -> pl.Series:
-    return _by_arrow(values, _arrow.decimal128(type.precision, type.scale))
-
-
-@to_series.register(DateType)
-def _of_dates(type: DateType, values: list[Any]) -> pl.Series:
-    return _by_arrow(values, _arrow.date32())
+    convert = _TO_SERIES.get(type.__class__)
+    return (
+        pl.Series(values=values, dtype=dtype_of(type), strict=True)
+        if convert is None
+        else convert(type, values)
+    )
 
 
 def _by_arrow(values: list[Any], type: Any) -> pl.Series:
@@ -166,26 +132,18 @@ def _by_arrow(values: list[Any], type: Any) -> pl.Series:
     return cast("pl.Series", made)
 
 
-@to_series.register(TimestampType)
-def _timestamps(type: TimestampType, values: list[Any]) -> pl.Series:
+def _timestamps(type: DataType, values: list[Any]) -> pl.Series:
     # Polars takes five times as long to convert datetimes by itself, in both directions.
     since = [None if value is None else (value - _EPOCH) // _MICROSECOND for value in values]
     return pl.Series(values=since, dtype=pl.Int64(), strict=True).cast(pl.Datetime("us"))
 
 
-@to_series.register(TimestampNtzType)
-def _naive_timestamps(type: TimestampNtzType, values: list[Any]) -> pl.Series:
-    return pl.Series(values=values, dtype=pl.Datetime("us"), strict=True)
-
-
-@to_series.register(IntervalType)
-def _intervals(type: IntervalType, values: list[Any]) -> pl.Series:
+def _intervals(type: DataType, values: list[Any]) -> pl.Series:
     # Polars' own conversion passes over what leaves 64 bits.
     micros = [None if value is None else value // _MICROSECOND for value in values]
     return pl.Series(values=micros, dtype=pl.Int64(), strict=True).cast(pl.Duration("us"))
 
 
-@to_series.register(ListType)
 def _lists(type: ListType, values: list[Any]) -> pl.Series:
     flat = to_series(type.element, [each for value in values if value is not None for each in value])
     lengths = [0 if value is None else len(value) for value in values]
@@ -196,14 +154,22 @@ def _lists(type: ListType, values: list[Any]) -> pl.Series:
     return cast("pl.Series", made).cast(carried_dtype(type))
 
 
-@singledispatch
+_TO_SERIES: Mapping[type[DataType], Callable[[Any, list[Any]], pl.Series]] = {
+    DateType: lambda type, values: _by_arrow(values, _arrow.date32()),
+    DecimalType: lambda type, values: _by_arrow(values, _arrow.decimal128(type.precision, type.scale)),
+    IntervalType: _intervals,
+    ListType: _lists,
+    TimestampType: _timestamps,
+}
+
+
 def from_series(type: DataType, series: pl.Series) -> list[Any]:
     """Convert a column to internal values."""
-    return series.to_list()
+    convert = _FROM_SERIES.get(type.__class__)
+    return series.to_list() if convert is None else convert(type, series)
 
 
-@from_series.register(FloatingType)
-def _floats(type: FloatingType, series: pl.Series) -> list[Any]:
+def _floats(type: DataType, series: pl.Series) -> list[Any]:
     values = series.to_list()
     if series.is_nan().any():
         # Rows hold one NaN, so that tuples with it are equal.
@@ -211,8 +177,7 @@ def _floats(type: FloatingType, series: pl.Series) -> list[Any]:
     return values
 
 
-@from_series.register(DecimalType)
-def _decimals(type: DecimalType, series: pl.Series) -> list[Any]:
+def _decimals(type: DataType, series: pl.Series) -> list[Any]:
     if len(series) < _FEW:
         return series.to_list()
     distinct = series.unique()
@@ -223,8 +188,7 @@ def _decimals(type: DecimalType, series: pl.Series) -> list[Any]:
     return list(map(known.__getitem__, series.to_physical().to_list()))
 
 
-@from_series.register(TimestampType)
-def _moments(type: TimestampType, series: pl.Series) -> list[Any]:
+def _moments(type: DataType, series: pl.Series) -> list[Any]:
     since = series.cast(pl.Int64)
     if since.null_count() == 0:
         try:
@@ -237,12 +201,10 @@ def _moments(type: TimestampType, series: pl.Series) -> list[Any]:
     return [None if v is None else _EPOCH + timedelta(0, 0, v) for v in since.to_list()]
 
 
-@from_series.register(IntervalType)
-def _spans(type: IntervalType, series: pl.Series) -> list[Any]:
+def _spans(type: DataType, series: pl.Series) -> list[Any]:
     return [None if v is None else timedelta(0, 0, v) for v in series.cast(pl.Int64).to_list()]
 
 
-@from_series.register(ListType)
 def _tuples(type: ListType, series: pl.Series) -> list[Any]:
     lengths = series.list.len()
     values = from_series(type.element, series.filter(lengths > 0).explode())
@@ -251,6 +213,16 @@ def _tuples(type: ListType, series: pl.Series) -> list[Any]:
         made.append(None if length is None else tuple(values[at : at + length]))
         at += length or 0
     return made
+
+
+_FROM_SERIES: Mapping[type[DataType], Callable[[Any, pl.Series], list[Any]]] = {
+    DecimalType: _decimals,
+    Float32Type: _floats,
+    Float64Type: _floats,
+    IntervalType: _spans,
+    ListType: _tuples,
+    TimestampType: _moments,
+}
 
 
 def repeated(value: int | None, dtype: pl.DataType, count: int) -> pl.Series:
@@ -297,3 +269,94 @@ def row_reader(
         return tuple(values)
 
     return convert
+
+
+# -- lowered expressions ------------------------------------------------------------------------
+
+Bounds: TypeAlias = tuple[int, int]
+"""Least and greatest integer that a column may hold, ignoring nulls."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredExpression:
+    """A lowered expression over the columns of a frame.
+
+    bounds: bounds of an integer; None for other types.
+    fails:  true on each row on which the row path might raise; None if it cannot.
+    once:   of what is not to be repeated, the value, or a struct of the value and the failure, "v" and "f".
+    """
+
+    value: pl.Expr
+    bounds: Bounds | None = None
+    fails: pl.Expr | None = None
+    once: pl.Expr | None = None
+
+
+Lowering: TypeAlias = Callable[[CallTerm, Sequence[LoweredExpression]], LoweredExpression]
+"""Function that lowers a call of a catalogue function, given its lowered arguments.
+
+Of a strict function the failures of its arguments are added by the caller; a
+lazy one says itself on which rows an argument is evaluated at all.
+"""
+
+
+def either_condition(*conditions: pl.Expr | None) -> pl.Expr | None:
+    """Combine conditions by "or"; None if there are none."""
+    given = [c for c in conditions if c is not None]
+    return reduce(lambda a, b: a | b, given) if given else None
+
+
+def restrict_failure(condition: pl.Expr, fails: pl.Expr | None) -> pl.Expr | None:
+    """Restrict a failure condition to rows where `condition` is true."""
+    return None if fails is None else condition & fails
+
+
+def replace_negative_zero(value: pl.Expr) -> pl.Expr:
+    """Replace -0.0 with 0.0 in a float column. (Adding 0.0 does not help: Polars skips it.)"""
+    return pl.when(value == 0.0).then(pl.lit(0.0)).otherwise(value)
+
+
+def spread(value: pl.Expr | float, beside: pl.Expr, dtype: pl.DataType | None = None) -> pl.Expr:
+    """Return floats with one for each row of `beside`, the same numbers, though they be one for all rows.
+
+    With one for all rows Polars takes short cuts: it adds no 0.0, which turns -0.0 into 0.0,
+    and multiplies by the reciprocal of a divisor, which is off in the last bit.
+    """
+    return (beside.is_null().cast(dtype or pl.Float64()) * 0.0 + 1.0) * value
+
+
+def quotient(dividend: pl.Expr, divisor: pl.Expr | float) -> pl.Expr:
+    """Divide floats of 64 bits, of which the divisor is not 0."""
+    return dividend / spread(divisor, dividend)
+
+
+def constant_value(term: Term) -> object:
+    """Return the value of a constant term; None for any other term."""
+    return term.value if isinstance(term, LiteralTerm) else None
+
+
+def bounds_of(lowered: LoweredExpression) -> Bounds:
+    """Return the bounds of a lowered integer."""
+    assert lowered.bounds is not None
+    return lowered.bounds
+
+
+def bounds_hull(lowered: Sequence[LoweredExpression]) -> Bounds | None:
+    """Return the smallest bounds that contain all the given ones; None for non-integers."""
+    known = [one.bounds for one in lowered if one.bounds is not None]
+    return (min(low for low, _ in known), max(high for _, high in known)) if known else None
+
+
+def lower_bounded_integer(
+    value: pl.Expr, bounds: Bounds, type: DataType, might_leave: Callable[[], pl.Expr]
+) -> LoweredExpression:
+    """Lower an integer of `type` whose exact value lies within `bounds`.
+
+    might_leave: true on each row where the exact value leaves the type; asked
+    only where the bounds do not rule it out.
+    """
+    low, high = RANGES[type]
+    if low <= bounds[0] and bounds[1] <= high:
+        return LoweredExpression(value, bounds)
+    # Beyond the type nothing is right, and nothing is used: the tick runs in rows.
+    return LoweredExpression(value, (low, high), might_leave())

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-import polars as pl
-
-from headrace.columns import NotLowered
-from headrace.columns.column_types import dtype_of
-from headrace.columns.lowered_expression import (
+from headrace.expr.deferred_imports import pl
+from headrace.expr.functions import decimal_columns
+from headrace.expr.functions.time_columns import count_of, cut_to_step, moment
+from headrace.expr.polars_columns import (
     LoweredExpression,
-    Lowering,
+    NotLowered,
     bounds_of,
+    dtype_of,
     either_condition,
     lower_bounded_integer,
     quotient,
 )
-from headrace.engine.columnar.functions import decimals
-from headrace.engine.columnar.functions.time import count_of, cut_to_step, moment
-from headrace.expr.functions.arithmetic import RANGES
 from headrace.expr.types import (
     INT64,
     INTERVAL_UNITS,
+    RANGES,
     TIMESTAMP,
     BoolType,
     BytesType,
@@ -91,7 +89,7 @@ def shortest_decimal(value: pl.Expr) -> LoweredExpression:
 
 
 def _decimal_of_float(a: LoweredExpression, source: DataType, target: DataType) -> LoweredExpression:
-    made = decimals.fitting(shortest_decimal(a.value), PLACES, target)
+    made = decimal_columns.fitting(shortest_decimal(a.value), PLACES, target)
     # NaN and infinities are null, as on Spark.
     return LoweredExpression(made.value, made.bounds, _unless_infinite(a.value, made.fails))
 
@@ -124,7 +122,7 @@ def _text_of_time(a: LoweredExpression, source: DataType, target: DataType) -> L
     return LoweredExpression(pl.when(fraction == 0).then(seconds).otherwise(pl.concat_str([seconds, digits])))
 
 
-def parsed(form: str, of: Callable[[pl.Expr], pl.Expr]) -> Cast:
+def parsed_text(form: str, of: Callable[[pl.Expr], pl.Expr]) -> Cast:
     """Parse the texts of the usual form. Others, and those that cannot be read, are marked."""
 
     def cast(a: LoweredExpression, source: DataType, target: DataType) -> LoweredExpression:
@@ -136,7 +134,7 @@ def parsed(form: str, of: Callable[[pl.Expr], pl.Expr]) -> Cast:
 
 
 def _int_of_text(a: LoweredExpression, source: DataType, target: DataType) -> LoweredExpression:
-    return parsed("[+-]?[0-9]{1,18}", lambda text: text.cast(dtype_of(target), strict=False))(
+    return parsed_text("[+-]?[0-9]{1,18}", lambda text: text.cast(dtype_of(target), strict=False))(
         a, source, target
     )
 
@@ -145,16 +143,16 @@ def _float_of_text(a: LoweredExpression, source: DataType, target: DataType) -> 
     def number(text: pl.Expr) -> pl.Expr:
         return text.cast(pl.Float64, strict=False)
 
-    return parsed(r"[+-]?[0-9]{1,30}(\.[0-9]{0,30})?([eE][+-]?[0-9]{1,2})?", number)(a, source, target)
+    return parsed_text(r"[+-]?[0-9]{1,30}(\.[0-9]{0,30})?([eE][+-]?[0-9]{1,2})?", number)(a, source, target)
 
 
 def _decimal_of_text(a: LoweredExpression, source: DataType, target: DataType) -> LoweredExpression:
     def number(text: pl.Expr) -> pl.Expr:
         return text.cast(pl.Decimal(38, 17), strict=False)
 
-    read = parsed(r"[+-]?[0-9]{1,20}(\.[0-9]{1,17})?", number)(a, source, target)
+    read = parsed_text(r"[+-]?[0-9]{1,20}(\.[0-9]{1,17})?", number)(a, source, target)
     most = 10**37
-    made = decimals.fitting(LoweredExpression(read.value.to_physical(), (-most, most)), 17, target)
+    made = decimal_columns.fitting(LoweredExpression(read.value.to_physical(), (-most, most)), 17, target)
     return LoweredExpression(made.value, made.bounds, either_condition(read.fails, made.fails))
 
 
@@ -231,7 +229,7 @@ def _decimal_of_interval(a: LoweredExpression, source: DataType, target: DataTyp
     seconds = _unit_of(source) == _SECOND
     micros = count_of(a.value)
     count = micros if seconds else count_of(cut_to_step(a.value, _unit_of(source))) // _unit_of(source)
-    return decimals.fitting(
+    return decimal_columns.fitting(
         LoweredExpression(count.cast(pl.Int128), RANGES[INT64]), 6 if seconds else 0, target
     )
 
@@ -246,13 +244,13 @@ _TABLE: dict[tuple[type[DataType], type[DataType]], Cast] = {
     (IntegerType, BoolType): _value(lambda value: value != 0),
     (Float64Type, BoolType): _value(lambda value: value != 0),
     (Float32Type, BoolType): _value(lambda value: value != 0),
-    (IntegerType, DecimalType): decimals.of_integer,
-    (BoolType, DecimalType): decimals.of_integer,
+    (IntegerType, DecimalType): decimal_columns.of_integer,
+    (BoolType, DecimalType): decimal_columns.of_integer,
     (Float64Type, DecimalType): _decimal_of_float,
-    (DecimalType, DecimalType): decimals.to_decimal,
-    (DecimalType, IntegerType): decimals.to_integer,
-    (DecimalType, Float64Type): decimals.to_float,
-    (DecimalType, BoolType): decimals.to_bool,
+    (DecimalType, DecimalType): decimal_columns.to_decimal,
+    (DecimalType, IntegerType): decimal_columns.to_integer,
+    (DecimalType, Float64Type): decimal_columns.to_float,
+    (DecimalType, BoolType): decimal_columns.to_bool,
     (DecimalType, StrType): _value(lambda value: value.cast(pl.String)),
     (BoolType, IntegerType): _int_of_bool,
     (Float64Type, IntegerType): _cut,
@@ -265,9 +263,9 @@ _TABLE: dict[tuple[type[DataType], type[DataType]], Cast] = {
     (StrType, Float64Type): _float_of_text,
     (StrType, DecimalType): _decimal_of_text,
     (StrType, BoolType): _bool_of_text,
-    (StrType, DateType): parsed(_DAY, _read_date),
-    (StrType, TimestampType): parsed(f"{_DAY}[ T]{_CLOCK}", _read_time),
-    (StrType, TimestampNtzType): parsed(f"{_DAY}[ T]{_CLOCK}", _read_time),
+    (StrType, DateType): parsed_text(_DAY, _read_date),
+    (StrType, TimestampType): parsed_text(f"{_DAY}[ T]{_CLOCK}", _read_time),
+    (StrType, TimestampNtzType): parsed_text(f"{_DAY}[ T]{_CLOCK}", _read_time),
     (DateType, StrType): _value(lambda value: value.dt.to_string("%Y-%m-%d")),
     (TimestampType, StrType): _text_of_time,
     (TimestampNtzType, StrType): _text_of_time,
@@ -291,7 +289,7 @@ def _kind(of: DataType) -> type[DataType]:
     return IntegerType if isinstance(of, IntegerType) else type(of)
 
 
-def _cast(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+def cast_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     source, target = call.arguments[0].type, call.type
     if source == target:
         return arguments[0]
@@ -301,6 +299,3 @@ def _cast(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpr
     if cast is None:
         raise NotLowered(f"a cast from {source} to {target} has no columnar form")
     return cast(arguments[0], source, target)
-
-
-LOWERINGS: Mapping[str, Lowering] = {"cast": _cast}

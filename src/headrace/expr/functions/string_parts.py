@@ -1,0 +1,265 @@
+"""Parts of strings and bytes, by position or delimiter, and replacements of parts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import EvaluationError
+from headrace.expr.code_emission import Emitter
+from headrace.expr.deferred_imports import pl
+from headrace.expr.function_records import function, rule_of
+from headrace.expr.functions.strings import constant_text, constant_values, length_of
+from headrace.expr.polars_columns import (
+    LoweredExpression,
+    NotLowered,
+    bounds_of,
+    constant_value,
+)
+from headrace.expr.types import BYTES, INT32, STR, DataType
+from headrace.expr.typing_rules import (
+    NULL,
+    Arguments,
+    CallTerm,
+    Function,
+    Rule,
+    Signature,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+def _text_or_bytes_rule(name: str, texts: int, *others: DataType) -> Rule:
+    """Typing rule of a function whose first arguments are texts, or all bytes; so is the result."""
+
+    def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+        kind = BYTES if {a.type for a in arguments[:texts]} - {NULL} == {BYTES} else STR
+        return rule_of(name, ((kind,) * texts + others), kind)(arguments, options)
+
+    return rule
+
+
+def _substring(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+    text, start, length = operands
+    _, at, count = constant_values(call)
+    if at is not None and count is not None and at > 0 and count >= 0:
+        return f"{_text_up_to(at - 1 + count, text)}[{at - 1}:{at - 1 + count}]"
+    return f"x_substring({text}, {start}, {length})"
+
+
+def _text_up_to(end: int, text: str) -> str:
+    """Return the source of a text of which the part up to `end` is used. Of a time, no more is made."""
+    made = re.fullmatch(r"x_str_of_timestamp(\(\w+\))", text)
+    if made is None or end > len("yyyy-MM-dd HH:mm:ss"):
+        return text
+    return f"x_day_of_timestamp{made[1]}" if end <= len("yyyy-MM-dd") else f"x_second_of_timestamp{made[1]}"
+
+
+def substring(text: Any, start: int, length: int) -> Any:
+    """Return a part of a text or bytes. Positions count from 1 (0 means 1), or from the end if negative."""
+    begin = start - 1 if start > 0 else len(text) + start if start < 0 else 0
+    return text[max(begin, 0) : max(begin + length, 0)]
+
+
+def _replace(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+    text, search, by = operands
+    if constant_values(call)[1] and not emitter.bounded:
+        return f"{text}.replace({search}, {by})"
+    return f"x_replace({text}, {search}, {by})"
+
+
+def replace(text: str, search: str, by: str) -> str:
+    return text.replace(search, by) if search else text
+
+
+def split_part(text: str, delimiter: str, number: int) -> str:
+    """Return part `number`, counted from 1, or from the end if negative. Raises for 0."""
+    if number == 0:
+        raise EvaluationError("split_part counts from 1, or from -1 backwards: there is no part 0")
+    parts = text.split(delimiter) if delimiter else [text]
+    at = number - 1 if number > 0 else len(parts) + number
+    return parts[at] if 0 <= at < len(parts) else ""
+
+
+def substring_index(text: str, delimiter: str, count: int) -> str:
+    """Return the text before the delimiter's occurrence `count`, or after it from the end if negative."""
+    if not delimiter or not count:
+        return ""
+    at = -1 if count > 0 else len(text)
+    for _ in range(abs(count)):
+        at = text.find(delimiter, at + 1) if count > 0 else text.rfind(delimiter, 0, at + len(delimiter) - 1)
+        if at < 0:
+            return text
+    return text[:at] if count > 0 else text[at + len(delimiter) :]
+
+
+def overlay(text: Any, by: Any, start: int, length: int) -> Any:
+    """Replace part of a text, from a position; if `length` is negative, as much as there is new text."""
+    length = len(by) if length < 0 else length
+    return substring(text, 1, start - 1) + by + substring(text, start + length, 2**31 - 1)
+
+
+# -- on columns -------------------------------------------------------------------------------
+
+
+def _part(value: pl.Expr, type_: object, start: pl.Expr, length: pl.Expr) -> pl.Expr:
+    """Return a part from a position, counted from 1 (0 is 1), or from the end if negative. Of 64 bits."""
+    begin = (
+        pl.when(start > 0).then(start - 1).when(start < 0).then(length_of(value, type_) + start).otherwise(0)
+    )
+    first = begin.clip(0)
+    return _slice(value, type_, first, (begin + length).clip(0) - first)
+
+
+def _slice(value: pl.Expr, type_: object, first: pl.Expr, count: pl.Expr) -> pl.Expr:
+    count = count.clip(0)
+    return value.str.slice(first, count) if type_ == STR else value.bin.slice(first, count)
+
+
+def _substring_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    start, count = (constant_value(a) for a in call.arguments[1:])
+    value = arguments[0].value
+    if isinstance(start, int) and isinstance(count, int) and start > 0 and count >= 0:
+        return LoweredExpression(_slice(value, call.type, pl.lit(start - 1), pl.lit(count)))
+    first, length = (a.value.cast(pl.Int64) for a in arguments[1:])
+    known = pl.when(first.is_not_null() & length.is_not_null())
+    return LoweredExpression(known.then(_part(value, call.type, first, length)))
+
+
+def _left_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    text, count = (a.value for a in arguments)
+    return LoweredExpression(pl.when(count.is_not_null()).then(_slice(text, STR, pl.lit(0), count)))
+
+
+def _right_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    text, count = arguments[0].value, arguments[1].value.cast(pl.Int64)
+    made = _slice(text, STR, (length_of(text, STR) - count.clip(0)).clip(0), count)
+    return LoweredExpression(pl.when(count.is_not_null()).then(made))
+
+
+def _overlay_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    if call.type != STR:
+        raise NotLowered("overlay() has a columnar form only of texts")
+    text, by = (a.value for a in arguments[:2])
+    start, count = (a.value.cast(pl.Int64) for a in arguments[2:])
+    count = pl.when(count < 0).then(length_of(by, STR)).otherwise(count)
+    before = _part(text, STR, pl.lit(1, dtype=pl.Int64), start - 1)
+    made = pl.concat_str([before, by, _part(text, STR, start + count, pl.lit(2**31 - 1, dtype=pl.Int64))])
+    return LoweredExpression(pl.when(start.is_not_null() & count.is_not_null()).then(made))
+
+
+def _split_part_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    text, number = arguments[0].value, arguments[2].value.cast(pl.Int64)
+    delimiter = constant_text(call, 1)
+    parts = text.str.split(delimiter) if delimiter else pl.concat_list(text)
+    found = parts.list.get(pl.when(number > 0).then(number - 1).otherwise(number), null_on_oob=True)
+    low, high = bounds_of(arguments[2])
+    value = pl.when(text.is_not_null() & number.is_not_null()).then(found.fill_null(""))
+    return LoweredExpression(value, None, number == 0 if low <= 0 <= high else None)
+
+
+def _substring_index_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    text, delimiter, count = arguments[0].value, constant_text(call, 1), constant_value(call.arguments[2])
+    if len(delimiter) != 1 or not isinstance(count, int):
+        raise NotLowered("substring_index() has a columnar form only for one character and a constant count")
+    parts = text.str.split(delimiter)
+    kept = parts.list.head(count) if count > 0 else parts.list.tail(-count)
+    return LoweredExpression(kept.list.join(delimiter))
+
+
+def _replace_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    text, _, by = (a.value for a in arguments)
+    search = constant_text(call, 1)
+    made = text.str.replace_all(search, by, literal=True) if search else text
+    return LoweredExpression(pl.when(by.is_not_null()).then(made))
+
+
+NAMES: dict[str, Any] = {
+    "x_substring": substring,
+    "x_replace": replace,
+}
+
+FUNCTIONS: tuple[Function, ...] = (
+    function(
+        "substring",
+        types=_text_or_bytes_rule("substring", 1, INT32, INT32),
+        code=_substring,
+        arity=(3, 3),
+        catalyst="Substring",
+        columns=_substring_columns,
+        keeps_size=True,
+    ),
+    function(
+        "replace",
+        "",
+        (
+            STR,
+            STR,
+            STR,
+        ),
+        STR,
+        code=_replace,
+        catalyst="StringReplace",
+        columns=_replace_columns,
+        keeps_size=True,
+    ),
+    function(
+        "split_part",
+        "",
+        (
+            STR,
+            STR,
+            INT32,
+        ),
+        STR,
+        split_part,
+        fallible=True,
+        columns=_split_part_columns,
+        keeps_size=True,
+    ),
+    function(
+        "substring_index",
+        "The text before the n-th delimiter, or after it if counted from the end.",
+        (STR, STR, INT32),
+        STR,
+        substring_index,
+        example="'a.b.c', '.', 2",
+        catalyst="SubstringIndex",
+        columns=_substring_index_columns,
+        keeps_size=True,
+    ),
+    function(
+        "left",
+        "The first characters.",
+        (STR, INT32),
+        STR,
+        "{0}[:max({1}, 0)]",
+        example="'green', 2",
+        columns=_left_columns,
+        keeps_size=True,
+    ),
+    function(
+        "right",
+        "The last characters.",
+        (STR, INT32),
+        STR,
+        "({0}[-{1}:] if {1} > 0 else '')",
+        example="'green', 2",
+        columns=_right_columns,
+        keeps_size=True,
+    ),
+    function(
+        "overlay",
+        "The text or bytes with a part replaced, by position and length; -1: that of the new part.",
+        ((STR, BYTES), (STR, BYTES), INT32, INT32),
+        None,
+        overlay,
+        types=_text_or_bytes_rule("overlay", 2, INT32, INT32),
+        defaults=(-1,),
+        example="'green tea', 'black', 1, 5",
+        catalyst="Overlay",
+        columns=_overlay_columns,
+    ),
+)
