@@ -138,7 +138,7 @@ class _Parts:
             self._ask()
 
     def _ask(self) -> None:
-        self._edge.batch(min(self._skip, _AT_ONCE) or self._limit, self._got)
+        self._edge(None, self._got, min(self._skip, _AT_ONCE) or self._limit)
 
     def _got(self, end: End | None, rows: Any = None, /) -> None:
         if end is not None:

@@ -143,8 +143,3 @@ def ending(cause: Ending | End) -> Ending:
         why="Anything but an abort or a failure says nothing.",
         fix="stop() aborts it; stop(Failed(error)) or stop(error) fails it",
     )
-
-
-def stop_for(cause: Ending) -> Stop:
-    """Create a request that stops a stream for this reason."""
-    return Fail(cause.error) if isinstance(cause, Failed) else Abort()

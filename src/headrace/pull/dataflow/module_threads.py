@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from headrace.pull import module_context
 from headrace.pull.dataflow.edge import Edge
-from headrace.pull.dataflow.messages import DONE, Answer, Ending, Failed, ending
+from headrace.pull.dataflow.messages import Answer, Ending, Failed, ending, to_callback_end
 from headrace.pull.dataflow.stream import Port, Stream
 from headrace.pull.dataflow.thread import Thread
 from headrace.pull.dataflow.variable import Variable
@@ -15,7 +15,6 @@ from headrace.pull.errors import NotAModule
 from headrace.pull.protocol import End, attach_close_error
 
 if TYPE_CHECKING:
-    from headrace.pull.edge import Edge as CallbackEdge
     from headrace.pull.pipeline_run import Run
 
 T = TypeVar("T")
@@ -85,9 +84,6 @@ class ModuleContext(module_context.Module):
 
     # -- edges ----------------------------------------------------------------------------------
 
-    def connect(self, edge: Edge | CallbackEdge) -> None:
-        super().connect(cast("CallbackEdge", edge))
-
     def read(self, source: Opens) -> Edge:
         """Open a source of this form as a further input."""
         edge = source.open_in(self.run)
@@ -115,43 +111,13 @@ class ModuleContext(module_context.Module):
     @property
     def reading(self) -> list[Edge]:
         """Open inputs of this form, whose end has not been delivered yet, in the order of opening."""
-        inputs: Any = self.inputs
-        return [edge for edge in inputs if isinstance(edge, Edge) and not edge.end_delivered]
+        return [edge for edge in self.inputs if isinstance(edge, Edge) and not edge.end_delivered]
 
     # -- the end --------------------------------------------------------------------------------
 
-    def done(self, result: Any = None) -> None:
-        """For sinks: set the result, after aborting inputs that have not ended."""
-
-        def confirmed(end: Ending) -> None:
-            if isinstance(end, Failed):
-                self.fail(end.error)
-            elif self.failure is None:
-                self._settle(None, result)
-
-        if self.failure is None:
-            self._stop_inputs(DONE, confirmed)
-
     def fail(self, error: Exception | Failed, partial: Any = None) -> None:
-        """For sinks: report that the stream failed, with the partial result. Inputs that have not ended are
-        failed first.
-        """
-        error = error.error if isinstance(error, Failed) else error
-        if self.failure is not None:
-            attach_close_error(self.failure, error)
-            return
-        self.failure = error
-        self.cancel()
-        self._stop_inputs(Failed(error), lambda _end: self._settle(error, partial))
-
-    def crash(self, error: Exception) -> None:
-        """Fail the module: fail its inputs, then end its outputs, both with the error."""
-        if self.failure is not None:
-            attach_close_error(self.failure, error)
-            return
-        self.failure = error
-        self.cancel()
-        self._stop_inputs(Failed(error), lambda _end: self._give_up(error))
+        """For sinks: report that the stream failed; see `Module.fail`."""
+        super().fail(error.error if isinstance(error, Failed) else error, partial)
 
     def _settled(self, error: Exception | None, result: Any) -> None:
         super()._settled(error, result)
@@ -159,10 +125,8 @@ class ModuleContext(module_context.Module):
             on_result, self.on_result = self.on_result, None
             on_result(error, result)
 
-    def _stop_inputs(self, cause: Ending, then: Callable[[Ending], object]) -> None:
-        """Stop all inputs, and call `then(end)` once all have confirmed. Also runs in a failed module."""
-
+    def _stop_inputs(self, cause: End, then: Callable[[End], object]) -> None:
         async def stopping() -> None:
-            then(await self.stop_inputs(cause))
+            then(to_callback_end(await self.stop_inputs(cause)))
 
-        Thread(stopping(), self.run.record_failure).start()
+        Thread(stopping(), self.run.record_failure).start()  # also runs in a failed module

@@ -106,7 +106,7 @@ class _Joint:
                 self._sink.done()
 
         if abort is None:
-            self._edge.batch(most, answered)
+            self._edge(None, answered, most)
         else:
             self._edge(abort, answered)
 

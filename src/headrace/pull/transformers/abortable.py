@@ -62,7 +62,7 @@ def abortable(on_end: OnEnd | None = None) -> Abortable:
             if abort is not None or stop.called:
                 stop(abort or True, passed)
             else:
-                edge.batch(most, passed)
+                edge(None, passed, most)
 
         def abort_now(cause: End) -> None:
             if edge.ended is None:

@@ -50,7 +50,7 @@ class Fetching:
             most = -(-self._to_ask // (self._edge.window - self._requests))
             self._to_ask -= most
             self._requests += 1
-            self._edge.batch(most, partial(self._got, most))
+            self._edge(None, partial(self._got, most), most)
 
     def _got(self, most: int, end: End | None, values: Any = (), /) -> None:
         if self._stopped:

@@ -61,4 +61,4 @@ class _Take:
 
         self._left -= most
         self._in_flight += 1
-        self._edge.batch(most, got)
+        self._edge(None, got, most)

@@ -47,7 +47,7 @@ def _take_while(edge: Edge, test: Callable[[Any], Any], last: bool) -> BatchRead
         if last_seen:
             stop(True, closed)
         else:
-            edge.batch(most, got)
+            edge(None, got, most)
 
     def got(end: End | None, values: Any = None, /) -> None:
         if stop.called:

@@ -256,7 +256,7 @@ class _ReferenceSink:
         self._open += 1
         self._seen.answers[self._requests] = []
         if most > 1:
-            self._edge.batch(most, partial(self._answered_batch, self._requests))
+            self._edge(None, partial(self._answered_batch, self._requests), most)
         else:
             self._edge(abort, partial(self._answered, self._requests))
 
