@@ -10,7 +10,7 @@ from headrace.pull.argument_checks import refuse_async
 from headrace.pull.errors import EndNotConfirmed, NeverAnswered, NotFinished
 from headrace.pull.pipeline_runtime import Cancellable, Runtime
 from headrace.pull.protocol import attach_close_error
-from headrace.pull.stalled_run import never_answered_error, unconfirmed_stop_error, unfinished_run_error
+from headrace.pull.stalled_run import stalled_pipeline_error, unconfirmed_stop_error, unfinished_run_error
 
 if TYPE_CHECKING:
     import asyncio
@@ -327,4 +327,4 @@ class Run:
             return unconfirmed_stop_error({at: stopping.module for at, stopping in self._stopping.items()})
         if self.runtime.outstanding:
             return unfinished_run_error(self.runtime.outstanding)
-        return never_answered_error(self._edges)
+        return stalled_pipeline_error(self._edges)

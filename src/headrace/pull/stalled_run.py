@@ -40,7 +40,7 @@ def unfinished_run_error(outstanding: int) -> NotFinished:
     )
 
 
-def never_answered_error(edges: Iterable[Edge]) -> NeverAnswered:
+def stalled_pipeline_error(edges: Iterable[Edge]) -> NeverAnswered:
     """Build the error for a pipeline that nothing can finish. edges: those that have not ended.
 
     Names outputs that nobody reads although others wait for them; otherwise modules that were asked and ask

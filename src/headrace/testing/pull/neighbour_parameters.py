@@ -71,7 +71,7 @@ def batching_cases(*, endless: bool = False) -> list[SinkCase]:
     return found
 
 
-def profiles_for(case: SinkCase, profiles: Collection[Profile]) -> list[Profile]:
+def checkable_profiles(case: SinkCase, profiles: Collection[Profile]) -> list[Profile]:
     """List the profiles that can be checked for a module next to this sink.
 
     The documentation allows one request at a time, one stop that waits for its confirmation, and no requests
