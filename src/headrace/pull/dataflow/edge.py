@@ -24,12 +24,12 @@ from headrace.pull.dataflow.messages import (
     Failed,
     FailIndication,
     Request,
+    Stream,
     Value,
     ending,
     from_callback_end,
     to_callback_end,
 )
-from headrace.pull.dataflow.stream import Stream
 from headrace.pull.dataflow.variable import Variable
 from headrace.pull.edge import not_a_request, not_an_answer
 from headrace.pull.edge_state import PendingRequest

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.pull.argument_checks import check_integer, check_positive
-from headrace.pull.ask_buffer import Buffer
+from headrace.pull.ask_buffer import Buffer, Fetching
 from headrace.pull.edge import Edge
 from headrace.pull.module_context import Module
 from headrace.pull.modules import Transformer
 from headrace.pull.pipeline_runtime import Cancellable
 from headrace.pull.protocol import AnswerTo, End
-from headrace.pull.transformers.fetching import Fetching
 
 
 def batch(size: int) -> Transformer:

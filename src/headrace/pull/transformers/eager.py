@@ -6,12 +6,11 @@ from typing import Any
 
 from headrace.errors import BadOption, SourceLocation
 from headrace.pull.argument_checks import check_integer
-from headrace.pull.ask_buffer import Buffer
+from headrace.pull.ask_buffer import Buffer, Fetching
 from headrace.pull.edge import Edge
 from headrace.pull.module_context import Module
 from headrace.pull.modules import Transformer
 from headrace.pull.protocol import AnswerTo, BatchRead, End
-from headrace.pull.transformers.fetching import Fetching
 
 
 def eager(bound: int) -> Transformer:

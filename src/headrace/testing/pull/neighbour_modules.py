@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
+from headrace.pull.ask_buffer import StopOnce
 from headrace.pull.edge import Edge
 from headrace.pull.module_context import Module
 from headrace.pull.modules import Sink, Source, Transformer
 from headrace.pull.protocol import AnswerTo, End, Read
-from headrace.pull.stop_once import StopOnce
 
 Pending = Literal["ends", "values", "left"]
 """Treatment of asks that are pending at a stop: answered with the end, still answered with their values,
