@@ -23,8 +23,7 @@ from headrace.pull.fans.notify import Notify, notify
 from headrace.pull.fans.pair import closing_handshake, duplex_pair, pair
 from headrace.pull.fans.tee import fork, tee
 from headrace.pull.io.files import from_file, from_lines, to_file, to_lines
-from headrace.pull.io.lines import join_lines, lines
-from headrace.pull.io.split import split
+from headrace.pull.io.lines import join_lines, lines, split
 from headrace.pull.modules import Duplex, Sink, Source, Transformer
 from headrace.pull.pipeline import Pipeline
 from headrace.pull.pipeline_run import Run
@@ -38,10 +37,9 @@ from headrace.pull.sources.cat import cat
 from headrace.pull.sources.pushable import Pushable, pushable
 from headrace.pull.sources.reconnect import back_off, reconnect
 from headrace.pull.transformers.abortable import Abortable, abortable
-from headrace.pull.transformers.batch import batch, recent
+from headrace.pull.transformers.batch import batch, eager, high_watermark, recent
 from headrace.pull.transformers.catch import catch
 from headrace.pull.transformers.concurrent_calls import async_map, paramap
-from headrace.pull.transformers.eager import eager, high_watermark
 from headrace.pull.transformers.elementwise import (
     filter,
     filter_not,

@@ -13,13 +13,17 @@ from headrace.pull.modules import Sink, Source, Transformer
 from headrace.pull.protocol import End, Read
 from headrace.pull.rules.checker import Profile
 from headrace.pull.rules.trace import Answer, Request, RequestPort
-from headrace.testing.pull.neighbour_modules import Seen, SinkCase, SourceCase, reference_sink, source_of
-from headrace.testing.pull.neighbour_parameters import (
+from headrace.testing.pull.neighbour_modules import (
+    Seen,
+    SinkCase,
+    SourceCase,
     batching_cases,
     checkable_profiles,
+    reference_sink,
     shuffle_deterministically,
     sink_cases,
     source_cases,
+    source_of,
 )
 from headrace.testing.pull.trial import Trial, cases_with_seeds, described, try_out
 
