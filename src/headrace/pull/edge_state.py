@@ -25,8 +25,8 @@ from typing import Any, Final, Literal
 from headrace.pull.protocol import AnswerTo, End, failure
 
 
-class Progress(Enum):
-    """Progress of a request."""
+class RequestProgress(Enum):
+    """Progress of a request at an edge."""
 
     OPEN = "not answered"
     HELD = "answered before an earlier request; the answer waits"
@@ -34,7 +34,7 @@ class Progress(Enum):
     FLUSHED = "answered by the edge, at the end of the stream"
 
 
-OPEN, HELD, SETTLED, FLUSHED = Progress
+OPEN, HELD, SETTLED, FLUSHED = RequestProgress
 
 
 class PendingRequest:

@@ -17,7 +17,6 @@ from headrace.pull.module_context import Module
 from headrace.pull.modules import Transformer
 from headrace.pull.protocol import BatchRead
 
-
 T = TypeVar("T", str, bytes)  # the same code for both, which pyright follows only with `Any`
 
 LONGEST = 2**20
