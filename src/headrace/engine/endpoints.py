@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from headrace.engine.engine import Engine
     from headrace.graph.node import FlowGraph
     from headrace.io import Batch
+    from headrace.pull.ask_buffer import StopOnce
     from headrace.pull.edge import Edge
     from headrace.pull.protocol import AnswerTo, End
-    from headrace.pull.stop_once import StopOnce
 
 
 def no_pending_ask(_end: End | None, _value: Any = None, /) -> None:

@@ -28,11 +28,11 @@ from headrace.engine.progress import RunResult
 from headrace.engine.run_module import RunModule
 from headrace.errors import SourceLocation
 from headrace.path_or_url import local_path
+from headrace.pull.ask_buffer import StopOnce
 from headrace.pull.edge import Edge
 from headrace.pull.errors import CallCancelled
 from headrace.pull.module_context import Module
 from headrace.pull.pipeline_run import Run
-from headrace.pull.stop_once import StopOnce
 
 if TYPE_CHECKING:
     from headrace.engine.checkpointed_state import CheckpointedState

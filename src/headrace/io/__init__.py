@@ -35,13 +35,13 @@ from headrace.io.wall_clock import TickTime, WallClock
 from headrace.near_names import did_you_mean
 
 if TYPE_CHECKING:
-    from headrace.io.pull.source_rows import rows_of
+    from headrace.io.pull.sources import rows_of
 
 
 def __getattr__(name: str) -> Any:
     # Tasks on Spark import this package, but need no pull-streams.
     if name == "rows_of":
-        from headrace.io.pull.source_rows import rows_of
+        from headrace.io.pull.sources import rows_of
 
         return rows_of
     guess = did_you_mean(name, __all__)

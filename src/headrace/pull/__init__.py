@@ -17,17 +17,13 @@ from headrace.pull.callback_modules import sink, source, transformer
 from headrace.pull.compose import pull, together
 from headrace.pull.defer import DeferredDuplex, DeferredSink, DeferredSource, DeferredTransformer, defer
 from headrace.pull.edge_recorder import Recorder, probe, probe_around
-from headrace.pull.fans.borrower import Loan
-from headrace.pull.fans.closing_handshake import closing_handshake
-from headrace.pull.fans.lend import Lender, lend
-from headrace.pull.fans.merge import Many, many, merge
+from headrace.pull.fans.lend import Lender, Loan, lend
+from headrace.pull.fans.merge import Many, many, merge, sorted_merge
 from headrace.pull.fans.notify import Notify, notify
-from headrace.pull.fans.pair import duplex_pair, pair
-from headrace.pull.fans.sorted_merge import sorted_merge
+from headrace.pull.fans.pair import closing_handshake, duplex_pair, pair
 from headrace.pull.fans.tee import fork, tee
 from headrace.pull.io.files import from_file, from_lines, to_file, to_lines
-from headrace.pull.io.lines import join_lines, lines
-from headrace.pull.io.split import split
+from headrace.pull.io.lines import join_lines, lines, split
 from headrace.pull.modules import Duplex, Sink, Source, Transformer
 from headrace.pull.pipeline import Pipeline
 from headrace.pull.pipeline_run import Run
@@ -41,10 +37,9 @@ from headrace.pull.sources.cat import cat
 from headrace.pull.sources.pushable import Pushable, pushable
 from headrace.pull.sources.reconnect import back_off, reconnect
 from headrace.pull.transformers.abortable import Abortable, abortable
-from headrace.pull.transformers.async_map import async_map
-from headrace.pull.transformers.batch import batch, recent
+from headrace.pull.transformers.batch import batch, eager, high_watermark, recent
 from headrace.pull.transformers.catch import catch
-from headrace.pull.transformers.eager import eager, high_watermark
+from headrace.pull.transformers.concurrent_calls import async_map, paramap
 from headrace.pull.transformers.elementwise import (
     filter,
     filter_not,
@@ -57,9 +52,7 @@ from headrace.pull.transformers.elementwise import (
 )
 from headrace.pull.transformers.flatten import flat_map, flatten
 from headrace.pull.transformers.in_flight_limit import limit
-from headrace.pull.transformers.paramap import paramap
-from headrace.pull.transformers.take import take
-from headrace.pull.transformers.take_while import take_while
+from headrace.pull.transformers.take import take, take_while
 from headrace.pull.transformers.throttle import throttle
 from headrace.pull.transformers.through import through
 from headrace.pull.transformers.timeout import timeout

@@ -118,7 +118,7 @@ class HeldRequests:
         if self._edge is None:
             self._waiting.append((abort, answer, most))
         elif abort is None:
-            self._edge.batch(most, answer)
+            self._edge(None, answer, most)
         else:
             self._edge(abort, answer)
 

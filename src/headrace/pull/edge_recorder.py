@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from headrace.errors import SourceLocation
-from headrace.pull.edge import Edge
-from headrace.pull.edge_requests import NamedModule, PendingRequest
+from headrace.pull.edge import Edge, NamedModule
+from headrace.pull.edge_state import PendingRequest
 from headrace.pull.errors import ProtocolBroken
 from headrace.pull.modules import MarkPart, Transformer
 from headrace.pull.protocol import End
@@ -58,8 +58,8 @@ def rule_breach_error(
     )
 
 
-class _Watcher:
-    """Observer that records one edge under the ports of one interface."""
+class LowerObserver:
+    """Observer at an edge's lower end, which records it under the ports of one interface."""
 
     def __init__(
         self, recorder: Recorder, edge: Edge, down: Literal["D", "TI"], up: Literal["U", "TO"]
@@ -108,7 +108,7 @@ def _kind(call: PendingRequest) -> tuple[RequestKind, str | None]:
     return ("done" if call.answer is None else "abort"), None
 
 
-class _Above(_Watcher):
+class UpperObserver(LowerObserver):
     """Observer at an edge's upper end, which sees the upstream module's events."""
 
     def _is_list(self, call: PendingRequest) -> bool:
@@ -135,9 +135,9 @@ def probe(recorder: Recorder, *, below: bool = False) -> Transformer:
 
     def mark(edge: Edge) -> None:
         if below:
-            edge.seen_below = _Watcher(recorder, edge, "D", "U")
+            edge.seen_below = LowerObserver(recorder, edge, "D", "U")
         else:
-            edge.seen_above = _Above(recorder, edge, "D", "U")
+            edge.seen_above = UpperObserver(recorder, edge, "D", "U")
 
     return Transformer((MarkPart("probe", SourceLocation.of_caller(), mark),))
 
@@ -146,10 +146,10 @@ def probe_around(transformer: Transformer, recorder: Recorder) -> Transformer:
     """Record both edges of a transformer as one trace, in the order in which it met the events."""
 
     def below(edge: Edge) -> None:
-        edge.seen_below = _Watcher(recorder, edge, "TI", "U")
+        edge.seen_below = LowerObserver(recorder, edge, "TI", "U")
 
     def above(edge: Edge) -> None:
-        edge.seen_above = _Above(recorder, edge, "D", "TO")
+        edge.seen_above = UpperObserver(recorder, edge, "D", "TO")
 
     location = SourceLocation.of_caller()
     marks = MarkPart("probe", location, below), MarkPart("probe", location, above)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.pull.ask_buffer import Buffer
-from headrace.pull.edge import Edge
+from headrace.pull.edge import CallbackEdge, Edge
 from headrace.pull.module_context import Module
 from headrace.pull.module_opening import open_module
 from headrace.pull.protocol import AnswerTo, End
@@ -37,7 +37,7 @@ def open_kernels(run: Run, edge: Edge, parts: Sequence[Fusible]) -> Edge:
     module = Module(run, "+".join(part.name for part in parts), parts[-1].location)
     module.connect(edge)
     read = open_module(module, lambda: Expansion(edge, _chained([part.kernel() for part in parts])).read)
-    return Edge(module, read, batches=True, depth=edge.depth)
+    return CallbackEdge(module, read, batches=True, depth=edge.depth)
 
 
 def _chained(kernels: Sequence[Kernel]) -> Kernel:
@@ -86,7 +86,7 @@ class Expansion:
         useful = min(len(asks), self._edge.window) if self._by_one else len(asks)
         while self._in_flight < useful:
             self._in_flight += 1
-            self._edge.batch(1 if self._by_one else asks[0][1], self._got)
+            self._edge(None, self._got, 1 if self._by_one else asks[0][1])
 
     def _got(self, end: End | None, values: Any = None, /) -> None:
         buffer = self._buffer

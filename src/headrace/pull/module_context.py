@@ -154,7 +154,7 @@ class Module:
                 self._settle(None, result)
 
         if self.failure is None:
-            stop_all(self._open_inputs(), True, confirmed)
+            self._stop_inputs(True, confirmed)
 
     def fail(self, error: Exception, partial: Any = None) -> None:
         """For sinks: report that the stream failed, with the partial result. Inputs that have not ended are
@@ -167,7 +167,7 @@ class Module:
             return
         self.failure = error
         self.cancel()
-        stop_all(self._open_inputs(), error, lambda _end: self._settle(error, partial))
+        self._stop_inputs(error, lambda _end: self._settle(error, partial))
 
     def crash(self, error: Exception) -> None:
         """Fail the module: fail its inputs, then end its outputs, both with the error."""
@@ -177,7 +177,7 @@ class Module:
         self.failure = error
         self.run.failing[self] = error
         self.cancel()
-        stop_all(self._open_inputs(), error, lambda _end: self._give_up(error))
+        self._stop_inputs(error, lambda _end: self._give_up(error))
 
     def _give_up(self, error: Exception) -> None:
         self.run.failing.pop(self, None)
@@ -211,9 +211,10 @@ class Module:
     def _settled(self, error: Exception | None, result: Any) -> None:
         self.run.record_result(self, error, result)
 
-    def _open_inputs(self) -> list[Edge]:
+    def _stop_inputs(self, cause: End, then: Callable[[End], object]) -> None:
+        """Stop all inputs, and call `then(end)` once all have confirmed."""
         # Include inputs that failed but have not reported it, so that no error is lost.
-        return [edge for edge in self.inputs if not edge.end_delivered]
+        stop_all([edge for edge in self.inputs if not edge.end_delivered], cause, then)
 
     def cancel(self) -> None:
         """Cancel all timers and tasks, and release held resources."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from headrace.errors import SourceLocation
 from headrace.pull.argument_checks import SPAWN, refuse_async
-from headrace.pull.edge import Edge
+from headrace.pull.edge import CallbackEdge, Edge
 from headrace.pull.fusion import Kernel, open_kernels
 from headrace.pull.module_context import Module
 from headrace.pull.module_opening import open_module
@@ -133,7 +133,7 @@ class Source:
         module = Module(run, self.part.name, self.part.location)
         read = open_module(module, self.part.open, module)
         behind = max((edge.depth for edge in module.inputs), default=0)
-        edge = Edge(
+        edge = CallbackEdge(
             module,
             read,
             batches=self.part.batches,
@@ -237,7 +237,7 @@ def open_through(run: Run, edge: Edge, parts: Sequence[Through]) -> Edge:
 def open_transformer(run: Run, edge: Edge, part: TransformerPart) -> Edge:
     module = Module(run, part.name, part.location)
     module.connect(edge)
-    return Edge(
+    return CallbackEdge(
         module,
         open_module(module, part.open, module, edge),
         batches=part.batches,

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.errors import SourceLocation
 from headrace.pull import Source, collect, map, pull, sink, values
-from headrace.pull.edge import Edge
+from headrace.pull.edge import CallbackEdge
 from headrace.pull.module_context import Module
 from headrace.pull.pipeline_run import Run
 from headrace.pull.pipeline_runtime import Runtime
@@ -55,7 +55,7 @@ def test_a_module_that_is_a_sink_and_has_outputs_settles_when_it_fails() -> None
 
     def build() -> None:
         between = Module(run, "between", SourceLocation.of_caller())
-        edge = Edge(between, lambda _abort, _answer: between.crash(failure))
+        edge = CallbackEdge(between, lambda _abort, _answer: between.crash(failure))
         collect().open_in(run, edge)
         run.add_sink(between)
         run.built()

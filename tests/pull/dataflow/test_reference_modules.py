@@ -19,8 +19,7 @@ from headrace.testing.pull import (
     VirtualRuntime,
     reference_sink,
 )
-from headrace.testing.pull.neighbour_modules import source_of, transformer_of
-from headrace.testing.pull.neighbour_parameters import sink_cases, source_cases
+from headrace.testing.pull.neighbour_modules import sink_cases, source_cases, source_of, transformer_of
 from tests.pull.dataflow import reference_modules
 from tests.pull.dataflow.both_forms import both_ends
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.pull.dataflow import Cell, Port, Stream, Variable
-from headrace.pull.dataflow.thread import Thread
+from headrace.pull.dataflow.module_threads import Thread
 from headrace.pull.errors import AlreadyBound, NotBound
 
 

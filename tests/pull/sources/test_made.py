@@ -84,7 +84,7 @@ def test_a_failure_that_nobody_asked_for_does_not_happen() -> None:
     pull(infinite(make), hand.sink).start()
     assert hand.edge is not None
     heard: list[object] = []
-    hand.edge.batch(2, lambda end, found=None: heard.append(end or found))
+    hand.edge(None, lambda end, found=None: heard.append(end or found), 2)
     hand.request("stop", True)
     assert heard == [[1]]
     assert hand.heard == [("stop", True)]

@@ -142,7 +142,7 @@ def entered_after_each_ask(upstream: Transformer, count: int) -> list[int]:
         taken += len(found)
 
     for _ in range(10):
-        hand.edge.batch(5, got)
+        hand.edge(None, got, 5)
         more.append(len(entered) - taken)
     return more
 
@@ -207,7 +207,7 @@ def test_an_ask_that_waits_gets_the_room_that_an_earlier_one_did_not_need() -> N
     def ask_twice_at_once() -> None:
         for _ in range(2):
             assert hand.edge is not None
-            hand.edge.batch(3, lambda _end, values=None, /: found.append(values))
+            hand.edge(None, lambda _end, values=None, /: found.append(values), 3)
 
     assert hand.module is not None
     hand.module.enter(ask_twice_at_once)

@@ -47,7 +47,7 @@ class IterationState:
     def _ask(self) -> None:
         while not self.over and self._under_way + len(self.arrived) < self._edge.window:
             self._under_way += 1
-            self._edge.batch(self._batch, self._got)
+            self._edge(None, self._got, self._batch)
 
     def _got(self, end: End | None, values: Any = None, /) -> None:
         self._under_way -= 1

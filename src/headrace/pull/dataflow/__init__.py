@@ -14,12 +14,23 @@ from headrace.pull.dataflow.compose import pull
 from headrace.pull.dataflow.edge import Edge, Requests
 from headrace.pull.dataflow.edge_recorder import probe, probe_around
 from headrace.pull.dataflow.merging import cat, flatten, merge, working
-from headrace.pull.dataflow.messages import DONE, Abort, Ask, Cell, Done, Fail, Failed, FailIndication, Value
+from headrace.pull.dataflow.messages import (
+    DONE,
+    Abort,
+    Ask,
+    Cell,
+    Done,
+    Fail,
+    Failed,
+    FailIndication,
+    Port,
+    Stream,
+    Value,
+)
 from headrace.pull.dataflow.module_threads import ModuleContext
 from headrace.pull.dataflow.modules import Sink, Source, Transformer
 from headrace.pull.dataflow.sinks import Values, collect, drain, find, for_each, reduce
 from headrace.pull.dataflow.sources import count, empty, error, infinite, once, values
-from headrace.pull.dataflow.stream import Port, Stream
 from headrace.pull.dataflow.transformers import filter, map, skip, take, unique
 from headrace.pull.dataflow.variable import Variable
 

@@ -7,10 +7,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from headrace.pull.dataflow.edge import Edge, Requests
-from headrace.pull.dataflow.messages import Answer, Ask, Ending, Failed, Value
+from headrace.pull.dataflow.messages import Answer, Ask, Ending, Failed, Port, Stream, Value
 from headrace.pull.dataflow.module_threads import ModuleContext
 from headrace.pull.dataflow.modules import Transformer
-from headrace.pull.dataflow.stream import Port, Stream
 from headrace.pull.dataflow.variable import Variable
 from headrace.pull.protocol import attach_close_error
 

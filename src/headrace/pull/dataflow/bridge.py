@@ -15,11 +15,11 @@ from headrace.pull import edge as callback_edge
 from headrace.pull import module_context as callback_module
 from headrace.pull import modules as callback
 from headrace.pull.compose import connect_modules
-from headrace.pull.dataflow.edge import Edge, Requests, tracked
-from headrace.pull.dataflow.messages import Abort, Ask, Fail, Value, from_callback_end, to_callback_end
+from headrace.pull.dataflow.edge import Edge, Requests, bind_answer
+from headrace.pull.dataflow.messages import Ask, to_callback_end
 from headrace.pull.dataflow.module_threads import ModuleContext, ResultListener
 from headrace.pull.dataflow.modules import AnyModule, Sink, Source, Transformer, open_steps
-from headrace.pull.protocol import AnswerTo, End, Read
+from headrace.pull.protocol import Read
 
 if TYPE_CHECKING:
     from headrace.pull.pipeline_run import Run
@@ -101,14 +101,10 @@ def _serving(run: Run, edge: callback_edge.Edge, name: str, location: SourceLoca
 
 async def _serve(requests: Requests, edge: callback_edge.Edge) -> None:
     async for request in requests:
-        edge(None if isinstance(request, Ask) else to_callback_end(request.cause), _binding(request))
-
-
-def _binding(request: Ask | Abort | Fail) -> AnswerTo:
-    def answered(end: End | None, value: Any = None, /) -> None:
-        request.answer.bind(Value(value) if end is None else from_callback_end(end))
-
-    return answered
+        edge(
+            None if isinstance(request, Ask) else to_callback_end(request.cause),
+            partial(bind_answer, request.answer),
+        )
 
 
 # --- variables above, callback below -------------------------------------------------------
@@ -116,7 +112,7 @@ def _binding(request: Ask | Abort | Fail) -> AnswerTo:
 
 def _reader(module: callback_module.Module, edge: Edge) -> Read:
     """Create a callback-form read function for an edge of this form."""
-    module.connect(tracked(edge))
+    module.connect(edge)
     return edge
 
 

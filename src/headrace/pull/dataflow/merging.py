@@ -6,10 +6,20 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from headrace.pull.dataflow.edge import Edge, Requests
-from headrace.pull.dataflow.messages import DONE, Answer, Ask, Done, Ending, Failed, Value, ending
+from headrace.pull.dataflow.messages import (
+    DONE,
+    Answer,
+    Ask,
+    Done,
+    Ending,
+    Failed,
+    Port,
+    Stream,
+    Value,
+    ending,
+)
 from headrace.pull.dataflow.module_threads import ModuleContext
 from headrace.pull.dataflow.modules import Running, Source, Transformer
-from headrace.pull.dataflow.stream import Port, Stream
 from headrace.pull.dataflow.variable import Variable
 from headrace.pull.protocol import End, attach_close_error
 

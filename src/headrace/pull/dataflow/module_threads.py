@@ -1,22 +1,97 @@
-"""Dataflow-thread module in a running pipeline: its threads, inputs and outputs."""
+"""Dataflow threads, and the module in a running pipeline that owns them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+from headrace.errors import SourceLocation
 from headrace.pull import module_context
 from headrace.pull.dataflow.edge import Edge
-from headrace.pull.dataflow.messages import DONE, Answer, Ending, Failed, ending
-from headrace.pull.dataflow.stream import Port, Stream
-from headrace.pull.dataflow.thread import Thread
+from headrace.pull.dataflow.messages import Answer, Ending, Failed, Port, Stream, ending, to_callback_end
 from headrace.pull.dataflow.variable import Variable
-from headrace.pull.errors import NotAModule
+from headrace.pull.errors import ForeignAwait, NotAModule
 from headrace.pull.protocol import End, attach_close_error
 
 if TYPE_CHECKING:
-    from headrace.pull.edge import Edge as CallbackEdge
     from headrace.pull.pipeline_run import Run
+
+
+# --- dataflow threads: coroutines that wait only for dataflow variables ---------------------------
+
+
+class Thread:
+    """Coroutine that is suspended when it awaits an unbound variable, and resumed once it is bound.
+
+    failed: called with an exception of the coroutine. over: called with the thread when it has returned.
+    """
+
+    __slots__ = ("_coroutine", "_failed", "_over", "_runs", "_stopped", "_wakes")
+
+    def __init__(
+        self,
+        coroutine: Coroutine[Variable[Any], Any, Any],
+        failed: Callable[[Exception], object],
+        over: Callable[[Thread], object] | None = None,
+    ) -> None:
+        self._coroutine = coroutine
+        self._failed = failed
+        self._over = over
+        self._runs = False
+        self._stopped = False
+        self._wakes = self._wake  # one bound method instead of one per value
+
+    def start(self) -> None:
+        """Run the thread for the first time."""
+        self._wake(None)
+
+    def cancel(self) -> None:
+        """End the thread without resuming it; the `finally` blocks still run."""
+        self._stopped = True
+        if not self._runs:
+            self._coroutine.close()
+
+    def _wake(self, _value: object) -> None:
+        if self._stopped:
+            return
+        self._runs = True
+        try:
+            waits_for = self._coroutine.send(None)
+        except StopIteration:
+            self._stopped = True
+            if self._over is not None:
+                self._over(self)
+            return
+        except Exception as error:
+            self._stopped = True
+            self._failed(error)
+            return
+        finally:
+            self._runs = False
+        if self._stopped:
+            self._coroutine.close()
+        elif isinstance(waits_for, Variable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            waits_for.when_bound(self._wakes, self._wakes)
+        else:
+            self._await_nothing_else()
+
+    def _await_nothing_else(self) -> None:
+        running = cast("CoroutineType[Any, Any, Any]", self._coroutine)
+        name, frame = running.cr_code.co_name, running.cr_frame
+        assert frame is not None, "it is suspended"
+        location = SourceLocation(frame.f_code.co_filename, frame.f_lineno, name)
+        self._stopped = True
+        self._coroutine.close()
+        self._failed(
+            ForeignAwait(
+                f"the dataflow thread {name!r} awaits something other than a variable",
+                where=[location],
+                why="A dataflow thread resumes when a variable is bound; no event loop runs it.",
+                fix="await module.task(coroutine), which is a variable of the coroutine's result",
+            )
+        )
+
 
 T = TypeVar("T")
 
@@ -85,9 +160,6 @@ class ModuleContext(module_context.Module):
 
     # -- edges ----------------------------------------------------------------------------------
 
-    def connect(self, edge: Edge | CallbackEdge) -> None:
-        super().connect(cast("CallbackEdge", edge))
-
     def read(self, source: Opens) -> Edge:
         """Open a source of this form as a further input."""
         edge = source.open_in(self.run)
@@ -115,43 +187,13 @@ class ModuleContext(module_context.Module):
     @property
     def reading(self) -> list[Edge]:
         """Open inputs of this form, whose end has not been delivered yet, in the order of opening."""
-        inputs: Any = self.inputs
-        return [edge for edge in inputs if isinstance(edge, Edge) and not edge.end_delivered]
+        return [edge for edge in self.inputs if isinstance(edge, Edge) and not edge.end_delivered]
 
     # -- the end --------------------------------------------------------------------------------
 
-    def done(self, result: Any = None) -> None:
-        """For sinks: set the result, after aborting inputs that have not ended."""
-
-        def confirmed(end: Ending) -> None:
-            if isinstance(end, Failed):
-                self.fail(end.error)
-            elif self.failure is None:
-                self._settle(None, result)
-
-        if self.failure is None:
-            self._stop_inputs(DONE, confirmed)
-
     def fail(self, error: Exception | Failed, partial: Any = None) -> None:
-        """For sinks: report that the stream failed, with the partial result. Inputs that have not ended are
-        failed first.
-        """
-        error = error.error if isinstance(error, Failed) else error
-        if self.failure is not None:
-            attach_close_error(self.failure, error)
-            return
-        self.failure = error
-        self.cancel()
-        self._stop_inputs(Failed(error), lambda _end: self._settle(error, partial))
-
-    def crash(self, error: Exception) -> None:
-        """Fail the module: fail its inputs, then end its outputs, both with the error."""
-        if self.failure is not None:
-            attach_close_error(self.failure, error)
-            return
-        self.failure = error
-        self.cancel()
-        self._stop_inputs(Failed(error), lambda _end: self._give_up(error))
+        """For sinks: report that the stream failed; see `Module.fail`."""
+        super().fail(error.error if isinstance(error, Failed) else error, partial)
 
     def _settled(self, error: Exception | None, result: Any) -> None:
         super()._settled(error, result)
@@ -159,10 +201,8 @@ class ModuleContext(module_context.Module):
             on_result, self.on_result = self.on_result, None
             on_result(error, result)
 
-    def _stop_inputs(self, cause: Ending, then: Callable[[Ending], object]) -> None:
-        """Stop all inputs, and call `then(end)` once all have confirmed. Also runs in a failed module."""
-
+    def _stop_inputs(self, cause: End, then: Callable[[End], object]) -> None:
         async def stopping() -> None:
-            then(await self.stop_inputs(cause))
+            then(to_callback_end(await self.stop_inputs(cause)))
 
-        Thread(stopping(), self.run.record_failure).start()
+        Thread(stopping(), self.run.record_failure).start()  # also runs in a failed module

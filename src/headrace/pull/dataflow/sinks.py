@@ -10,10 +10,9 @@ from typing import Any
 from headrace.errors import SourceLocation
 from headrace.pull.argument_checks import AWAIT_BEFORE, SynchronousCheck, synchronous_check
 from headrace.pull.dataflow.edge import Edge
-from headrace.pull.dataflow.messages import DONE, Answer, Done, Ending, Failed, Value
+from headrace.pull.dataflow.messages import DONE, Answer, Done, Ending, Failed, Port, Stream, Value
 from headrace.pull.dataflow.module_threads import ModuleContext
 from headrace.pull.dataflow.modules import Sink
-from headrace.pull.dataflow.stream import Port, Stream
 from headrace.pull.dataflow.variable import Variable
 from headrace.pull.sinks.for_each import ASYNC_FOR, WaitingTask
 

@@ -2,24 +2,212 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from headrace.errors import SourceLocation
 from headrace.pull.argument_checks import check_integer
 from headrace.pull.compose import pull
 from headrace.pull.edge import Edge
-from headrace.pull.errors import NotLending
-from headrace.pull.fans.borrower import Borrower, Loan
-from headrace.pull.fans.lending_ledger import Ledger
+from headrace.pull.errors import NotLending, ProtocolBroken
 from headrace.pull.module_context import Module
-from headrace.pull.modules import Duplex, Transformer, TransformerPart
+from headrace.pull.modules import Duplex, Sink, SinkPart, Source, SourcePart, Transformer, TransformerPart
+from headrace.pull.pipeline_run import Run
 from headrace.pull.protocol import AnswerTo, End, Read, attach_close_error
 from headrace.pull.running_modules import Registry
-from headrace.pull.transformers.async_map import async_map
+from headrace.pull.sinks.read_loops import ReadLoop
+from headrace.pull.transformers.concurrent_calls import async_map
 from headrace.pull.transformers.take import take
+
+# --- ledger of lent values: the borrower of each value, and the order of results ------------------
+
+
+class Ledger:
+    """Ledger of values read, lent and answered. A failed borrower's values are lent again.
+
+    Invariant: `read - answered == lent + pending`, and results are returned in the order of the values.
+    `check` verifies it.
+    """
+
+    def __init__(self) -> None:
+        self.read = 0
+        self.answered = 0
+        self.given = 0
+        self._pending: list[tuple[int, Any]] = []
+        self._lent: dict[Hashable, deque[tuple[int, Any]]] = {}
+        self._results: dict[int, Any] = {}
+
+    @property
+    def pending(self) -> int:
+        """Number of values lent to nobody."""
+        return len(self._pending)
+
+    @property
+    def lent(self) -> int:
+        """Number of values that borrowers have not answered."""
+        return sum(map(len, self._lent.values()))
+
+    @property
+    def all_answered(self) -> bool:
+        return self.answered == self.read
+
+    @property
+    def ready(self) -> bool:
+        """Whether the next result in order is available."""
+        return self.given in self._results
+
+    def add(self, value: Any) -> None:
+        """Record a value read from upstream."""
+        heapq.heappush(self._pending, (self.read, value))
+        self.read += 1
+
+    def lend(self, borrower: Hashable) -> Any:
+        """Lend the oldest pending value. Requires one."""
+        number, value = heapq.heappop(self._pending)
+        self._lent.setdefault(borrower, deque()).append((number, value))
+        return value
+
+    def owes(self, borrower: Hashable) -> bool:
+        """Whether a borrower has unanswered values."""
+        return bool(self._lent.get(borrower))
+
+    def answer(self, borrower: Hashable, result: Any) -> None:
+        """Record the result of the borrower's oldest value. Requires `owes`."""
+        number, _ = self._lent[borrower].popleft()
+        self._results[number] = result
+        self.answered += 1
+
+    def take_back(self, borrower: Hashable) -> None:
+        """Mark a borrower's unanswered values as pending again."""
+        for numbered in self._lent.pop(borrower, ()):
+            heapq.heappush(self._pending, numbered)
+
+    def give(self) -> Any:
+        """Return the next result in order. Requires `ready`."""
+        self.given += 1
+        return self._results.pop(self.given - 1)
+
+    def check(self) -> None:
+        assert self.read - self.answered == self.lent + self.pending
+        assert self.given + len(self._results) == self.answered
+        held = [number for values in (self._pending, *self._lent.values()) for number, _ in values]
+        numbers = sorted([*held, *self._results])
+        assert numbers == sorted(set(numbers)), "a value is in two places"
+        assert all(self.given <= number < self.read for number in numbers)
+
+
+# --- borrower: processes lent values in a run of its own, isolating its failures ------------------
+
+
+class Loan:
+    """Progress of one borrower, returned by `Lender.lend`.
+
+    lent, answered: number of values it received, and of results it returned.
+    over:  whether it has ended. error: its failure, if any.
+    """
+
+    def __init__(self) -> None:
+        self.lent = 0
+        self.answered = 0
+        self.over = False
+        self.error: Exception | None = None
+        self.borrower: Borrower | None = None
+
+    def recall(self) -> None:
+        """Stop the borrower. Its unanswered values are lent to others."""
+        if self.borrower is not None:
+            self.borrower.stop(None)
+
+
+class LenderState(Protocol):
+    """Interface of a lender toward its borrowers: see `headrace.pull.fans.lend.LendingRun`."""
+
+    module: Module
+
+    def ask(self, borrower: Borrower, answer: AnswerTo) -> None: ...
+
+    def forget(self, borrower: Borrower) -> None: ...
+
+    def answer(self, borrower: Borrower, result: Any) -> None: ...
+
+    def take_back_values(self, borrower: Borrower) -> None: ...
+
+    def handle_end(self, borrower: Borrower, error: Exception | None) -> None: ...
+
+
+class Borrower:
+    """Running borrower. window: number of requests to keep in flight; None for its modules' depth."""
+
+    def __init__(
+        self, lending: LenderState, worker: Transformer | Duplex, loan: Loan, window: int | None
+    ) -> None:
+        self.loan = loan
+        self._lending = lending
+        self._worker = worker
+        self._lends: list[Edge] = []
+        self.run = Run(lending.module.run.runtime, window=window)
+        loan.borrower = self
+
+    def start(self) -> None:
+        """Open the borrower's modules, which start reading."""
+        location = self._lending.module.location
+        lent = Source(SourcePart("lent", location, self._open))
+        returned = Sink(SinkPart("returned", location, self._receive))
+        pipeline = pull(lent, self._worker, returned)
+        self.run.when_finished(lambda run: self._lending.handle_end(self, run.error))
+        try:
+            pipeline.open_in(self.run)
+        except Exception as error:
+            self.run.record_failure(error)
+        self.run.built()
+
+    def stop(self, cause: Exception | None) -> None:
+        """Abort the borrower, or fail it."""
+        if not self.run.finished:
+            self.run.stop(cause)
+
+    def _open(self, module: Module) -> Read:
+        self._lends = module.outputs
+
+        def read(abort: End | None, answer: AnswerTo) -> None:
+            if abort is None:
+                self._lending.ask(self, answer)
+            else:
+                self._lending.forget(self)
+                answer(abort)
+
+        return read
+
+    def _receive(self, module: Module, edge: Edge) -> None:
+        def take(results: list[Any]) -> None:
+            for result in results:
+                self._lending.answer(self, result)
+
+        def over(end: End) -> None:
+            self._lending.take_back_values(self)
+            # It may have ended without stopping its input, which is of no use any more.
+            for lent in self._lends:
+                lent.finish(end)
+            if end is True:
+                module.done()
+            else:
+                module.fail(end)
+
+        ReadLoop(edge, take, over).start()
+
+    def unexpected_result_error(self) -> ProtocolBroken:
+        """Build the error for a result without a corresponding value."""
+        return ProtocolBroken(
+            "a borrower gave more results than it was lent values",
+            where=[self._lending.module.location],
+            why="The results of a borrower belong to its values one by one, in order.",
+            fix="lend to transformers that make one value of each value",
+            module=self._lending.module.name,
+            rule="T2",
+        )
 
 
 class LendingRun:

@@ -11,7 +11,7 @@ from headrace.errors import BadOption, SourceLocation, UnknownPort
 from headrace.pull.argument_checks import AWAIT_BEFORE, check_integer, synchronous_check
 from headrace.pull.ask_buffer import Buffer
 from headrace.pull.compose import require_one_kind
-from headrace.pull.edge import Edge
+from headrace.pull.edge import CallbackEdge, Edge
 from headrace.pull.errors import AlreadyUsed
 from headrace.pull.module_context import Module
 from headrace.pull.modules import Source, SourcePart
@@ -58,7 +58,7 @@ class SharedUpstream:
         self._in_flight: deque[int] = deque()
         self._end: End | None = None
         self.edges = [
-            Edge(module, partial(self._read, branch), batches=True, depth=upstream.depth)
+            CallbackEdge(module, partial(self._read, branch), batches=True, depth=upstream.depth)
             for branch in self._branches
         ]
 

@@ -15,9 +15,8 @@ from headrace.pull.argument_checks import check_integer
 from headrace.pull.compose import pull
 from headrace.pull.edge import Edge
 from headrace.pull.io.atomic_file import AtomicTarget
-from headrace.pull.io.lines import check_encoding, encoder, lines
+from headrace.pull.io.lines import LONGEST, check_encoding, encoder, lines
 from headrace.pull.io.octets import CHUNK, Octets, check_octets
-from headrace.pull.io.split import LONGEST
 from headrace.pull.module_context import Module
 from headrace.pull.modules import Sink, Source
 from headrace.pull.protocol import AnswerTo, End, Read

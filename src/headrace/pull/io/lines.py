@@ -1,21 +1,129 @@
-"""`lines`, `join_lines`: decode chunks of bytes into lines of text, and encode lines as bytes."""
+"""`split`, `lines`, `join_lines`: chunks of bytes divided at separators, decoded to lines, and encoded."""
 
 from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from itertools import chain
+from typing import Any, Generic, TypeVar
 
 from headrace.errors import BadOption, SourceLocation
 from headrace.pull.argument_checks import check_integer
 from headrace.pull.edge import Edge
-from headrace.pull.errors import UndecodableText, WrongValue
+from headrace.pull.errors import LineTooLong, UndecodableText, WrongValue
 from headrace.pull.fusion import Expansion, Kernel
 from headrace.pull.io.octets import check_octets
-from headrace.pull.io.split import LONGEST, SeparatorSplitter
 from headrace.pull.module_context import Module
 from headrace.pull.modules import Transformer
 from headrace.pull.protocol import BatchRead
+
+T = TypeVar("T", str, bytes)  # the same code for both, which pyright follows only with `Any`
+
+LONGEST = 2**20
+"""Default limit on the length of a line, in bytes or characters."""
+
+_FEW = 256
+"""Number of chunks without a separator to hold separately; more are joined, to save overhead."""
+
+
+class SeparatorSplitter(Generic[T]):
+    """Incremental splitter at a separator, linear in the input however it is cut into chunks."""
+
+    def __init__(self, module: Module, separator: T, longest: int) -> None:
+        self._module = module
+        self._separator: Any = separator
+        self._nothing: Any = separator[:0]
+        self._longest = longest
+        self._parts: list[Any] = []  # the incomplete last piece
+        self._size = 0
+        self.count = 0
+        """Number of pieces completed so far."""
+
+    def feed(self, chunk: T) -> Iterator[T]:
+        """Yield the pieces that a chunk completes; raise `LineTooLong` at the first that is too long."""
+        separator, parts = self._separator, self._parts
+        parts.append(chunk)
+        self._size += len(chunk)
+        if separator not in self._last(len(chunk) + len(separator) - 1):
+            if len(parts) > _FEW:
+                parts[:] = [self._nothing.join(parts)]
+            pieces: list[Any] = []
+        else:
+            *pieces, rest = self._nothing.join(parts).split(separator)
+            parts[:] = [rest]
+            self._size = len(rest)
+        return self._bounded(pieces)
+
+    def rest(self) -> Iterator[T]:
+        """Yield the rest after the last separator as a piece, unless it is empty."""
+        rest = self._nothing.join(self._parts)
+        self._parts.clear()
+        self._size = 0
+        return self._bounded([rest] if rest else [])
+
+    def _last(self, count: int) -> Any:
+        """Return at least the last `count` buffered bytes or characters, or all of them."""
+        parts = self._parts
+        at, found = len(parts), 0
+        while at and found < count:
+            at -= 1
+            found += len(parts[at])
+        return parts[at] if at == len(parts) - 1 else self._nothing.join(parts[at:])
+
+    def _bounded(self, pieces: list[Any]) -> Iterator[T]:
+        longest = self._longest
+        if self._size < longest + len(self._separator) and all(len(piece) <= longest for piece in pieces):
+            self.count += len(pieces)
+            yield from pieces
+            return
+        for piece in pieces:
+            if len(piece) > longest:
+                break
+            self.count += 1
+            yield piece
+        self._parts.clear()
+        unit = "bytes" if isinstance(self._separator, bytes) else "characters"
+        raise LineTooLong(
+            f"{self._module.name}(): line {self.count + 1} is longer than {longest:,} {unit}",
+            where=[self._module.location],
+            why="A line is held in memory until its end arrives, so its length is bounded.",
+            fix="raise longest=... if lines are that long, or read chunks of bytes instead",
+            line=self.count + 1,
+            longest=longest,
+        )
+
+
+def split(separator: bytes = b"\n", *, longest: int = LONGEST) -> Transformer:
+    """Divide chunks of bytes, of any size, at each separator, and remove the separators.
+
+    Any bytes after the last separator are also a piece. A piece of more than `longest` bytes fails the stream
+    with `LineTooLong` after the pieces before it, so memory holds at most that much and one chunk per request
+    in flight. If upstream fails, the complete pieces are answered first and the incomplete one is dropped. It
+    asks upstream only when it has no piece left, and at most once for each ask; an abort goes upstream and
+    drops the remaining pieces.
+
+    >>> from headrace.pull import collect, pull, values
+    >>> pull(values([b"a;b", b"c;;d"]), split(b";"), collect()).run()
+    [b'a', b'bc', b'', b'd']
+    """
+    check_integer("split", "longest", longest, least=1)
+    if not separator:
+        raise BadOption(
+            "split() cannot work with an empty separator",
+            where=[SourceLocation.of_caller()],
+            why="An empty separator occurs between any two bytes.",
+            fix="give one or more bytes; for chunks of a fixed size: from_file(path, chunk=SIZE)",
+        )
+
+    def open(module: Module, edge: Edge) -> BatchRead:
+        divider = SeparatorSplitter(module, separator, longest)
+
+        def feed(chunks: Iterable[Any]) -> Iterator[bytes]:
+            return chain.from_iterable(divider.feed(bytes(check_octets(module, chunk))) for chunk in chunks)
+
+        return Expansion(edge, feed, divider.rest, by_one=True).read
+
+    return Transformer.of("split", open, batches=True)
 
 
 def lines(encoding: str = "utf-8", *, longest: int = LONGEST) -> Transformer:

@@ -63,7 +63,7 @@ class _Cat:
             return
         while self._asked < len(self._asks):
             self._asked += 1
-            self._current.batch(self._asks[self._asked - 1][1], self._got)
+            self._current(None, self._got, self._asks[self._asked - 1][1])
 
     def _got(self, end: End | None, values: Any = None, /) -> None:
         self._asked -= 1

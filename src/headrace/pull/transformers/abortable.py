@@ -7,12 +7,12 @@ from typing import Any
 
 from headrace.errors import SourceLocation
 from headrace.pull.argument_checks import IN_A_TASK, synchronous_check
+from headrace.pull.ask_buffer import StopOnce
 from headrace.pull.edge import Edge
 from headrace.pull.module_context import Module
 from headrace.pull.modules import Transformer, TransformerPart
 from headrace.pull.protocol import AnswerTo, BatchRead, End
 from headrace.pull.running_modules import AbortHandle
-from headrace.pull.stop_once import StopOnce
 from headrace.pull.transformers.through import EndOnce, OnEnd
 
 
@@ -62,7 +62,7 @@ def abortable(on_end: OnEnd | None = None) -> Abortable:
             if abort is not None or stop.called:
                 stop(abort or True, passed)
             else:
-                edge.batch(most, passed)
+                edge(None, passed, most)
 
         def abort_now(cause: End) -> None:
             if edge.ended is None:

@@ -61,7 +61,7 @@ def _catch(edge: Edge, handler: Handler | None) -> BatchRead:
         if ended is not None:
             answer(ended)
         elif abort is None:
-            edge.batch(most, got)
+            edge(None, got, most)
         else:
             stopped = True
             edge(abort, confirmed)

@@ -1,16 +1,24 @@
-"""Concurrent calls: common base of transformers that make several external calls at once, one per value."""
+"""`async_map`, `paramap`: several calls at once, one per value."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from headrace.pull.argument_checks import check_integer, refuse_async
 from headrace.pull.edge import Edge
+from headrace.pull.errors import CallCancelled
+from headrace.pull.module_context import Module
+from headrace.pull.modules import Transformer
 from headrace.pull.pipeline_runtime import Cancellable
-from headrace.pull.protocol import AnswerTo, End, attach_close_error, failure
+from headrace.pull.protocol import AnswerTo, End, Read, attach_close_error, failure
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
+
 
 Done = Callable[[Exception | None, Any], object]
 """`done(error, result)`: reports the outcome of a call."""
@@ -145,3 +153,139 @@ class ConcurrentCalls:
         asks, self._asks = self._asks, deque()
         for answer in asks:
             answer(end)
+
+
+# --- `async_map`: apply a coroutine function to each value ----------------------------------------
+
+
+def async_map(
+    function: Callable[[Any], Awaitable[Any]], width: int = 1, *, ordered: bool = True, cancel: bool = False
+) -> Transformer:
+    """Apply `await function(value)` to each value, `width` at once.
+
+    ordered: emit results in the order of the values; otherwise in order of completion.
+    cancel:  cancel running calls when the stream stops; by default they are awaited, and their results
+             dropped. Either way, an abort is confirmed once no call is running any more.
+
+    Each ask immediately asks upstream once. Sinks keep as many asks in flight as the pipeline can work on: a
+    chain of `k` works on `k` values at the same time. Done and errors of upstream follow the results of all
+    values before them. An exception of the function fails upstream once the results before it are answered,
+    and is answered when upstream has confirmed and the running calls are over, with their exceptions
+    attached. An exception of a call that an abort waits for is dropped like a result, since downstream no
+    longer wants that value.
+
+    >>> from headrace.pull import collect, pull, values
+    >>> async def double(x):
+    ...     return 2 * x
+    >>> pull(values([1, 2, 3]), async_map(double, width=2), collect()).run()
+    [2, 4, 6]
+    """
+    check_integer("async_map", "width", width, least=1)
+
+    def open(module: Module, edge: Edge) -> Read:
+        start = partial(_AsyncCall, module, function)
+        return ConcurrentCalls(edge, start, width, ordered=ordered, cancel=cancel).read
+
+    return Transformer.of("async_map", open, width=width)
+
+
+class _AsyncCall:
+    """Task that reports its end even after cancellation, once its cleanup is done."""
+
+    def __init__(
+        self, module: Module, function: Callable[[Any], Awaitable[Any]], value: Any, done: Done
+    ) -> None:
+        self._module = module
+        self._function = function
+        self._value = value
+        self._cancelled = False
+        self._task: Cancellable | None = None
+        module.spawn(self._run(), done)
+
+    async def _run(self) -> Any:
+        import asyncio
+
+        if self._cancelled:
+            return None
+        self._task = asyncio.current_task()
+        try:
+            return await self._function(self._value)
+        except asyncio.CancelledError:
+            if self._cancelled:
+                return None
+            raise CallCancelled(
+                f"a call of {self._module.name!r} was cancelled",
+                where=[self._module.location],
+                why="The function, or something it awaits, was cancelled; the pipeline did not cancel it.",
+                fix="catch asyncio.CancelledError in the function; to stop the pipeline, abort it",
+            ) from None
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+
+
+# --- `paramap`: apply a plain function to each value, in threads or processes ---------------------
+
+
+def paramap(
+    function: Callable[[Any], Any],
+    width: int,
+    *,
+    ordered: bool = True,
+    executor: Executor | None = None,
+) -> Transformer:
+    """Apply a blocking `function(value)` to each value in a worker thread, `width` at once.
+
+    executor: pool of the caller, for example of processes (the function and the values are then pickled),
+              which is not shut down. By default, `width` threads are started at the first value.
+
+    Asks, ends and errors are handled as by `async_map`. A running function cannot be cancelled: an abort is
+    confirmed once it has returned; calls not yet started by the pool are cancelled. `width` has no default;
+    without one, the original reads all of upstream at the first ask.
+
+    >>> from headrace.pull import collect, pull, values
+    >>> pull(values(["b", "a"]), paramap(str.upper, width=2), collect()).run()
+    ['B', 'A']
+    """
+    check_integer("paramap", "width", width, least=1)
+    refuse_async("paramap", function, fix="async_map(function, width) awaits it", passes_on=True)
+
+    def open(module: Module, edge: Edge) -> Read:
+        from concurrent.futures import ThreadPoolExecutor
+
+        pool = executor or ThreadPoolExecutor(width, thread_name_prefix="paramap")
+        if executor is None:
+            module.cancel_at_end(_Shutdown(pool))
+
+        def start(value: Any, done: Done) -> Cancellable:
+            future = pool.submit(function, value)
+            resume = module.from_thread()
+            future.add_done_callback(lambda future: resume(_finish, future, done))
+            return future
+
+        return ConcurrentCalls(edge, start, width, ordered=ordered, cancel=True).read
+
+    return Transformer.of("paramap", open, width=width)
+
+
+@dataclass(frozen=True)
+class _Shutdown:
+    pool: Executor
+
+    def cancel(self) -> None:
+        self.pool.shutdown(wait=False)
+
+
+def _finish(future: Future[Any], done: Done) -> None:
+    if future.cancelled():
+        done(None, None)
+        return
+    error = future.exception()
+    if error is None:
+        done(None, future.result())
+    elif isinstance(error, Exception):
+        done(error, None)
+    else:
+        raise error

@@ -8,11 +8,11 @@ from itertools import islice
 from typing import Any
 
 from headrace.pull.argument_checks import check_integer, synchronous_check
+from headrace.pull.ask_buffer import StopOnce
 from headrace.pull.edge import Edge
 from headrace.pull.module_context import Module
 from headrace.pull.modules import Source, Transformer
 from headrace.pull.protocol import AnswerTo, BatchRead, End, attach_close_error
-from headrace.pull.stop_once import StopOnce
 
 
 def flatten(*, width: int = 0) -> Transformer:

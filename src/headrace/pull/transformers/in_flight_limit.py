@@ -117,7 +117,7 @@ class _Entrance:
                 self.go_on()
 
         self._gate.room -= most
-        self._edge.batch(most, got)
+        self._edge(None, got, most)
 
 
 class _Exit:
@@ -137,4 +137,4 @@ class _Exit:
             self._gate.lift()
             self._edge(abort, got)
         else:
-            self._edge.batch(most, got)
+            self._edge(None, got, most)

@@ -46,7 +46,7 @@ def _at_end(on_end: OnEnd) -> Transformer:
                 answer(end if end is None else over(end), value)
 
             if abort is None:
-                edge.batch(most, passed)
+                edge(None, passed, most)
             else:
                 edge(abort, passed)
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from headrace.errors import Step
 from headrace.pull.argument_checks import check_positive
-from headrace.pull.edge import Edge
-from headrace.pull.edge_requests import NamedModule
+from headrace.pull.edge import Edge, NamedModule
 from headrace.pull.errors import NoAnswerInTime
 from headrace.pull.module_context import Module
 from headrace.pull.modules import Transformer
@@ -52,7 +51,7 @@ def _timeout(module: Module, edge: Edge, seconds: float) -> BatchRead:
             limit = module.now() + seconds
             if not watching:
                 watch()
-        edge.batch(most, got)
+        edge(None, got, most)
 
     def watch() -> None:
         nonlocal watching

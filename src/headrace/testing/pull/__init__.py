@@ -10,9 +10,8 @@ from headrace.testing.pull.neighbour_modules import (
     reference_source,
     reference_transformer,
 )
-from headrace.testing.pull.random_runtime import RandomRuntime
 from headrace.testing.pull.trial import ModuleFailed
-from headrace.testing.pull.virtual_runtime import VirtualRuntime
+from headrace.testing.pull.virtual_runtime import RandomRuntime, VirtualRuntime
 
 __all__ = [
     "ModuleFailed",

@@ -13,13 +13,17 @@ from headrace.pull.modules import Sink, Source, Transformer
 from headrace.pull.protocol import End, Read
 from headrace.pull.rules.checker import Profile
 from headrace.pull.rules.trace import Answer, Request, RequestPort
-from headrace.testing.pull.neighbour_modules import Seen, SinkCase, SourceCase, reference_sink, source_of
-from headrace.testing.pull.neighbour_parameters import (
+from headrace.testing.pull.neighbour_modules import (
+    Seen,
+    SinkCase,
+    SourceCase,
     batching_cases,
-    profiles_for,
+    checkable_profiles,
+    reference_sink,
     shuffle_deterministically,
     sink_cases,
     source_cases,
+    source_of,
 )
 from headrace.testing.pull.trial import Trial, cases_with_seeds, described, try_out
 
@@ -67,7 +71,7 @@ def check_source(
         piece = made if isinstance(made, Source) else source(made)
         pipeline = pull(piece, probe(recorder), reference_sink(case, seen))
         trial = try_out(pipeline, recorder, parameters=str(case), seed=order)
-        trial.judge_trace(profiles_for(case, profiles), except_for=except_for)
+        trial.judge_trace(checkable_profiles(case, profiles), except_for=except_for)
         trial.check_finished()
         trial.judge_answers(seen)
         _judge_source_end(trial, case, seen, end)
@@ -133,7 +137,7 @@ def check_transformer(
         piece = made if isinstance(made, Transformer) else transformer(made)
         pipeline = pull(source_of(above), probe_around(piece, recorder), reference_sink(below, seen))
         trial = try_out(pipeline, recorder, parameters=f"{above} | {below}", seed=order)
-        trial.judge_trace(profiles_for(below, profiles), one_to_one=one_to_one, except_for=except_for)
+        trial.judge_trace(checkable_profiles(below, profiles), one_to_one=one_to_one, except_for=except_for)
         trial.check_finished()
         trial.judge_answers(seen)
         _judge_transformer_end(trial, above, below, seen, recovers, fails)

@@ -14,8 +14,7 @@ from headrace.pull.pipeline_run import Run
 from headrace.pull.protocol import End
 from headrace.pull.rules.checker import Profile, check
 from headrace.testing.pull.neighbour_modules import Seen
-from headrace.testing.pull.random_runtime import RandomRuntime
-from headrace.testing.pull.virtual_runtime import VirtualRuntime
+from headrace.testing.pull.virtual_runtime import RandomRuntime, VirtualRuntime
 
 C = TypeVar("C")
 
