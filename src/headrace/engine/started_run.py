@@ -29,7 +29,7 @@ from headrace.engine.run_module import RunModule
 from headrace.errors import SourceLocation
 from headrace.path_or_url import local_path
 from headrace.pull.ask_buffer import StopOnce
-from headrace.pull.edge import Edge
+from headrace.pull.edge import CallbackEdge
 from headrace.pull.errors import CallCancelled
 from headrace.pull.module_context import Module
 from headrace.pull.pipeline_run import Run
@@ -129,7 +129,7 @@ class StartedRun:
 
     def _outlet(self, module: Module, sink: OpenSink) -> Outlet:
         outlet = Outlet(sink.name, sink.append, sink.only_holds)
-        edge = outlet.edge = Edge(module, partial(self._running.read, outlet), linear=True)
+        edge = outlet.edge = CallbackEdge(module, partial(self._running.read, outlet), linear=True)
         self._modules[sink.name] = self._named(
             f"sink {sink.name}", lambda: sink.stream.open_in(self._run, edge)
         )
