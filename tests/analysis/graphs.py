@@ -15,9 +15,9 @@ from headrace.graph.node import Columns, Edge, FlowGraph, Node, Operator
 from headrace.graph.operator_declarations import WHOLE, Delay, Facts, Placement, Port, Unservable
 from headrace.operators.aggregate import Aggregate
 from headrace.operators.defer_tick import DeferTick
-from headrace.operators.difference import Difference
 from headrace.operators.distinct import Distinct
 from headrace.operators.feedback import Feedback
+from headrace.operators.join.difference import Difference
 from headrace.operators.sink import Sink
 from headrace.operators.source import Source
 from headrace.operators.union import Union

@@ -12,7 +12,7 @@ from headrace.engine.plan import live_consumers
 from headrace.errors import NotOnSpark
 from headrace.graph.node import FlowGraph, Operator
 from headrace.operators import all_operators
-from headrace.operators.join import Join
+from headrace.operators.join.operator import Join
 from headrace.spark.batch.batch_plan import BatchPlan, Loop, Native, Subplan, plan_batch
 from headrace.spark.batch.distribution import distribution_of
 from headrace.spark.batch.loops import why_in_one_task

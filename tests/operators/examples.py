@@ -17,17 +17,12 @@ from headrace.operators.at_least import AtLeast
 from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.chain import Chain
 from headrace.operators.chain_first_n import ChainFirstN
-from headrace.operators.cross_singleton import CrossSingleton
 from headrace.operators.defer_signal import DeferSignal
 from headrace.operators.defer_tick import DeferTick
 from headrace.operators.defer_tick_lazy import DeferTickLazy
-from headrace.operators.difference import Difference
-from headrace.operators.distinct import Distinct
-from headrace.operators.distinct_on_time import DistinctOnTime
 from headrace.operators.end_of_input import EndOfInput
 from headrace.operators.enumerate import Enumerate
 from headrace.operators.every_tick import EveryTick
-from headrace.operators.expiring_join import JoinOnTime
 from headrace.operators.feedback import Feedback
 from headrace.operators.first_within import FirstWithin
 from headrace.operators.fold import Fold
@@ -35,7 +30,7 @@ from headrace.operators.fold_keyed import FoldKeyed
 from headrace.operators.fold_tick import FoldTick
 from headrace.operators.history import History
 from headrace.operators.initialize import Initialize
-from headrace.operators.join import How, Join
+from headrace.operators.join.operator import How
 from headrace.operators.late_rows import LateRows
 from headrace.operators.lattice_fold import LatticeFold
 from headrace.operators.lattice_merge import LatticeGrowth
@@ -54,7 +49,6 @@ from headrace.operators.source import Source
 from headrace.operators.state import State
 from headrace.operators.temporal_filter import TemporalFilter
 from headrace.operators.top_k import TopK
-from headrace.operators.unique import Unique
 from headrace.operators.upsert import Upsert
 from headrace.operators.watermark import Watermark
 from headrace.operators.window import Window
@@ -110,21 +104,6 @@ def _suffix(how: How) -> dict[str, str]:
 EXAMPLES: dict[type[Operator], Examples] = {
     **{cls: cls.examples for cls in all_operators() if cls.examples},
     Source: {"append": lambda x, y: x, "table": lambda x, y: y},
-    Join: {
-        "right": lambda x, y: x.join(y, on="a", how="right", suffix="_y"),
-        "full": lambda x, y: x.join(y, on="a", how="full", suffix="_y"),
-        "full with residual": lambda x, y: x.join(
-            y, on=(hr.left.a == hr.right.a) & (hr.left.b < hr.right.b), how="full", suffix="_y"
-        ),
-        "of all with all": lambda x, y: x.cross_join(y, suffix="_y"),
-        **{how.value: lambda x, y, how=how: x.join(y, on="a", how=how.value, **_suffix(how)) for how in How},
-        **{
-            f"{how.value} with residual": lambda x, y, how=how: x.join(
-                y, on=(hr.left.a == hr.right.a) & (hr.left.b < hr.right.b), how=how.value, **_suffix(how)
-            )
-            for how in How
-        },
-    },
     Aggregate: {
         "count": lambda x, y: y.group_by("a").agg(x=hr.count()),
         "count of values": lambda x, y: y.group_by("a").agg(x=hr.count(col.b)),
@@ -145,8 +124,6 @@ EXAMPLES: dict[type[Operator], Examples] = {
         "moments": lambda x, y: y.group_by("a").agg(x=hr.covariance(col.a, col.b)),
         "several, of everything": lambda x, y: y.group_by().agg(n=hr.count(), top=hr.max(col.b)),
     },
-    Distinct: {"distinct": lambda x, y: y.distinct()},
-    Difference: {"difference": lambda x, y: x.difference(y)},
     TopK: {
         "top_k": lambda x, y: y.top_k(2, by=col.b.desc(), per="a"),
         "of all": lambda x, y: y.top_k(2, by=col.a),
@@ -208,12 +185,6 @@ EXAMPLES: dict[type[Operator], Examples] = {
     ChainFirstN: {"chain_first_n": lambda x, y: x.chain_first_n(1, x)},
     Zip: {"zip": lambda x, y: x.zip(x, suffix="_y")},
     ZipLongest: {"zip_longest": lambda x, y: x.zip_longest(x, suffix="_y")},
-    CrossSingleton: {
-        "cross_singleton": lambda x, y: x.cross_singleton(
-            x.group_by().agg(n=hr.count(), lifetime="tick"), lifetime="tick"
-        ),
-        "first of several": lambda x, y: x.cross_singleton(x, lifetime="tick", suffix="_y"),
-    },
     EveryTick: {"every_tick": lambda x, y: y.every_tick()},
     MultisetDelta: {"multiset_delta": lambda x, y: x.multiset_delta()},
     DeferTickLazy: {"defer_tick_lazy": lambda x, y: y.defer_tick_lazy()},
@@ -242,7 +213,6 @@ EXAMPLES: dict[type[Operator], Examples] = {
         "of all": lambda x, y: x.state(Max(), value="a"),
     },
     Sort: {"sort": lambda x, y: x.sort(lifetime="tick")},
-    Unique: {"append": lambda x, y: x.unique(), "table": lambda x, y: y.unique()},
     LatticeFold: {
         "of all": lambda x, y: x.lattice_fold(Max(), value="b"),
         "per key": lambda x, y: x.lattice_fold(Min(), value="b", per="a"),
@@ -270,20 +240,12 @@ EXAMPLES: dict[type[Operator], Examples] = {
         "session": lambda x, y: in_windows(x, hr.session(col.a, 1), "close"),
         "session updates": lambda x, y: in_windows(x, hr.session(col.a, 1), "updates"),
     },
-    DistinctOnTime: {"of a time": lambda x, y: x.watermark(col.a, lateness=1).distinct()},
     FirstWithin: {"first_within": lambda x, y: x.watermark(col.a, lateness=1).first_within(2, by="b")},
-    JoinOnTime: {
-        "of times": lambda x, y: x.watermark(col.a, lateness=1).join(
-            x.watermark(col.a, lateness=1),
-            on=(hr.left.b == hr.right.b) & hr.right.a.between(hr.left.a, hr.left.a + 1),
-            suffix="_y",
-        )
-    },
 }
 
 
 def joined(how: How, lifetime: Any) -> Callable[[AnyStream, AnyStream], AnyStream]:
-    def build(x: AnyStream, y: AnyStream) -> AnyStream:
+    def build(x: Any, y: Any) -> Any:
         sides = {"tick": (x, x), ("tick", "static"): (x, y), ("static", "tick"): (y, x)}[lifetime]
         return sides[0].join(sides[1], on="a", how=how.value, lifetime=lifetime, **_suffix(how))
 

@@ -12,7 +12,7 @@ import pytest
 import headrace as hr
 from headrace import sql
 from headrace.errors import EvaluationError, UnsupportedQuery
-from headrace.operators.join import How, Join
+from headrace.operators.join.operator import How, Join
 from headrace.operators.source import Source
 
 if TYPE_CHECKING:

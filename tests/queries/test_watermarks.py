@@ -11,7 +11,7 @@ import pytest
 
 import headrace as hr
 from headrace.errors import UnsupportedQuery
-from headrace.operators.expiring_join import JoinOnTime
+from headrace.operators.join.interval_join import JoinOnTime
 from tests.event_time.test_state import entries
 from tests.queries.spark_answers import comparable
 

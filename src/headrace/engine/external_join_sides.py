@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.analysis.strata import find_loops
-from headrace.engine.steps.joins import SIDES
 from headrace.expr.dict_keys import dict_key_source
 from headrace.expr.tree import Column, Expr
 from headrace.graph.node import FlowGraph, Node
-from headrace.operators.join import How, Join
+from headrace.operators.join.operator import SIDES, How, Join
 from headrace.operators.lifetime import Lifetime
 from headrace.operators.source import Source
 

@@ -17,7 +17,7 @@ from headrace.expr.tree import Call, Column, Expr
 from headrace.expr.types import BOOL, Field, Schema, holds_maps
 from headrace.near_names import did_you_mean
 from headrace.operators.column_arguments import render_argument
-from headrace.operators.join import How, Join
+from headrace.operators.join.operator import How, Join
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -39,10 +39,10 @@ from headrace.operators.column_arguments import (
     uncalled_method,
     with_row_class,
 )
-from headrace.operators.difference import Difference
 from headrace.operators.distinct import Distinct
 from headrace.operators.filter import Filter
-from headrace.operators.join import How
+from headrace.operators.join.difference import Difference
+from headrace.operators.join.operator import How
 from headrace.operators.lifetime import LifetimeName, Lifetimes, parse_lifetimes
 from headrace.operators.map import FlatMap, Map
 from headrace.operators.over import ComputeOver
@@ -362,7 +362,7 @@ class Stream(
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[T_co, B | B2, Changes, NoOrder]:
-        """Keep the rows that are not in `neg` (see `operators.difference`).
+        """Keep the rows that are not in `neg` (see `operators.join.difference`).
 
         lifetime: as in `join`. With ("static", "tick"), each tick emits all rows so far that its own rows of
                   `neg` do not exclude, at the corresponding cost.

@@ -300,8 +300,8 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
     def unique(
         self, *, lifetime: LifetimeName = "static", nondet: str | None = None, name: str | None = None
     ) -> Stream[T_co, B, G, O]:
-        """Keep the first occurrence of each row (see `operators.unique`)."""
-        from headrace.operators.unique import Unique
+        """Keep the first occurrence of each row (see `operators.distinct`)."""
+        from headrace.operators.distinct import Unique
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)

@@ -18,7 +18,7 @@ from headrace.flow.type_markers import Append, Changes, NoOrder, Ordered, Unboun
 from headrace.operators.column_arguments import all_columns, render_argument, with_row_class
 from headrace.operators.distinct import Distinct
 from headrace.operators.every_tick import EveryTick
-from headrace.operators.join import How
+from headrace.operators.join.operator import How
 from headrace.operators.lifetime import Lifetime, Lifetimes, parse_lifetimes
 from headrace.operators.top_k import TopK
 

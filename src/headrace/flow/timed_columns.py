@@ -21,9 +21,9 @@ from headrace.expr.types import BOOL, FLOAT64, TIMESTAMP, Field, Schema
 from headrace.operators.distinct_on_time import DistinctOnTime
 from headrace.operators.end_of_input import VALUE, EndOfInput
 from headrace.operators.event_time_windows import Grid
-from headrace.operators.expiring_join import JoinOnTime
 from headrace.operators.filter import Filter
 from headrace.operators.first_within import FirstWithin
+from headrace.operators.join.interval_join import JoinOnTime
 from headrace.operators.least_watermark import LeastWatermark, Move
 from headrace.operators.map import Inspect
 from headrace.operators.on_time import OnTime

@@ -46,8 +46,8 @@ class BatchSite(Protocol):
         """Rows of each source of the flow, by name."""
         ...
 
-    def column(self, expr: Expr, port: int = 0) -> Column:
-        """Lower an expression over the columns of an input."""
+    def column(self, expr: Expr, over: int | Schema = 0) -> Column:
+        """Lower an expression over the columns of an input, or of a schema."""
         ...
 
     def named(self, name: str) -> Column:

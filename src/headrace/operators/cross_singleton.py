@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.graph.node import ALTERABLE, Operator
 from headrace.graph.operator_declarations import WHOLE, Facts, Need, Placement, Port
+from headrace.lowering.examples import Examples
+from headrace.lowering.forms import lower_operator
+from headrace.lowering.reference import Bag, NotOfBags, OperatorInput, output_of_tick
+from headrace.lowering.row_code import Row
+from headrace.lowering.step import Step, register_step
+from headrace.operators import aggregates
 from headrace.operators.lifetime import DEPENDS_ON_CUT, Lifetime, tick_needs
 from headrace.operators.unservable import IN_ORDER
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.node import Columns
+    from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Unservable
+    from headrace.lowering.forms import BatchSite
+    from headrace.lowering.step_writer import StepWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +49,12 @@ class CrossSingleton(Operator):
     """
 
     kind: ClassVar[str] = "cross_singleton"
+    examples: ClassVar[Examples] = {
+        "cross_singleton": lambda x, y: x.cross_singleton(
+            x.group_by().agg(n=aggregates.count(), lifetime="tick"), lifetime="tick"
+        ),
+        "first of several": lambda x, y: x.cross_singleton(x, lifetime="tick", suffix="_y"),
+    }
     kept_right: tuple[int, ...]
     nondet: str | None = field(default=None, metadata=ALTERABLE)
 
@@ -75,3 +92,53 @@ class CrossSingleton(Operator):
 
     def describe(self) -> str:
         return f"nondet: {self.nondet}" if self.nondet else ""
+
+
+@register_step(CrossSingleton)
+class CrossSingletonStep(Step):
+    """Step of cross_singleton: appends the first row of `single`, complete by then, to each row."""
+
+    takes_rows = False
+    operator: CrossSingleton
+    keeps_state = True
+
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        super().__init__(node, writer)
+        self.single = writer.node_variable("single", node.id)
+
+    def begin(self) -> None:
+        with self.writer.in_first_round(self.node.id):
+            self.code.line(f"{self.single} = None")
+
+    def finish(self) -> None:
+        writer, code = self.writer, self.code
+        # In a loop the buffer of `single` is there in the first round alone.
+        with code.block(f"if {writer.buffer(self.node.inputs[1])}:"):
+            code.line(f"{self.single} = {writer.buffer(self.node.inputs[1])}[0]")
+        with code.block(f"if {self.single} is not None:"):
+            columns = writer.unpack(self.input_schema(1), self.single)
+            kept = tuple(columns[at] for at in self.operator.kept_right)
+            with writer.each_row(self.node, 0) as row:
+                self.emit(Row((*row.columns, *kept)))
+
+
+@lower_operator.register(CrossSingleton)
+def _on_spark(operator: CrossSingleton, site: BatchSite) -> DataFrame:
+    rows, single = site.inputs
+    left = [f"left {at}" for at in range(len(site.schemas[0].names))]
+    right = [f"right {at}" for at in range(len(site.schemas[1].names))]
+    pairs = rows.toDF(*left).crossJoin(single.limit(1).toDF(*right))
+    kept = [*left, *(right[at] for at in operator.kept_right)]
+    return pairs.select(*map(site.named, kept)).toDF(*site.node.schema.names)
+
+
+@output_of_tick.register(CrossSingleton)
+def _output_of_tick(operator: CrossSingleton, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
+    rows, single = inputs
+    if len(single.tick_changes) > 1:
+        raise NotOfBags("which of several rows is the first, bags do not tell")
+    out: Bag = Counter()
+    for other in single.tick_changes:
+        for row, count in rows.tick_changes.items():
+            out[(*row, *(other[at] for at in operator.kept_right))] += count
+    return out

@@ -1,48 +1,47 @@
-"""Distinct operator: one copy of each row."""
+"""Distinct and unique operators: one copy of each row."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.graph.node import ALTERABLE, identity_lineage
 from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, place_by_key
-from headrace.operators.lifetime import Lifetime, WithLifetime, tick_needs, with_lifetimes
+from headrace.lowering.examples import Examples
+from headrace.lowering.forms import lower_operator
+from headrace.lowering.reference import Bag, Bags, OperatorInput, answer_of_bags, output_of_tick
+from headrace.lowering.round_history import SetStep
+from headrace.lowering.row_code import Row, tuple_source
+from headrace.lowering.slot import Slot
+from headrace.lowering.step import Step, register_loop_step, step_for
+from headrace.operators.lifetime import Lifetime, WithLifetime, rows_by_lifetime, tick_needs, with_lifetimes
+from headrace.operators.reduce import describe_lifetime
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pyspark.sql import DataFrame
+
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.node import Columns
+    from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
+    from headrace.lowering.forms import BatchSite
+    from headrace.lowering.step_writer import StepWriter
 
 
-@dataclass(frozen=True, slots=True)
-class Distinct(WithLifetime):
-    """Each row once: emitted with its first copy and retracted with its last.
+class OneCopy(WithLifetime):
+    """Base of operators that emit one copy of each row.
 
-    A tick without changes emits nothing. With lifetime TICK, each tick is separate, and rows keep the order
-    of their first copies.
-
-    columns: every column of the input, as expressions.
-    nondet:  reason why results may depend on the cut into ticks, if the lifetime is TICK.
-
-    >>> from headrace.testing import show
-    >>> show(lambda numbers: numbers.distinct(), numbers=[1, 2, 1])
-    + 1
-    + 2
+    columns: every column of the input, as expressions; a field of each subclass.
     """
 
-    kind: ClassVar[str] = "distinct"
-    runs_in_rounds: ClassVar[bool] = True
-    nets: ClassVar[bool] = True
+    __slots__ = ()
     merges_equal: ClassVar[bool] = True
     columns: tuple[Expr, ...]
-    lifetime: Lifetime = Lifetime.STATIC
-    nondet: str | None = field(default=None, metadata=ALTERABLE)
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input"),)
@@ -63,6 +62,34 @@ class Distinct(WithLifetime):
     def one_zero(self, inputs: Sequence[bool]) -> bool:
         return True
 
+    def placement(self) -> Placement:
+        return place_by_key(self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct(OneCopy):
+    """Each row once: emitted with its first copy and retracted with its last.
+
+    A tick without changes emits nothing. With lifetime TICK, each tick is separate, and rows keep the order
+    of their first copies.
+
+    columns: every column of the input, as expressions.
+    nondet:  reason why results may depend on the cut into ticks, if the lifetime is TICK.
+
+    >>> from headrace.testing import show
+    >>> show(lambda numbers: numbers.distinct(), numbers=[1, 2, 1])
+    + 1
+    + 2
+    """
+
+    kind: ClassVar[str] = "distinct"
+    examples: ClassVar[Examples] = {"distinct": lambda x, y: y.distinct()}
+    runs_in_rounds: ClassVar[bool] = True
+    nets: ClassVar[bool] = True
+    columns: tuple[Expr, ...]
+    lifetime: Lifetime = Lifetime.STATIC
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
+
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         rows = inputs[0]
         if self.lifetime is Lifetime.TICK:
@@ -75,8 +102,160 @@ class Distinct(WithLifetime):
     def refused_in_changing_loop(self, goes_round: Sequence[bool]) -> str:
         return ""
 
-    def placement(self) -> Placement:
-        return place_by_key(self.columns)
-
     def describe(self) -> str:
         return with_lifetimes("", (self.lifetime,))
+
+
+@dataclass(frozen=True, slots=True)
+class Unique(OneCopy):
+    """The first occurrence of each row, in row order, emitted at once.
+
+    Equivalent to `distinct`, but keeps the order if there is one. For a table, a row is retracted with its
+    last copy. With lifetime TICK, a row passes once in each tick in which it arrives. An empty tick emits
+    nothing.
+
+    columns: every column of the input, as expressions.
+
+    >>> from headrace.testing import show
+    >>> show(lambda numbers: numbers.unique(), numbers=[3, 1, 3, 2, 1])
+    + 3
+    + 1
+    + 2
+    """
+
+    kind: ClassVar[str] = "unique"
+    examples: ClassVar[Examples] = {"append": lambda x, y: x.unique(), "table": lambda x, y: y.unique()}
+    columns: tuple[Expr, ...]
+    lifetime: Lifetime = Lifetime.STATIC
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def needs(self) -> tuple[Need, ...]:
+        if self.lifetime is Lifetime.STATIC:
+            return ()
+        return (
+            Need(
+                0,
+                "append",
+                "each tick is answered for itself:\nwhat an earlier one answered cannot be taken back",
+                'use lifetime="static", or feed it from a stream that only grows',
+            ),
+        )
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        rows = inputs[0]
+        if self.lifetime is Lifetime.TICK:
+            return rows.but(det=rows.det and self.nondet is None)
+        return rows.but(ordered=rows.ordered and rows.append, once=True)
+
+    def describe(self) -> str:
+        return ", ".join(describe_lifetime(self.lifetime))
+
+
+# --- row steps ------------------------------------------------------------------------------------
+
+
+class AppendDistinctStep(Step):
+    """Distinct over an append stream, which emits the first copy at once.
+
+    of_a_tick: the state is dropped at the end of the tick.
+    """
+
+    keeps_state = True
+
+    def __init__(self, node: Node, writer: StepWriter, *, of_a_tick: bool = False) -> None:
+        super().__init__(node, writer)
+        self.of_a_tick = of_a_tick
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.copies", transient=self.of_a_tick),)
+
+    def consume(self, port: int, row: Row) -> None:
+        writer, schema = self.writer, self.node.schema
+        key = writer.entry(schema, row.columns)
+        if key == tuple_source(row.columns) and row.whole is not None:
+            key, first = row.whole, row
+        else:
+            if not key.isidentifier():
+                name = writer.fresh("row")
+                self.code.line(f"{name} = {key}")
+                key = name
+            first = Row((key,))
+        with self.code.block(f"if {self.slot_getter('copies')}({key}) is None:"):
+            self.code.line(f"{self.slot('copies')}[{key}] = 1")
+            if len(schema.fields) > 1 and first is not row:
+                # Keys are canonical (one zero, one NaN), and so is what leaves.
+                first = Row(writer.unpack(schema, key), key)
+            self.emit(first)
+
+
+class TableDistinctStep(Step):
+    """Distinct over a table, which counts copies and emits crossings of 0 per tick."""
+
+    keeps_state = True
+    consolidates = True
+    sites = 2
+
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        super().__init__(node, writer)
+        self.before = writer.node_variable("before", node.id)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.copies"),)
+
+    def begin(self) -> None:
+        self.code.line(f"{self.before} = {{}}")
+
+    def consume(self, port: int, row: Row) -> None:
+        key = self.writer.fresh("row")
+        self.code.line(f"{key} = {self.writer.row_key(self.node.schema, row.columns)}")
+        self.state("copies").add_count(key, row.copies, self.before)
+
+    def finish(self) -> None:
+        writer = self.writer
+        key, old, new = writer.fresh("row"), writer.fresh("old"), writer.fresh("new")
+        with self.code.block(f"for {key}, {old} in {self.before}.items():"):
+            self.code.line(f"{new} = {self.slot_getter('copies')}({key}) or 0")
+            columns = writer.unpack(self.node.schema, key)
+            with self.code.block(f"if {new} > 0 >= {old}:"):
+                self.emit(Row(columns, key, "1"))
+            with self.code.block(f"elif {old} > 0 >= {new}:"):
+                self.emit(Row(columns, key, "-1"))
+
+
+@step_for.register(Distinct)
+@step_for.register(Unique)
+def _step(operator: OneCopy, node: Node, writer: StepWriter) -> Step:
+    if operator.lifetime is Lifetime.TICK:
+        return AppendDistinctStep(node, writer, of_a_tick=True)
+    return distinct_step(node, writer)
+
+
+def distinct_step(node: Node, writer: StepWriter) -> Step:
+    """Choose the step of distinct; append streams have a cheaper one."""
+    if writer.is_append(node.inputs[0]):
+        return AppendDistinctStep(node, writer)
+    return TableDistinctStep(node, writer)
+
+
+register_loop_step(Distinct)(SetStep)
+
+
+# --- other forms ----------------------------------------------------------------------------------
+
+
+@lower_operator.register(Distinct)
+@lower_operator.register(Unique)
+def _on_spark(operator: OneCopy, site: BatchSite) -> DataFrame:
+    return site.inputs[0].distinct()
+
+
+@answer_of_bags.register(Distinct)
+@answer_of_bags.register(Unique)
+def _answer(operator: OneCopy, node: Node, inputs: Bags) -> Bag:
+    return Counter(set(inputs[0][1]))
+
+
+@output_of_tick.register(Distinct)
+@output_of_tick.register(Unique)
+def _output_of_tick(operator: OneCopy, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
+    return answer_of_bags(operator, node, rows_by_lifetime((operator.lifetime,), inputs))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from headrace.expr.constructors import col
 from headrace.expr.tree import Column
 from headrace.graph.node import Operator, identity_lineage
 from headrace.graph.operator_declarations import (
@@ -17,17 +18,22 @@ from headrace.graph.operator_declarations import (
     calendar_slots,
     place_by_key,
 )
+from headrace.lowering.examples import Examples
+from headrace.lowering.forms import lower_operator
 from headrace.operators.distinct import Distinct
 from headrace.operators.unservable import EVENT_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pyspark.sql import DataFrame
+
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Columns
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
+    from headrace.lowering.forms import BatchSite
     from headrace.operators.time_spans import Span
 
 
@@ -50,6 +56,7 @@ class DistinctOnTime(Operator):
 
     kind: ClassVar[str] = "distinct"
     plan_name: ClassVar[str | None] = "distinct_on_time"
+    examples: ClassVar[Examples] = {"of a time": lambda x, y: x.watermark(col.a, lateness=1).distinct()}
     merges_equal: ClassVar[bool] = True
     columns: tuple[Expr, ...]
     time: str
@@ -96,3 +103,8 @@ class DistinctOnTime(Operator):
 
     def describe(self) -> str:
         return f"forgets what {self.time} has passed"
+
+
+@lower_operator.register(DistinctOnTime)
+def _on_spark(operator: DistinctOnTime, site: BatchSite) -> DataFrame:
+    return site.inputs[0].distinct()

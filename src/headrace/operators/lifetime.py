@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
-from typing import Any, Literal, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 
 from headrace.errors import SourceLocation, WrongType
 from headrace.graph.node import Operator
 from headrace.graph.operator_declarations import Need
 from headrace.operators.column_arguments import render_argument
+
+if TYPE_CHECKING:
+    from headrace.lowering.reference import Bags, OperatorInput
 
 
 class Lifetime(Enum):
@@ -103,6 +107,12 @@ def _beside(port: int) -> Need:
         "feed the loop from streams that only grow",
         only_in_loop=True,
     )
+
+
+def rows_by_lifetime(lifetimes: Sequence[Lifetime], inputs: Sequence[OperatorInput]) -> Bags:
+    """Return what an operator with these lifetimes reads in a tick: its rows, or all that are present."""
+    sides = zip(inputs, lifetimes, strict=True)
+    return [read.rows(of_tick=lifetime is Lifetime.TICK) for read, lifetime in sides]
 
 
 def with_lifetimes(text: str, given: tuple[Lifetime, ...]) -> str:

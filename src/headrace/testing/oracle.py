@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 from headrace.errors import NoFixpoint
-from headrace.expr.types import Schema
 from headrace.graph.node import FlowGraph, Node, Operator
 from headrace.lowering.reference import (
     Bag,
@@ -31,11 +29,8 @@ from headrace.operators.assume_ordered import AssumeOrdered
 from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.chain import Chain
 from headrace.operators.defer_tick import DeferTick
-from headrace.operators.difference import Difference
-from headrace.operators.distinct import Distinct
 from headrace.operators.feedback import Feedback
 from headrace.operators.history import History
-from headrace.operators.join import How, Join
 from headrace.operators.null import Null
 from headrace.operators.source import Source
 from headrace.operators.temporal_filter import Presence, TemporalFilter
@@ -104,11 +99,6 @@ def _null(operator: Null, node: Node, inputs: Bags) -> Bag:
 
 
 @answer_of_bags.register
-def _distinct(operator: Distinct, node: Node, inputs: Bags) -> Bag:
-    return Counter(set(inputs[0][1]))
-
-
-@answer_of_bags.register
 def _feedback(operator: Feedback, node: Node, inputs: Bags) -> Bag:
     return Counter(set(inputs[0][1]))
 
@@ -116,12 +106,6 @@ def _feedback(operator: Feedback, node: Node, inputs: Bags) -> Bag:
 @answer_of_bags.register
 def _bag_feedback(operator: BagFeedback, node: Node, inputs: Bags) -> Bag:
     return inputs[0][1]
-
-
-@answer_of_bags.register
-def _difference(operator: Difference, node: Node, inputs: Bags) -> Bag:
-    (_, pos), (_, neg) = inputs
-    return Counter({row: count for row, count in pos.items() if row not in neg})
 
 
 @answer_of_bags.register
@@ -145,36 +129,6 @@ def _temporal_filter(operator: TemporalFilter, node: Node, inputs: Bags) -> Bag:
         }[operator.presence]
 
     return Counter({row: count for row, count in rows.items() if is_there(row)})
-
-
-@answer_of_bags.register
-def _join(operator: Join, node: Node, inputs: Bags) -> Bag:
-    (left_schema, left), (right_schema, right) = inputs
-    fields = zip((*left_schema.fields, *right_schema.fields), operator.pair_names, strict=True)
-    pair_schema = Schema(tuple(replace(field, name=name) for field, name in fields))
-    left_key = functions_of(operator.left_keys, left_schema)
-    right_key = functions_of(operator.right_keys, right_schema)
-    residual = None if operator.residual is None else function_of(operator.residual, pair_schema)
-
-    def partners(row: Row) -> list[Row]:
-        key = left_key(row)
-        if None in key:
-            return []
-        equal = [other for other in copies(right) if right_key(other) == key]
-        return [other for other in equal if residual is None or residual((*row, *other)) is True]
-
-    out: Bag = Counter()
-    for row in copies(left):
-        found = partners(row)
-        if operator.how is How.SEMI:
-            out.update([row] if found else [])
-        elif operator.how is How.ANTI:
-            out.update([] if found else [row])
-        else:
-            if operator.how is How.LEFT and not found:
-                found = [(None,) * len(right_schema.fields)]
-            out.update((*row, *(other[at] for at in operator.kept_right)) for other in found)
-    return out
 
 
 @answer_of_bags.register

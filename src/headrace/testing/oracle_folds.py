@@ -36,7 +36,6 @@ from headrace.operators.lifetime import Lifetime
 from headrace.operators.reduce import Reduce
 from headrace.operators.reduce_keyed import ReduceKeyed
 from headrace.operators.sort import Sort
-from headrace.operators.unique import Unique
 
 Keys = tuple[tuple[str, Expr], ...]
 
@@ -149,11 +148,6 @@ def _at_least(operator: AtLeast, node: Node, inputs: Bags) -> Bag:
 
 
 @answer_of_bags.register
-def _unique(operator: Unique, node: Node, inputs: Bags) -> Bag:
-    return Counter(set(inputs[0][1]))
-
-
-@answer_of_bags.register
 def _sort(operator: Sort, node: Node, inputs: Bags) -> Bag:
     return inputs[0][1]
 
@@ -168,10 +162,9 @@ def _fold_tick(operator: FoldTick, node: Node, inputs: Sequence[OperatorInput]) 
 @output_of_tick.register(Reduce)
 @output_of_tick.register(FoldKeyed)
 @output_of_tick.register(ReduceKeyed)
-@output_of_tick.register(Unique)
 @output_of_tick.register(Sort)
 def _of_a_tick(
-    operator: Reduce | FoldKeyed | ReduceKeyed | Unique | Sort, node: Node, inputs: Sequence[OperatorInput]
+    operator: Reduce | FoldKeyed | ReduceKeyed | Sort, node: Node, inputs: Sequence[OperatorInput]
 ) -> Bag:
     static = replace(operator, lifetime=Lifetime.STATIC)
     return answer_of_bags(static, node, [inputs[0].rows(of_tick=True)])

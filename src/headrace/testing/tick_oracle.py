@@ -16,7 +16,6 @@ from headrace.analysis import analyse
 from headrace.graph.node import FlowGraph, Node, Operator
 from headrace.lowering.reference import (
     Bag,
-    NotOfBags,
     OperatorInput,
     Row,
     answer_of_bags,
@@ -26,16 +25,12 @@ from headrace.lowering.reference import (
 )
 from headrace.operators.aggregate import Aggregate
 from headrace.operators.bag_feedback import BagFeedback
-from headrace.operators.cross_singleton import CrossSingleton
 from headrace.operators.defer_signal import DeferSignal
 from headrace.operators.defer_tick import DeferTick
 from headrace.operators.defer_tick_lazy import DeferTickLazy
-from headrace.operators.difference import Difference
-from headrace.operators.distinct import Distinct
 from headrace.operators.every_tick import EveryTick
 from headrace.operators.feedback import Feedback
 from headrace.operators.initialize import Initialize
-from headrace.operators.join import Join
 from headrace.operators.lifetime import Lifetime
 from headrace.operators.multiset_delta import MultisetDelta
 from headrace.operators.source import Source
@@ -112,32 +107,8 @@ def _multiset_delta(operator: MultisetDelta, node: Node, inputs: Sequence[Operat
     return inputs[0].tick_changes - sum_bags(inputs[0].changes[-2:-1])
 
 
-@output_of_tick.register
-def _cross_singleton(operator: CrossSingleton, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
-    rows, single = inputs
-    if len(single.tick_changes) > 1:
-        raise NotOfBags("which of several rows is the first, bags do not tell")
-    out: Bag = Counter()
-    for other in single.tick_changes:
-        for row, count in rows.tick_changes.items():
-            out[(*row, *(other[at] for at in operator.kept_right))] += count
-    return out
-
-
-@output_of_tick.register(Join)
-@output_of_tick.register(Difference)
-def _of_two(operator: Join | Difference, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
-    given = [
-        read.rows(of_tick=lifetime is Lifetime.TICK)
-        for read, lifetime in zip(inputs, operator.lifetimes, strict=True)
-    ]
-    static = replace(operator, lifetimes=(Lifetime.STATIC, Lifetime.STATIC))
-    return answer_of_bags(static, node, given)
-
-
 @output_of_tick.register(Aggregate)
-@output_of_tick.register(Distinct)
 @output_of_tick.register(TopK)
-def _of_one(operator: Aggregate | Distinct | TopK, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
+def _of_one(operator: Aggregate | TopK, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
     static = replace(operator, lifetime=Lifetime.STATIC)
     return answer_of_bags(static, node, [inputs[0].rows(of_tick=operator.lifetime is Lifetime.TICK)])

@@ -33,7 +33,7 @@ from headrace.operators import (
     window_functions,
 )
 from headrace.operators.function_claims import Claims
-from headrace.operators.join import How, Join
+from headrace.operators.join.operator import How, Join
 from headrace.operators.least_watermark import Move
 from headrace.operators.lifetime import Lifetime
 from headrace.operators.signals.lift import Align, Constant

@@ -32,18 +32,17 @@ from headrace.expr.polars_columns import NotLowered
 from headrace.lowering.forms import apply_operator
 from headrace.operators.aggregate import Aggregate
 from headrace.operators.bag_feedback import BagFeedback
-from headrace.operators.distinct import Distinct
-from headrace.operators.expiring_join import JoinOnTime
+from headrace.operators.distinct import Distinct, Unique
 from headrace.operators.feedback import Feedback
 from headrace.operators.history import History
-from headrace.operators.join import Join
+from headrace.operators.join.interval_join import JoinOnTime
+from headrace.operators.join.operator import Join
 from headrace.operators.late_rows import LateRows
 from headrace.operators.on_time import OnTime
 from headrace.operators.over import ComputeOver
 from headrace.operators.sink import Sink
 from headrace.operators.temporal_filter import TemporalFilter
 from headrace.operators.top_k import TopK
-from headrace.operators.unique import Unique
 from headrace.operators.upsert import Upsert
 
 if TYPE_CHECKING:

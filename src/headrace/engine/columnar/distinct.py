@@ -18,10 +18,9 @@ from headrace.engine.columnar.arranged_slot import ArrangedSlots
 from headrace.engine.columnar.pre_reduction import DistinctRows
 from headrace.engine.columnar.slot_form import CountForm
 from headrace.expr.polars_columns import NotLowered, dtype_of
-from headrace.operators.distinct import Distinct
+from headrace.operators.distinct import Distinct, Unique
 from headrace.operators.feedback import Feedback
 from headrace.operators.lifetime import Lifetime
-from headrace.operators.unique import Unique
 
 if TYPE_CHECKING:
     from headrace.expr.types import Schema

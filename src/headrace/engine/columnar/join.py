@@ -24,7 +24,7 @@ from headrace.columns.columns import ColumnarDeclined, Columns, rows_to_columns
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
 from headrace.engine.columnar.join_plan import JoinPlan
 from headrace.engine.columnar.slot_form import BagForm, SlotForm, Values, consolidated
-from headrace.engine.steps.joins import SIDES
+from headrace.operators.join.operator import SIDES
 
 Rows = list[tuple[Any, ...]]
 

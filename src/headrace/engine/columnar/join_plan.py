@@ -18,9 +18,8 @@ from headrace.expr.polars_columns import LoweredExpression, NotLowered, dtype_of
 from headrace.expr.tree import Expr
 from headrace.expr.types import DataType, Schema
 from headrace.expr.typing_rules import is_float
-from headrace.operators.join import How, Join
+from headrace.operators.join.operator import How, Join
 from headrace.operators.lifetime import Lifetime
-from headrace.operators.retractions_first import pair_schema
 
 if TYPE_CHECKING:
     from headrace.graph.node import FlowGraph, Node
@@ -181,7 +180,7 @@ def plan_join(graph: FlowGraph, node: Node, appends: tuple[bool, ...], append: b
         operator,
         (one, other),
         (appends[0], appends[1]),
-        pair_schema(graph, node, operator),
+        operator.pair_schema([one, other]),
         node.schema,
         append,
     )

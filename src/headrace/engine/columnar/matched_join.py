@@ -26,8 +26,7 @@ from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined, Columns
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
 from headrace.engine.columnar.join import JoinSideForm, side_form
 from headrace.engine.columnar.slot_form import CountForm, SlotForm, Values
-from headrace.engine.steps.joins import SIDES
-from headrace.operators.join import How
+from headrace.operators.join.operator import SIDES, How
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,6 @@ from headrace.engine.region_writer import RegionWriter
 from headrace.engine.steps.accumulator import Target
 from headrace.engine.steps.aggregate import AggregateStep, group_keys, group_writer
 from headrace.engine.steps.group_code import ROWS
-from headrace.engine.steps.joins import JoinConditionWriter
 from headrace.engine.steps.over import OverStep
 from headrace.engine.steps.partials import merged_group_writer
 from headrace.engine.steps.sessions import SessionStep
@@ -27,7 +26,8 @@ from headrace.lowering.row_code import Row, key_columns, tuple_source
 from headrace.lowering.step import Step
 from headrace.operators.aggregate import Aggregate
 from headrace.operators.event_time_windows import Grid
-from headrace.operators.join import How, Join
+from headrace.operators.join.operator import How, Join
+from headrace.operators.join.steps import JoinConditionWriter
 from headrace.operators.over import ComputeOver
 from headrace.operators.top_k import TopK
 from headrace.operators.window import Emit, Window

@@ -25,10 +25,10 @@ from headrace.engine.columnar.clocks import check_time, ticks_in, ticks_of
 from headrace.engine.columnar.join import JoinSideForm
 from headrace.engine.columnar.join_plan import JoinPlan, plan_join
 from headrace.engine.columnar.slot_form import SlotForm, Values, consolidated
-from headrace.engine.steps.joins import SIDES
 from headrace.engine.window_runtime import closing, schedule_window
 from headrace.expr.types import INT64
-from headrace.operators.expiring_join import JoinOnTime
+from headrace.operators.join.interval_join import JoinOnTime
+from headrace.operators.join.operator import SIDES
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType

@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from headrace.engine.steps.distinct import distinct_step
 from headrace.lowering.row_code import tuple_source
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, step_for
 from headrace.operators.bag_feedback import BagFeedback
+from headrace.operators.distinct import distinct_step
 from headrace.operators.feedback import Feedback
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from headrace.lowering.slot import Slot
 from headrace.lowering.step import LoopStep, register_loop_step
 from headrace.operators.distinct import Distinct
 from headrace.operators.feedback import Feedback
-from headrace.operators.join import Join
+from headrace.operators.join.operator import Join
 from headrace.operators.union import Union
 
 if TYPE_CHECKING:

@@ -2,15 +2,12 @@
 
 from headrace.engine.steps import (
     aggregate,
-    distinct,
     event_time,
     fold,
     in_order,
-    inner_join,
     lattice,
     over,
     partials,
-    semi_anti_join,
     sequences,
     sessions,
     sort,
@@ -23,15 +20,12 @@ from headrace.engine.steps import (
 
 __all__ = [
     "aggregate",
-    "distinct",
     "event_time",
     "fold",
     "in_order",
-    "inner_join",
     "lattice",
     "over",
     "partials",
-    "semi_anti_join",
     "sequences",
     "sessions",
     "sort",

@@ -7,7 +7,6 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.steps.joins import SIDES, JoinConditionWriter
 from headrace.engine.steps.windows import WatermarkInput, WindowCalendar
 from headrace.engine.window_runtime import (
     bucket_assigner,
@@ -20,8 +19,10 @@ from headrace.lowering.row_code import Row
 from headrace.lowering.slot import Slot, thaw_list
 from headrace.lowering.step import Step, register_step, step_for
 from headrace.operators.distinct_on_time import DistinctOnTime
-from headrace.operators.expiring_join import JoinOnTime
 from headrace.operators.first_within import FirstWithin
+from headrace.operators.join.interval_join import JoinOnTime
+from headrace.operators.join.operator import SIDES
+from headrace.operators.join.steps import JoinConditionWriter
 
 if TYPE_CHECKING:
     from collections.abc import Generator

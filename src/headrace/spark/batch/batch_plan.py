@@ -32,7 +32,7 @@ from headrace.lowering.forms import lower_operator
 from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.end_of_input import EndOfInput
 from headrace.operators.feedback import Feedback
-from headrace.operators.join import Join
+from headrace.operators.join.operator import Join
 from headrace.operators.sink import Sink
 from headrace.spark.batch import aggregates as batch_aggregates
 from headrace.spark.batch import relational as batch_relational

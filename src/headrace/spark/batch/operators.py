@@ -26,8 +26,8 @@ class Site:
     schemas: tuple[Schema, ...]
     frames: Mapping[str, DataFrame]
 
-    def column(self, expr: Expr, port: int = 0) -> Column:
-        return to_column(expr, self.schemas[port])
+    def column(self, expr: Expr, over: int | Schema = 0) -> Column:
+        return to_column(expr, self.schemas[over] if isinstance(over, int) else over)
 
     def named(self, name: str) -> Column:
         return exact_column(name)

@@ -14,7 +14,6 @@ from pyspark.sql import functions as f
 
 from headrace.lowering.forms import lower_operator
 from headrace.operators.chain import Chain
-from headrace.operators.cross_singleton import CrossSingleton
 from headrace.operators.defer_signal import DeferSignal
 from headrace.operators.defer_tick import DeferTick
 from headrace.operators.defer_tick_lazy import DeferTickLazy
@@ -22,7 +21,7 @@ from headrace.operators.every_tick import EveryTick
 from headrace.operators.multiset_delta import MultisetDelta
 from headrace.operators.null import Null
 from headrace.operators.sort import Sort
-from headrace.spark.batch.operators import Site, exact_column, renamed
+from headrace.spark.batch.operators import Site
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,16 +52,6 @@ def _(operator: DeferTickLazy, site: Site) -> DataFrame:
 def _(operator: DeferSignal, site: Site) -> DataFrame:
     rows, signal = site.inputs
     return rows.join(signal.select(f.lit(1).alias(_BESIDE)).limit(1)).drop(_BESIDE)
-
-
-@lower_operator.register(CrossSingleton)
-def _(operator: CrossSingleton, site: Site) -> DataFrame:
-    rows, single = site.inputs
-    left = [f"left {at}" for at in range(len(site.schemas[0].names))]
-    right = [f"right {at}" for at in range(len(site.schemas[1].names))]
-    pairs = renamed(rows, left).crossJoin(renamed(single.limit(1), right))
-    kept = [*left, *(right[at] for at in operator.kept_right)]
-    return renamed(pairs.select(*(exact_column(name) for name in kept)), site.node.schema.names)
 
 
 @lower_operator.register(Null)

@@ -22,7 +22,7 @@ from headrace.expr.tree import Column, columns_of
 from headrace.graph.graph_algorithms import adjacency_lists, topological_order
 from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.feedback import Feedback
-from headrace.operators.join import Join
+from headrace.operators.join.operator import Join
 from headrace.operators.sink import Sink
 from headrace.spark.placing.earliest_stages import Levels, cycles_in_order
 from headrace.spark.placing.row_placement import ANYHOW, ByKey, Keys, keys_of, whole_row_key, with_names

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.graph.node import ALTERABLE, Operator, identity_lineage
 from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, meet, place_by_key
-from headrace.operators.lifetime import DEPENDS_ON_CUT, Lifetime, tick_needs, with_lifetimes
+from headrace.lowering.examples import Examples
+from headrace.lowering.forms import lower_operator
+from headrace.lowering.reference import Bag, Bags, OperatorInput, answer_of_bags, output_of_tick
+from headrace.operators.lifetime import DEPENDS_ON_CUT, Lifetime, rows_by_lifetime, tick_needs, with_lifetimes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pyspark.sql import DataFrame
+
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.node import Columns
+    from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
+    from headrace.lowering.forms import BatchSite
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +46,7 @@ class Difference(Operator):
     """
 
     kind: ClassVar[str] = "difference"
+    examples: ClassVar[Examples] = {"difference": lambda x, y: x.difference(y)}
     runs_in_rounds: ClassVar[bool] = True
     columns: tuple[Expr, ...]
     neg_columns: tuple[Expr, ...]
@@ -95,3 +105,24 @@ class Difference(Operator):
 
     def describe(self) -> str:
         return with_lifetimes("", self.lifetimes)
+
+
+@lower_operator.register(Difference)
+def _on_spark(operator: Difference, site: BatchSite) -> DataFrame:
+    pos, neg = site.inputs
+    names = site.schemas[0].names
+    # Null is equal to null here, and duplicates of `pos` stay: neither EXCEPT nor EXCEPT ALL is this.
+    other = neg.toDF(*(f"neg.{at}" for at in range(len(names))))
+    same = (site.named(name).eqNullSafe(site.named(f"neg.{at}")) for at, name in enumerate(names))
+    return pos.join(other, reduce(and_, same), "left_anti")
+
+
+@answer_of_bags.register(Difference)
+def _answer(operator: Difference, node: Node, inputs: Bags) -> Bag:
+    (_, pos), (_, neg) = inputs
+    return Counter({row: count for row, count in pos.items() if row not in neg})
+
+
+@output_of_tick.register(Difference)
+def _output_of_tick(operator: Difference, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
+    return answer_of_bags(operator, node, rows_by_lifetime(operator.lifetimes, inputs))

@@ -1,25 +1,103 @@
-"""Sets that grow from round to round, maintained across ticks: the first round of each entry.
+"""Rows by round: what steps in loops with retractions remember of their rows, within a tick and across.
 
-Per row a history `{round: weight}` of what came, and its rank: the first round with a
-weight above 0. (Below 0 is at most what entered before the first round, retracted before
-it came, which counts as absent; a later round only adds.) With the input of a tick
-fixed, a set of a loop only grows from round to round, so a rank says all of what a row
-gives to later rounds, and the change of a tick is at most -1 at the old rank and +1 at
-the new one. A row is looked at, in the order of rounds, in each round up to its rank in
-which weights changed, at its old rank once it has a lower one, and in the rounds of its
-history that follow one in which it was lost.
+A history is `{round: weight}`. A set that grows from round to round is kept by the first round of each row,
+its rank; other rows that wait for a later round are summed by it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections import Counter
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
 
-from headrace.engine.loops.round_runtime import RANK
+from headrace.lowering.row_code import Row
 from headrace.lowering.slot import Slot
+from headrace.lowering.step import LoopStep, repeatable_weight
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from headrace.expr.types import Schema
+    from headrace.graph.node import Node
     from headrace.lowering.step_writer import StepWriter
+
+
+# --- runtime library ------------------------------------------------------------------------------
+
+
+RANK = -1
+"""Key in a history for the first round with a positive weight; absent if there is none."""
+
+History = dict[int, int]
+Pending = dict[int, dict[Any, None]]
+Sums = dict[int, dict[Any, int]]
+
+
+def next_round_after(history: History, after: int) -> int:
+    """Return the first round of a history after `after` (0 or more); 0 if there is none."""
+    found = 0
+    for at in history:
+        if at > after and (at < found or not found):
+            found = at
+    return found
+
+
+def schedule(pending: Pending, times: list[int], at: int, row: Any) -> None:
+    """Schedule `row` for a future round `at`."""
+    rows = pending.get(at)
+    if rows is None:
+        pending[at] = {row: None}
+        heappush(times, at)
+    else:
+        rows[row] = None
+
+
+_MANY = 50
+
+
+def count_entries(came: list[Any], went: list[Any]) -> dict[Any, int]:
+    """Count insertions minus deletions per entry."""
+    found: dict[Any, int] = Counter(came) if len(came) > _MANY else {}
+    if not found:
+        for entry in came:
+            found[entry] = found.get(entry, 0) + 1
+    for entry in went:
+        found[entry] = found.get(entry, 0) - 1
+    return found
+
+
+def sum_by_round(pending: Sums, times: list[int], now: int, at: int, row: Any, weight: int) -> None:
+    """Add `weight` copies of a row to round `at`, which must not be over yet."""
+    rows = pending.get(at)
+    if rows is None:
+        pending[at] = {row: weight}
+        if at > now:
+            heappush(times, at)
+    else:
+        rows[row] = rows.get(row, 0) + weight
+
+
+RUNTIME: dict[str, Any] = {
+    "x_counted": count_entries,
+    "x_heappop": heappop,
+    "x_heappush": heappush,
+    "x_later": next_round_after,
+    "x_no_rows": {},
+    "x_schedule": schedule,
+    "x_sum_by_round": sum_by_round,
+}
+
+
+# --- sets that grow from round to round: the rank of each entry ------------------------------------
+
+# Per row a history of what came, with its rank: the first round with a weight above 0.
+# (Below 0 is at most what entered before the first round, retracted before it came, which
+# counts as absent; a later round only adds.) With the input of a tick fixed, a set of a
+# loop only grows from round to round, so a rank says all of what a row gives to later
+# rounds, and the change of a tick is at most -1 at the old rank and +1 at the new one. A
+# row is looked at, in the order of rounds, in each round up to its rank in which weights
+# changed, at its old rank once it has a lower one, and in the rounds of its history that
+# follow one in which it was lost.
 
 
 class FirstRoundsWriter:
@@ -186,3 +264,86 @@ class FirstRoundsWriter:
                 code.line(f"{out}.append({row.format(entry, 1)})")
             with code.block(f"elif {old} is not None and not {present}:"):
                 code.line(f"{out}.append({row.format(entry, -1)})")
+
+
+class SetStep(LoopStep):
+    """Set-valued feedback or distinct.
+
+    Slot `history`: row, or its only column -> rank and weights by round.
+    """
+
+    makes_set = True
+    consolidates = True
+
+    def __init__(self, node: Node, writer: StepWriter, varies: Sequence[bool]) -> None:
+        super().__init__(node, writer, varies)
+        self.ranks = FirstRoundsWriter(node.id, writer, "history", shift=int(self.is_feedback))
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (self.ranks.slot(),)
+
+    def begin_loop(self) -> None:
+        self.ranks.begin_loop()
+
+    def begin_round(self) -> None:
+        self.ranks.begin_round()
+
+    def end_round(self) -> None:
+        self.ranks.end_round()
+
+    def consume(self, port: int, row: Row) -> None:
+        entry = self.writer.entry(self.node.schema, row.columns)
+        if not entry.isidentifier():
+            key = self.writer.fresh("row")
+            self.code.line(f"{key} = {entry}")
+            entry = key
+        self.ranks.add(entry, repeatable_weight(self.writer, row))
+
+    def write_round(self) -> None:
+        def emit(entry: str, weight: str) -> None:
+            if len(self.node.schema.fields) == 1:
+                self.emit(Row((entry,), None, weight))
+            else:
+                self.emit(Row(self.writer.unpack(self.node.schema, entry), entry, weight))
+
+        self.ranks.turn(emit)
+
+    def write_changes(self, out: str) -> None:
+        single = len(self.node.schema.fields) == 1
+        self.ranks.write_changes(out, "({}, {})" if single else "{} + ({},)")
+
+
+# --- sums of rows by round ------------------------------------------------------------------------
+
+
+class RoundSumsWriter:
+    """Writer of code that sums rows per round.
+
+    shift: number of rounds by which a row is delayed.
+    """
+
+    def __init__(self, node: int, writer: StepWriter, what: str, schema: Schema, shift: int = 0) -> None:
+        self._node = node
+        self._writer = writer
+        self._schema = schema
+        self._shift = shift
+        self._pending = writer.node_variable(what, node)
+
+    def begin_loop(self) -> None:
+        self._writer.code.line(f"{self._pending} = {{}}")
+
+    def add(self, row: Row) -> None:
+        """Write code that adds a row's weight at the writer's current `at`."""
+        writer = self._writer
+        at = f"{writer.at} + {self._shift}" if self._shift else writer.at
+        now, times = writer.round_variable(self._node), writer.round_heap(self._node)
+        sums = f"{self._pending}, {times}, {now}, {at}, {row.source}, {row.copies}"
+        writer.code.line(f"x_sum_by_round({sums})")
+
+    def turn(self, emit: Callable[[Row], None]) -> None:
+        """Write the code for the rows of this round."""
+        writer, code = self._writer, self._writer.code
+        row, weight = writer.fresh("row"), writer.fresh("weight")
+        rows = f"{self._pending}.pop({writer.round_variable(self._node)}, x_no_rows)"
+        with code.block(f"for {row}, {weight} in {rows}.items():"), code.block(f"if {weight}:"):
+            emit(Row(writer.unpack(self._schema, row), row, weight))

@@ -1,4 +1,4 @@
-"""Join operator with state expiry: rows are forgotten when their time has no more partners."""
+"""Interval join: a join that bounds the time between the rows of a pair, and so forgets rows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from headrace.expr.constructors import col, left, right
 from headrace.expr.tree import Column
 from headrace.graph.node import Operator
 from headrace.graph.operator_declarations import (
@@ -18,6 +19,9 @@ from headrace.graph.operator_declarations import (
     calendar_slots,
     place_by_key,
 )
+from headrace.lowering.examples import Examples
+from headrace.lowering.forms import lower_operator
+from headrace.operators.join.operator import lower_join
 from headrace.operators.time_spans import shown_span
 from headrace.operators.unservable import EVENT_TIME
 
@@ -25,12 +29,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
+    from pyspark.sql import DataFrame
+
     from headrace.expr.tree import Expr
     from headrace.expr.types import Field, Schema
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Columns
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
-    from headrace.operators.join import Join
+    from headrace.lowering.forms import BatchSite
+    from headrace.operators.join.operator import Join
     from headrace.operators.time_spans import Span
 
 
@@ -59,6 +66,13 @@ class JoinOnTime(Operator):
 
     kind: ClassVar[str] = "join"
     plan_name: ClassVar[str | None] = "join_on_time"
+    examples: ClassVar[Examples] = {
+        "of times": lambda x, y: x.watermark(col.a, lateness=1).join(
+            x.watermark(col.a, lateness=1),
+            on=(left.b == right.b) & right.a.between(left.a, left.a + 1),
+            suffix="_y",
+        )
+    }
     join: Join
     times: tuple[str, str]
     low: Span
@@ -85,9 +99,9 @@ class JoinOnTime(Operator):
     ) -> tuple[AbstractSet[str], ...] | None:
         reads = self.join.reads(inputs, output, live)
         assert reads is not None
-        left, right = reads
+        on_left, on_right = reads
         watermarks = (set(schema.names) for schema in inputs[2:])
-        return {*left, self.times[0]}, {*right, self.times[1]}, *watermarks
+        return {*on_left, self.times[0]}, {*on_right, self.times[1]}, *watermarks
 
     def over(
         self, inputs: Sequence[Schema], kept: Sequence[Schema], output: Schema, live: AbstractSet[str]
@@ -99,12 +113,12 @@ class JoinOnTime(Operator):
         return (*self.join.lineage(inputs, output), {}, {})
 
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
-        left, right = KeyedSlot(0, of_pair=True), KeyedSlot(1, of_pair=True)
+        sides = KeyedSlot(0, of_pair=True), KeyedSlot(1, of_pair=True)
         return {
-            "left": left,
-            "right": right,
-            **calendar_slots("left_", left),
-            **calendar_slots("right_", right),
+            "left": sides[0],
+            "right": sides[1],
+            **calendar_slots("left_", sides[0]),
+            **calendar_slots("right_", sides[1]),
             "left_passed": EverywhereSlot(),
             "right_passed": EverywhereSlot(),
         }
@@ -126,3 +140,9 @@ class JoinOnTime(Operator):
     def describe(self) -> str:
         apart = f"{shown_span(self.low)} to {shown_span(self.high)}"
         return f"{self.join.describe()}; apart by {apart}, forgets what has passed"
+
+
+@lower_operator.register(JoinOnTime)
+def _on_spark(operator: JoinOnTime, site: BatchSite) -> DataFrame:
+    # Time tells it what to forget, and a batch forgets nothing.
+    return lower_join(operator.join, site)

@@ -7,11 +7,15 @@ rows; a new right row can retract it, so its right input is complete first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from headrace.expr import constructors
 from headrace.expr.tree import Column, Expr, columns_of
 from headrace.expr.types import BOOL, Schema
 from headrace.graph.node import ALTERABLE, Operator
@@ -25,16 +29,35 @@ from headrace.graph.operator_declarations import (
     meet,
     place_by_key,
 )
-from headrace.operators.lifetime import DEPENDS_ON_CUT, Lifetime, tick_needs, with_lifetimes
+from headrace.lowering.examples import Examples
+from headrace.lowering.forms import lower_operator
+from headrace.lowering.reference import (
+    Bag,
+    Bags,
+    OperatorInput,
+    Row,
+    answer_of_bags,
+    copies,
+    function_of,
+    functions_of,
+    output_of_tick,
+)
+from headrace.operators.lifetime import DEPENDS_ON_CUT, Lifetime, rows_by_lifetime, tick_needs, with_lifetimes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
+    from pyspark.sql import DataFrame
+
     from headrace.expr.types import Field
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.node import Columns
+    from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
+    from headrace.lowering.forms import BatchSite
+
+SIDES = ("left", "right")
+"""Names of the inputs, and of the slots with their rows."""
 
 
 class How(Enum):
@@ -53,6 +76,15 @@ class How(Enum):
     @property
     def has_right_columns(self) -> bool:
         return self in (How.INNER, How.LEFT)
+
+
+def _example(how: str, **arguments: Any) -> Callable[[Any, Any], Any]:
+    suffix = {} if how in ("semi", "anti") else {"suffix": "_y"}
+    return lambda x, y: x.join(y, **{"on": "a", "how": how, **suffix, **arguments})
+
+
+_LEFT, _RIGHT = constructors.left, constructors.right
+_RESIDUAL = (_LEFT.a == _RIGHT.a) & (_LEFT.b < _RIGHT.b)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +116,14 @@ class Join(Operator):
     """
 
     kind: ClassVar[str] = "join"
+    examples: ClassVar[Examples] = {
+        "right": _example("right"),
+        "full": _example("full"),
+        "full with residual": _example("full", on=_RESIDUAL),
+        "of all with all": lambda x, y: x.cross_join(y, suffix="_y"),
+        **{how.value: _example(how.value) for how in How},
+        **{f"{how.value} with residual": _example(how.value, on=_RESIDUAL) for how in How},
+    }
     runs_in_rounds: ClassVar[bool] = True
     how: How
     left_keys: tuple[Expr, ...]
@@ -123,11 +163,17 @@ class Join(Operator):
         context.require(
             len(names) == len(fields) == len(set(names)), "the names of pairs are not those of pairs"
         )
-        pair = Schema(tuple(replace(f, name=name) for f, name in zip(fields, names, strict=True)))
         if self.residual is not None:
+            pair = self.pair_schema(context.inputs)
             context.require(
                 context.type_of(self.residual, pair) == BOOL, "a join condition is not true or false"
             )
+
+    def pair_schema(self, inputs: Sequence[Schema]) -> Schema:
+        """Return the columns of both sides, under the names that `residual` uses."""
+        fields = (*inputs[0].fields, *inputs[1].fields)
+        named = zip(fields, self.pair_names, strict=True)
+        return Schema(tuple(replace(field, name=name) for field, name in named))
 
     def output(self, context: CheckContext) -> Columns:
         return self.pair_columns(context)
@@ -237,3 +283,69 @@ class Join(Operator):
         more = "" if self.residual is None else f" and {self.residual}"
         which = f"{self.how.value} on {on}{more}" if on else f"{self.how.value} of all with all"
         return with_lifetimes(which, self.lifetimes)
+
+
+@lower_operator.register(Join)
+def lower_join(operator: Join, site: BatchSite) -> DataFrame:
+    """Lower a join to a join of DataFrames, with keys as extra columns."""
+    names = operator.pair_names
+    width = len(site.schemas[0].fields)
+
+    def with_keys(port: int, names: Sequence[str], keys: Sequence[Expr]) -> DataFrame:
+        olds = site.schemas[port].names
+        columns = [site.named(old).alias(new) for old, new in zip(olds, names, strict=True)]
+        computed = [site.column(key, port).alias(f"{SIDES[port]} key {at}") for at, key in enumerate(keys)]
+        return site.inputs[port].select(*columns, *computed)
+
+    lefts = with_keys(0, names[:width], operator.left_keys)
+    rights = with_keys(1, names[width:], operator.right_keys)
+    # `=`, not `<=>`: null equals nothing. NaN equals NaN on Spark as it does here.
+    tests = [
+        site.named(f"left key {at}") == site.named(f"right key {at}") for at in range(len(operator.left_keys))
+    ]
+    if operator.residual is not None:
+        tests.append(site.column(operator.residual, operator.pair_schema(site.schemas)))
+    if tests:
+        which = f"left_{operator.how.value}" if not operator.how.has_right_columns else operator.how.value
+        joined = lefts.join(rights, reduce(and_, tests), which)
+    else:
+        joined = lefts.crossJoin(rights)
+    kept = [*names[:width], *(names[width + at] for at in operator.kept_right)]
+    return joined.select(*map(site.named, kept)).toDF(*site.node.schema.names)
+
+
+@answer_of_bags.register(Join)
+def _answer(operator: Join, node: Node, inputs: Bags) -> Bag:
+    (left_schema, lefts), (right_schema, rights) = inputs
+    left_key = functions_of(operator.left_keys, left_schema)
+    right_key = functions_of(operator.right_keys, right_schema)
+    residual = (
+        None
+        if operator.residual is None
+        else function_of(operator.residual, operator.pair_schema([left_schema, right_schema]))
+    )
+
+    def partners(row: Row) -> list[Row]:
+        key = left_key(row)
+        if None in key:
+            return []
+        equal = [other for other in copies(rights) if right_key(other) == key]
+        return [other for other in equal if residual is None or residual((*row, *other)) is True]
+
+    out: Bag = Counter()
+    for row in copies(lefts):
+        found = partners(row)
+        if operator.how is How.SEMI:
+            out.update([row] if found else [])
+        elif operator.how is How.ANTI:
+            out.update([] if found else [row])
+        else:
+            if operator.how is How.LEFT and not found:
+                found = [(None,) * len(right_schema.fields)]
+            out.update((*row, *(other[at] for at in operator.kept_right)) for other in found)
+    return out
+
+
+@output_of_tick.register(Join)
+def _output_of_tick(operator: Join, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
+    return answer_of_bags(operator, node, rows_by_lifetime(operator.lifetimes, inputs))
