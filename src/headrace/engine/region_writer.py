@@ -15,7 +15,7 @@ from headrace.engine.loops.semi_naive import RoundFeedbackStep, write_rounds
 from headrace.lowering.row_code import Row, tuple_source
 from headrace.lowering.step import LoopStep, loop_step_for, step_for
 from headrace.lowering.step_writer import StepWriter
-from headrace.operators.join.transient_pairs import RoundwiseStep, may_see_transient_pairs
+from headrace.operators.join.transient_pairs import RoundwiseLoopStep, may_see_transient_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ class RegionWriter(StepWriter):
             loop = self._loop_of[node.id]
             varies = [source in loop for source in node.inputs]
             step = loop_step_for(node.operator, node, self, varies)
-            return RoundwiseStep(step, varies) if may_see_transient_pairs(self, node, loop) else step
+            return RoundwiseLoopStep(step, varies) if may_see_transient_pairs(self, node, loop) else step
         return step_for(node.operator, node, self)
 
     # -- what a step asks about others -------------------------------------------------------------

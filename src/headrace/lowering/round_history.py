@@ -199,7 +199,7 @@ class FirstRoundsWriter:
             with code.block(f"if {rank} is None or {rank} >= {due}:"):
                 code.line(touch)
 
-    def turn(self, emit: Callable[[str, str], None]) -> None:
+    def write_round(self, emit: Callable[[str, str], None]) -> None:
         """Write the code for this round's entries. `emit(entry, weight)` writes what follows."""
         code, writer = self._code, self._writer
         if not self._shift:
@@ -266,7 +266,7 @@ class FirstRoundsWriter:
                 code.line(f"{out}.append({row.format(entry, -1)})")
 
 
-class SetStep(LoopStep):
+class SetLoopStep(LoopStep):
     """Set-valued feedback or distinct.
 
     Slot `history`: row, or its only column -> rank and weights by round.
@@ -306,7 +306,7 @@ class SetStep(LoopStep):
             else:
                 self.emit(Row(self.writer.unpack(self.node.schema, entry), entry, weight))
 
-        self.ranks.turn(emit)
+        self.ranks.write_round(emit)
 
     def write_changes(self, out: str) -> None:
         single = len(self.node.schema.fields) == 1
@@ -340,7 +340,7 @@ class RoundSumsWriter:
         sums = f"{self._pending}, {times}, {now}, {at}, {row.source}, {row.copies}"
         writer.code.line(f"x_sum_by_round({sums})")
 
-    def turn(self, emit: Callable[[Row], None]) -> None:
+    def write_round(self, emit: Callable[[Row], None]) -> None:
         """Write the code for the rows of this round."""
         writer, code = self._writer, self._writer.code
         row, weight = writer.fresh("row"), writer.fresh("weight")

@@ -12,7 +12,7 @@ from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placeme
 from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
 from headrace.lowering.reference import Bag, Bags, OperatorInput, answer_of_bags, output_of_tick
-from headrace.lowering.round_history import SetStep
+from headrace.lowering.round_history import SetLoopStep
 from headrace.lowering.row_code import Row, tuple_source
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_loop_step, step_for
@@ -237,7 +237,7 @@ def distinct_step(node: Node, writer: StepWriter) -> Step:
     return TableDistinctStep(node, writer)
 
 
-register_loop_step(Distinct)(SetStep)
+register_loop_step(Distinct)(SetLoopStep)
 
 
 # --- other forms ----------------------------------------------------------------------------------

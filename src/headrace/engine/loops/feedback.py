@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.lowering.round_history import RoundSumsWriter, SetStep
+from headrace.lowering.round_history import RoundSumsWriter, SetLoopStep
 from headrace.lowering.step import LoopStep, register_loop_step
 from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.feedback import Feedback
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 @register_loop_step(Feedback)
-class SetFeedbackInLoopStep(SetStep):
+class SetFeedbackLoopStep(SetLoopStep):
     """Feedback of sets."""
 
     is_feedback = True
 
 
 @register_loop_step(BagFeedback)
-class NestedBagFeedbackStep(LoopStep):
+class BagFeedbackLoopStep(LoopStep):
     """Feedback of bags, stateless between ticks."""
 
     is_feedback = True
@@ -45,4 +45,4 @@ class NestedBagFeedbackStep(LoopStep):
         self._rows.add(row)
 
     def write_round(self) -> None:
-        self._rows.turn(self.emit)
+        self._rows.write_round(self.emit)

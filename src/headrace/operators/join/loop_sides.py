@@ -1,7 +1,7 @@
-"""Join state for the loop-invariant side of a join in a loop.
+"""State of joins in loops with retractions, per side.
 
-Its layout is that of any join: key -> list of entries if the side is append-only, else key -> {entry:
-weight}.
+A loop-invariant side has the layout of any join. A loop-variant side also stores the rounds in which each row
+is present, in the cheapest of three layouts (`variant_side`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.operators.distinct import Distinct
 from headrace.operators.feedback import Feedback
 from headrace.operators.filter import Filter
 from headrace.operators.join.difference import Difference
-from headrace.operators.join.operator import How, Join
+from headrace.operators.join.operator import SIDES, How, Join
 from headrace.operators.select import Select
 
 if TYPE_CHECKING:
@@ -31,68 +31,71 @@ if TYPE_CHECKING:
 
 
 class JoinSide:
-    """One side of join `node`, stored in the slot `what`."""
+    """One side of a join, stored in the slot of its name."""
 
-    def __init__(self, node: Node, port: int, writer: StepWriter, what: str) -> None:
+    def __init__(self, node: Node, port: int, writer: StepWriter) -> None:
         self.writer = writer
         self.code = writer.code
         self.schema: Schema = writer.input_schema(node, port)
-        self._name = f"{node.id}.{what}"
-        self._slot, self._get = writer.slot(node.id, what), writer.slot_get(node.id, what)
+        self._node, self._side = node.id, SIDES[port]
+        self._slot, self._get = writer.slot(node.id, self._side), writer.slot_get(node.id, self._side)
         self._mapping = MappingCode(writer, self._slot, self._get)
 
     def slots(self) -> tuple[Slot, ...]:
-        return (Slot(self._name),)
+        return (Slot(f"{self._node}.{self._side}"),)
 
 
-class OutsideSide(JoinSide):
-    """A loop-invariant side. A row with a temporarily negative count is treated as absent.
+class InvariantSide(JoinSide):
+    """Loop-invariant side: key -> list of entries if the side is append-only, else key -> {entry: weight}.
 
-    Where the key is made of columns, a row's entry is its other columns; else it is the row.
+    A row's entry is its columns that are not in the key; all of them if the key is computed. A row with a
+    temporarily negative count is treated as absent.
+
+    counts_odd: also count, per key, the entries with a multiplicity other than one.
     """
 
-    def __init__(self, node: Node, port: int, writer: StepWriter, what: str, keys: Sequence[Expr]) -> None:
-        super().__init__(node, port, writer, what)
+    def __init__(self, node: Node, port: int, writer: StepWriter, keys: Sequence[Expr]) -> None:
+        super().__init__(node, port, writer)
         self._append = writer.is_append(node.inputs[port])
         names = [key.name for key in keys if isinstance(key, Column)]
         types = {field.name: field.type for field in self.schema.fields}
         plain = len(names) == len(keys) and all(writer.is_own_key(types[name]) for name in names)
         self._keys = names if plain else []
-        self._rest = [i for i, name in enumerate(self.schema.names) if name not in self._keys]
-        self._odd, self._get_odd = (
-            writer.slot(node.id, f"odd_{what}"),
-            writer.slot_get(node.id, f"odd_{what}"),
-        )
-        self.tells_odd = False
+        self._entry_columns = [i for i, name in enumerate(self.schema.names) if name not in self._keys]
+        odd = f"odd_{self._side}"
+        self._odd, self._get_odd = writer.slot(node.id, odd), writer.slot_get(node.id, odd)
+        self.counts_odd = False
 
     def slots(self) -> tuple[Slot, ...]:
         if self._append:
-            return (Slot(self._name, thaw_list),)
-        odd = (Slot(self._name.replace(".", ".odd_")),) if self.tells_odd else ()
-        return (Slot(self._name), *odd)
+            return (Slot(f"{self._node}.{self._side}", thaw_list),)
+        odd = (Slot(f"{self._node}.odd_{self._side}"),) if self.counts_odd else ()
+        return (*super().slots(), *odd)
 
     def entry(self, row: Row) -> str:
         """Return the variable with a row's stored entry, under its key."""
-        rest = tuple(row.columns[i] for i in self._rest)
-        if len(rest) == 1 and rest[0].isidentifier():
-            return rest[0]
+        others = tuple(row.columns[i] for i in self._entry_columns)
+        if len(others) == 1 and others[0].isidentifier():
+            return others[0]
         if not self._keys and row.whole is not None:
             return row.whole
-        name = self.writer.fresh("rest")
-        self.code.line(f"{name} = {rest[0] if len(rest) == 1 else tuple_source(rest) if rest else '()'}")
+        name = self.writer.fresh("entry")
+        self.code.line(
+            f"{name} = {others[0] if len(others) == 1 else tuple_source(others) if others else '()'}"
+        )
         return name
 
     def row_of(self, key: str, entry: str, weight: str | None) -> Row:
         """Return the row of an entry under a key."""
-        if len(self._rest) == 1:
-            rest = (entry,)
+        if len(self._entry_columns) == 1:
+            others = (entry,)
         else:
-            rest = tuple(self.writer.fresh(self.schema.names[i]) for i in self._rest)
-            if rest:
-                self.code.line(f"{', '.join(rest)} = {entry}")
-        of_rest = dict(zip(self._rest, rest, strict=True))
+            others = tuple(self.writer.fresh(self.schema.names[i]) for i in self._entry_columns)
+            if others:
+                self.code.line(f"{', '.join(others)} = {entry}")
+        of_entry = dict(zip(self._entry_columns, others, strict=True))
         of_key = {n: key if len(self._keys) == 1 else f"{key}[{i}]" for i, n in enumerate(self._keys)}
-        columns = tuple(of_rest.get(i) or of_key[name] for i, name in enumerate(self.schema.names))
+        columns = tuple(of_entry.get(i) or of_key[name] for i, name in enumerate(self.schema.names))
         return Row(columns, None, weight)
 
     def change(self, key: str, entry: str, row: Row) -> str | None:
@@ -129,13 +132,13 @@ class OutsideSide(JoinSide):
         return change
 
     def _count_new_odd(self, key: str, weight: str) -> None:
-        if self.tells_odd:
+        if self.counts_odd:
             with self.code.block(f"if {weight} != 1:"):
                 self._count_odd(key, "1")
 
     def _count_odd(self, key: str, change: str) -> None:
         """Write code that updates the number of a key's entries with a multiplicity other than one."""
-        if not self.tells_odd:
+        if not self.counts_odd:
             return
         code, odd, n = self.code, self.writer.fresh("odd"), self.writer.fresh("n")
         code.line(f"{odd} = {change}")
@@ -151,7 +154,7 @@ class OutsideSide(JoinSide):
         return None if self._append else f"{self._get_odd}({key}) is not None"
 
     @contextmanager
-    def open_if_found(self, key: str) -> Generator[str]:
+    def if_found(self, key: str) -> Generator[str]:
         """Open a block that runs if the key has entries, with the variable that holds them."""
         found = self.writer.fresh("found")
         self.code.line(f"{found} = {self._get}({key})")
@@ -173,7 +176,7 @@ class OutsideSide(JoinSide):
     @contextmanager
     def each(self, key: str) -> Generator[Row]:
         """Open a block that runs for each row of a key."""
-        with self.open_if_found(key) as found, self.each_of(key, found) as row:
+        with self.if_found(key) as found, self.each_of(key, found) as row:
             yield row
 
     def collect(self, key: str, found: str, into: str, columns: Sequence[str | int]) -> None:
@@ -181,7 +184,7 @@ class OutsideSide(JoinSide):
 
         columns: of that row, each a source, or a position in the rows of this side.
         """
-        if list(columns) == self._rest:
+        if list(columns) == self._entry_columns:
             self.code.line(f"{into}.extend({found})")
             return
         entry = self.writer.fresh("entry")
@@ -191,16 +194,8 @@ class OutsideSide(JoinSide):
             self.code.line(f"{into}.append({row[0] if len(row) == 1 else tuple_source(row)})")
 
 
-# --- join state for a loop-variant side: the rounds in which each row is present ------------------
-
-# One of three, the cheapest that does:
-#     key -> {row: {round: weight}};
-#     key -> {row: round}, where a row is there once, from some round on;
-#     nothing, where the key is the row, and the set that the rows come from knows.
-
-
-class RoundSide(JoinSide):
-    """A loop-variant side: key -> {row: {round: weight}}."""
+class VariantSide(JoinSide):
+    """Loop-variant side: key -> {row: {round: weight}}."""
 
     def add(self, key: str, row: Row) -> None:
         """Write code that adds a row's weight at the writer's current `at`."""
@@ -251,7 +246,7 @@ class RoundSide(JoinSide):
             yield found
 
 
-class FirstRoundSide(RoundSide):
+class FirstRoundSide(VariantSide):
     """Loop-variant side whose rows are a set that grows with the rounds: key -> {row: first round}.
 
     In a tick a row goes at its old round before or after it comes at its new one, so
@@ -278,11 +273,11 @@ class FirstRoundSide(RoundSide):
             yield row
 
 
-class StoredHistorySide(RoundSide):
+class StoredHistorySide(VariantSide):
     """Loop-variant side keyed by the whole row, which reads the history that its input already stores."""
 
     def __init__(self, node: Node, port: int, writer: StepWriter, keys: Sequence[Expr]) -> None:
-        super().__init__(node, port, writer, "")
+        super().__init__(node, port, writer)
         self._history = writer.slot_get(node.inputs[port], "history")
         self._order = [[k.name for k in keys if isinstance(k, Column)].index(n) for n in self.schema.names]
 
@@ -312,19 +307,27 @@ class StoredHistorySide(RoundSide):
             yield row
 
 
-def round_side(node: Node, port: int, writer: StepWriter, what: str, keys: Sequence[Expr]) -> RoundSide:
-    """Choose the cheapest state for a loop-variant side opposite a loop-invariant one.
+def variant_side(
+    node: Node, port: int, writer: StepWriter, keys: Sequence[Expr], varies: Sequence[bool]
+) -> VariantSide:
+    """Choose the cheapest state for a loop-variant side.
+
+    If both sides vary, rounds of both are compared, so each has its weights by round. Opposite a
+    loop-invariant side, a set needs only the first round of each row; if the key is the row, not even that,
+    because the set itself stores it.
 
     keys: the expressions of the side's key; none are given where it is the whole row in another form.
     """
+    if varies[1 - port]:
+        return VariantSide(node, port, writer)
     source = writer.graph.nodes[node.inputs[port]]
     names = [key.name for key in keys if isinstance(key, Column)]
     is_row = len(names) == len(keys) and sorted(names) == sorted(source.schema.names)
     if is_row and isinstance(source.operator, Feedback | Distinct):
         return StoredHistorySide(node, port, writer, keys)
     if is_set(source, writer):
-        return FirstRoundSide(node, port, writer, what)
-    return RoundSide(node, port, writer, what)
+        return FirstRoundSide(node, port, writer)
+    return VariantSide(node, port, writer)
 
 
 def is_set(node: Node, writer: StepWriter) -> bool:

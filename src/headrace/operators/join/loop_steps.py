@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING
 
 from headrace.expr.check import can_fail
 from headrace.expr.tree import Column
-from headrace.lowering.round_history import RANK, FirstRoundsWriter, RoundSumsWriter, SetStep
+from headrace.lowering.round_history import RANK, FirstRoundsWriter, RoundSumsWriter, SetLoopStep
 from headrace.lowering.row_code import Row, negated_weight, weight_product
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import LoopStep, loop_step_for, register_loop_step, repeatable_weight
 from headrace.operators.join.difference import Difference
 from headrace.operators.join.loop_sides import (
     FirstRoundSide,
-    OutsideSide,
-    RoundSide,
+    InvariantSide,
     StoredHistorySide,
-    round_side,
+    VariantSide,
+    variant_side,
 )
-from headrace.operators.join.operator import SIDES, How, Join
+from headrace.operators.join.operator import How, Join
 from headrace.operators.join.steps import JoinConditionWriter, MatchCounting, keeps_present, key_writer
 from headrace.operators.select import Select
 from headrace.operators.union import Union
@@ -54,7 +54,9 @@ class Destination:
     columns: tuple[int, ...]
 
 
-class NestedInnerJoinStep(LoopStep):
+class InnerJoinLoopStep(LoopStep):
+    """Inner join in a loop with retractions. Slots: those of its two sides."""
+
     operator: Join
     heavy = True
     sites = 2
@@ -62,37 +64,34 @@ class NestedInnerJoinStep(LoopStep):
     def __init__(self, node: Node, writer: StepWriter, varies: Sequence[bool]) -> None:
         super().__init__(node, writer, varies)
         self._rows = JoinConditionWriter(node, writer, self.operator)
-        self._express: Destination | None = None
+        self._destination: Destination | None = None
         # A residual that can fail is asked of pairs that were there: once all of a round are known.
         pairs, residual = self.operator.pair_schema(self._rows.schemas), self.operator.residual
-        self._netting = (
+        self._pair_sums = (
             RoundSumsWriter(node.id, writer, "pairs", pairs)
             if residual is not None and can_fail(residual, pairs)
             else None
         )
-        keys = self._rows.keys
-        self._sides: list[OutsideSide | RoundSide] = []
-        for port, what in enumerate(SIDES):
-            if not varies[port]:
-                self._sides.append(OutsideSide(node, port, writer, what, keys[port]))
-            elif not varies[1 - port]:
-                self._sides.append(round_side(node, port, writer, what, keys[port]))
-            else:
-                self._sides.append(RoundSide(node, port, writer, what))
+        self._sides: list[InvariantSide | VariantSide] = [
+            variant_side(node, port, writer, keys, varies)
+            if varies[port]
+            else InvariantSide(node, port, writer, keys)
+            for port, keys in enumerate(self._rows.keys)
+        ]
 
     def prepare(self, steps: Mapping[int, Step]) -> None:
         """Gather pairs of multiplicity one if the following operators allow it."""
-        for outside, round_ in (self._sides, self._sides[::-1]):
-            if isinstance(outside, OutsideSide) and isinstance(round_, StoredHistorySide | FirstRoundSide):
+        for outside, other in (self._sides, self._sides[::-1]):
+            if isinstance(outside, InvariantSide) and isinstance(other, StoredHistorySide | FirstRoundSide):
                 if self.operator.residual is None:
-                    self._express = find_destination(self.node.id, self.writer, steps)
-                if self._express is not None:
-                    self._express.to.gathers = True
-                    outside.tells_odd = True
+                    self._destination = find_destination(self.node.id, self.writer, steps)
+                if self._destination is not None:
+                    self._destination.to.gathers = True
+                    outside.counts_odd = True
 
     def begin_loop(self) -> None:
-        if self._netting is not None:
-            self._netting.begin_loop()
+        if self._pair_sums is not None:
+            self._pair_sums.begin_loop()
 
     def slots(self) -> tuple[Slot, ...]:
         return tuple(slot for side in self._sides for slot in side.slots())
@@ -100,7 +99,7 @@ class NestedInnerJoinStep(LoopStep):
     def consume(self, port: int, row: Row) -> None:
         side, code = self._sides[port], self.code
         with self._rows.key_of(port, row) as key:
-            if isinstance(side, OutsideSide):
+            if isinstance(side, InvariantSide):
                 weight = side.change(key, side.entry(row), row)
                 changed = Row(row.columns, row.whole, weight)
                 if weight is None:
@@ -114,10 +113,12 @@ class NestedInnerJoinStep(LoopStep):
 
     def _match(self, port: int, row: Row, key: str) -> None:
         other = self._sides[1 - port]
-        if isinstance(other, OutsideSide):
-            with other.open_if_found(key) as found:
-                if self._express is not None and self.writer.at == self.writer.round_variable(self.node.id):
-                    self._gather(self._express, other, port, row, key, found)
+        if isinstance(other, InvariantSide):
+            with other.if_found(key) as found:
+                if self._destination is not None and self.writer.at == self.writer.round_variable(
+                    self.node.id
+                ):
+                    self._gather(self._destination, other, port, row, key, found)
                     return
                 with other.each_of(key, found) as partner:
                     self._emit_pair(port, row, partner)
@@ -131,7 +132,7 @@ class NestedInnerJoinStep(LoopStep):
                 self._emit_pair(port, row, partner)
 
     def _gather(
-        self, express: Destination, other: OutsideSide, port: int, row: Row, key: str, found: str
+        self, destination: Destination, other: InvariantSide, port: int, row: Row, key: str, found: str
     ) -> None:
         """Write code that gathers pairs for a loop-variant set; most matches have multiplicity one."""
         code, odd = self.code, other.multiplicity_test(key)
@@ -140,10 +141,10 @@ class NestedInnerJoinStep(LoopStep):
                 self._emit_pair(port, row, partner)
         with code.block("else:" if odd is not None else "if True:"):
             into = self.writer.fresh("into")
-            code.line(f"{into} = {express.to.came} if {row.copies} > 0 else {express.to.went}")
-            other.collect(key, found, into, self._pair_columns(express, port, row))
+            code.line(f"{into} = {destination.to.came} if {row.copies} > 0 else {destination.to.went}")
+            other.collect(key, found, into, self._pair_columns(destination, port, row))
 
-    def _pair_columns(self, express: Destination, port: int, row: Row) -> list[str | int]:
+    def _pair_columns(self, destination: Destination, port: int, row: Row) -> list[str | int]:
         """Return the source of each gathered column, or its position in a row of the other side."""
         width = len(self._rows.schemas[0].fields)
         pair = [*range(width), *(width + at for at in self.operator.kept_right)]
@@ -151,28 +152,28 @@ class NestedInnerJoinStep(LoopStep):
         start = width if port == 0 else 0
         return [
             row.columns[pair[at] - own.start] if pair[at] in own else pair[at] - start
-            for at in express.columns
+            for at in destination.columns
         ]
 
     def _emit_pair(self, port: int, row: Row, partner: Row) -> None:
         pair = self._rows.pair(port, row.columns, partner.columns)
         found = Row(pair, None, weight_product(row.weight, partner.weight))
-        if self._netting is None:
+        if self._pair_sums is None:
             self._emit_matching(found)
         else:
-            self._netting.add(found)
+            self._pair_sums.add(found)
 
     def _emit_matching(self, pair: Row) -> None:
         with self._rows.where_residual(pair.columns):
             self.emit(Row(self._rows.output(pair.columns), None, pair.weight))
 
     def write_round(self) -> None:
-        if self._netting is not None:
-            self._netting.turn(self._emit_matching)
+        if self._pair_sums is not None:
+            self._pair_sums.write_round(self._emit_matching)
 
 
-# -- from the join straight into a set of the same loop -------------------------------------------------
-#
+# --- from the join straight into a set of the same loop -------------------------------------------
+
 # Most loops are a join whose pairs become, by choice of columns alone, rows of a feedback. Then nothing has
 # to be done per pair but to collect it: pairs of a round are counted together, and each different row is
 # looked at once.
@@ -183,7 +184,7 @@ def find_destination(node: int, writer: StepWriter, steps: Mapping[int, Step]) -
     columns = tuple(range(len(writer.graph.nodes[node].schema.fields)))
     while (edge := writer.inlined_edge(node)) is not None:
         step, target = steps[edge.target], writer.graph.nodes[edge.target]
-        if isinstance(step, SetStep):
+        if isinstance(step, SetLoopStep):
             own_keys = all(writer.is_own_key(field.type) for field in target.schema.fields)
             return Destination(step.ranks, columns) if own_keys else None
         if isinstance(target.operator, Select):
@@ -201,7 +202,7 @@ def find_destination(node: int, writer: StepWriter, steps: Mapping[int, Step]) -
 # --- joins that count each left row's matches -----------------------------------------------------
 
 
-class NestedMatchedJoinStep(MatchCounting, LoopStep):
+class MatchedJoinLoopStep(MatchCounting, LoopStep):
     """Left join, or semi or anti join with a residual, with a loop-invariant right side.
 
     How many matches a left row has is counted anew where it or a right row of its key changes. Slots: those
@@ -215,8 +216,8 @@ class NestedMatchedJoinStep(MatchCounting, LoopStep):
     def __init__(self, node: Node, writer: StepWriter, varies: Sequence[bool]) -> None:
         super().__init__(node, writer, varies)
         self.rows = JoinConditionWriter(node, writer, self.operator)
-        self._left = round_side(node, 0, writer, "left", self.operator.left_keys)
-        self._right = OutsideSide(node, 1, writer, "right", self.operator.right_keys)
+        self._left = variant_side(node, 0, writer, self.operator.left_keys, varies)
+        self._right = InvariantSide(node, 1, writer, self.operator.right_keys)
 
     def slots(self) -> tuple[Slot, ...]:
         return (*self._left.slots(), *self._right.slots())
@@ -271,7 +272,7 @@ class NestedMatchedJoinStep(MatchCounting, LoopStep):
 
 
 @register_loop_step(Difference)
-class OutsidePresenceStep(LoopStep):
+class PresenceLoopStep(LoopStep):
     """Semi join, anti join or difference with a loop-invariant right side, without a residual.
 
     Slots: right, key -> number of rows; left, as any loop-variant side.
@@ -284,7 +285,7 @@ class OutsidePresenceStep(LoopStep):
         super().__init__(node, writer, varies)
         self._keys = key_writer(node, writer)
         self._present = keeps_present(self.operator)
-        self._left = round_side(node, 0, writer, "left", self._keys.keys[0])
+        self._left = variant_side(node, 0, writer, self._keys.keys[0], varies)
 
     def slots(self) -> tuple[Slot, ...]:
         return (*self._left.slots(), Slot(f"{self.node.id}.right"))
@@ -312,7 +313,7 @@ class OutsidePresenceStep(LoopStep):
             self._left.add(key, row)
 
 
-class RoundPresenceStep(LoopStep):
+class SemiJoinLoopStep(LoopStep):
     """Semi join with a loop-variant right side.
 
     Slots: keys, key -> rank and how many rows by round; left, as any side; present, where
@@ -326,10 +327,9 @@ class RoundPresenceStep(LoopStep):
         super().__init__(node, writer, varies)
         self._keys = key_writer(node, writer)
         self._ranks = FirstRoundsWriter(node.id, writer, "keys", shift=0)
-        self._left: OutsideSide | RoundSide = (
-            RoundSide(node, 0, writer, "left")
-            if varies[0]
-            else OutsideSide(node, 0, writer, "left", self._keys.keys[0])
+        keys = self._keys.keys[0]
+        self._left: InvariantSide | VariantSide = (
+            variant_side(node, 0, writer, keys, varies) if varies[0] else InvariantSide(node, 0, writer, keys)
         )
 
     def slots(self) -> tuple[Slot, ...]:
@@ -349,12 +349,12 @@ class RoundPresenceStep(LoopStep):
         with self._keys.key_of(port, row) as key:
             if port == 1:
                 self._ranks.add(key, repeatable_weight(self.writer, row))
-            elif isinstance(self._left, OutsideSide):
+            elif isinstance(self._left, InvariantSide):
                 self._enter_left(self._left, row, key)
             else:
                 self._meet_presence(self._left, row, key)
 
-    def _enter_left(self, left: OutsideSide, row: Row, key: str) -> None:
+    def _enter_left(self, left: InvariantSide, row: Row, key: str) -> None:
         """Write code for a left row from outside, matched with the keys of earlier ticks."""
         code, writer = self.code, self.writer
         weight = left.change(key, left.entry(row), row)
@@ -366,7 +366,7 @@ class RoundPresenceStep(LoopStep):
             with code.block(f"if {test}:"), writer.at_round(rank):
                 self.emit(Row(row.columns, row.whole, weight))
 
-    def _meet_presence(self, left: RoundSide, row: Row, key: str) -> None:
+    def _meet_presence(self, left: VariantSide, row: Row, key: str) -> None:
         code, writer = self.code, self.writer
         row = writer.as_whole(row)
         own, at, n = writer.fresh("present"), writer.fresh("at"), writer.fresh("n")
@@ -380,11 +380,11 @@ class RoundPresenceStep(LoopStep):
         left.add(key, row)
 
     def write_round(self) -> None:
-        self._ranks.turn(self._emit_crossing)
+        self._ranks.write_round(self._emit_crossing)
 
     def _emit_crossing(self, key: str, weight: str) -> None:
         round_ = self.writer.at
-        if isinstance(self._left, OutsideSide):
+        if isinstance(self._left, InvariantSide):
             with self._left.each(key) as row:
                 self.emit(Row(row.columns, row.whole, weight_product(row.weight, weight)))
             return
@@ -396,7 +396,7 @@ class RoundPresenceStep(LoopStep):
 @loop_step_for.register(Join)
 def _join_step(operator: Join, node: Node, writer: StepWriter, varies: Sequence[bool]) -> Step:
     if operator.how is How.INNER:
-        return NestedInnerJoinStep(node, writer, varies)
+        return InnerJoinLoopStep(node, writer, varies)
     if operator.how is How.LEFT or operator.residual is not None:
-        return NestedMatchedJoinStep(node, writer, varies)
-    return (RoundPresenceStep if varies[1] else OutsidePresenceStep)(node, writer, varies)
+        return MatchedJoinLoopStep(node, writer, varies)
+    return (SemiJoinLoopStep if varies[1] else PresenceLoopStep)(node, writer, varies)

@@ -79,7 +79,7 @@ def _input_schemas(graph: FlowGraph, node: Node) -> list[Schema]:
 # --- in loops with retractions --------------------------------------------------------------------
 
 
-class RoundwiseStep(LoopStep):
+class RoundwiseLoopStep(LoopStep):
     """Wrapper of a fallible operator after a join: its input is consolidated per round first."""
 
     heavy = True
@@ -104,8 +104,8 @@ class RoundwiseStep(LoopStep):
             self._step.prepare(steps)
 
     def begin_loop(self) -> None:
-        for netting in self._inputs.values():
-            netting.begin_loop()
+        for sums in self._inputs.values():
+            sums.begin_loop()
         if isinstance(self._step, LoopStep):
             self._step.begin_loop()
 
@@ -126,13 +126,13 @@ class RoundwiseStep(LoopStep):
             self._step.consume(port, row)
 
     def write_round(self) -> None:
-        for port, netting in self._inputs.items():
+        for port, sums in self._inputs.items():
 
             def consume(row: Row, port: int = port) -> None:
                 with self.code.attribute_lines(self.node.id, row.columns):
                     self._step.consume(port, row)
 
-            netting.turn(consume)
+            sums.write_round(consume)
         if isinstance(self._step, LoopStep):
             self._step.write_round()
 
