@@ -18,7 +18,7 @@ from headrace.expr.check import check
 from headrace.expr.monotonicity import Monotonicity, monotonicity
 from headrace.expr.tree import Call, Column, Expr, columns_of
 from headrace.expr.types import BOOL, FLOAT64, TIMESTAMP, Field, Schema
-from headrace.operators.distinct_on_time import DistinctOnTime
+from headrace.operators.distinct import DistinctOnTime
 from headrace.operators.end_of_input import VALUE, EndOfInput
 from headrace.operators.event_time_windows import Grid
 from headrace.operators.filter import Filter

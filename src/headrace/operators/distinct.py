@@ -1,4 +1,4 @@
-"""Distinct and unique operators: one copy of each row."""
+"""Distinct and unique operators: one copy of each row, also with state that expires."""
 
 from __future__ import annotations
 
@@ -7,8 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.graph.node import ALTERABLE, identity_lineage
-from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, place_by_key
+from headrace.expr.constructors import col
+from headrace.expr.tree import Column
+from headrace.graph.node import ALTERABLE, Operator, identity_lineage
+from headrace.graph.operator_declarations import (
+    Facts,
+    KeyedSlot,
+    Need,
+    Placement,
+    Port,
+    calendar_slots,
+    place_by_key,
+)
 from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
 from headrace.lowering.reference import Bag, Bags, OperatorInput, answer_of_bags, output_of_tick
@@ -18,6 +28,7 @@ from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_loop_step, step_for
 from headrace.operators.lifetime import Lifetime, WithLifetime, rows_by_lifetime, tick_needs, with_lifetimes
 from headrace.operators.reduce import describe_lifetime
+from headrace.operators.unservable import EVENT_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +42,7 @@ if TYPE_CHECKING:
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
     from headrace.lowering.forms import BatchSite
     from headrace.lowering.step_writer import StepWriter
+    from headrace.operators.time_spans import Span
 
 
 class OneCopy(WithLifetime):
@@ -151,6 +163,74 @@ class Unique(OneCopy):
         return ", ".join(describe_lifetime(self.lifetime))
 
 
+@dataclass(frozen=True, slots=True)
+class DistinctOnTime(Operator):
+    """Each row once, emitted with its first copy and forgotten when the watermark passes its time.
+
+    columns: every column of the input, as expressions. time: the column with the watermark.
+    width:   length of the time intervals that are forgotten together.
+
+    The output equals that of `distinct`, since a row whose time has passed cannot arrive again.
+    A tick without rows emits nothing.
+
+    >>> from headrace import col
+    >>> from headrace.testing import show
+    >>> show(lambda at: at.watermark(col.value, lateness=5).distinct(), at=[1, 2, 1])
+    + 1
+    + 2
+    """
+
+    kind: ClassVar[str] = "distinct"
+    plan_name: ClassVar[str | None] = "distinct_on_time"
+    examples: ClassVar[Examples] = {"of a time": lambda x, y: x.watermark(col.a, lateness=1).distinct()}
+    merges_equal: ClassVar[bool] = True
+    columns: tuple[Expr, ...]
+    time: str
+    width: Span
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("rows"), Port("watermark", completeness=True))
+
+    def output(self, context: CheckContext) -> Columns:
+        context.all_columns(self.columns)
+        made = context.with_state_expiry(Distinct(self.columns))
+        context.require_as_built_by_flow(made, self, "it forgets what could still come")
+        context.require_watermark(1, Column(self.time), 0)
+        return context.input.fields
+
+    def unservable(self) -> Unservable | None:
+        return EVENT_TIME
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (identity_lineage(inputs[0]), {})
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        copies = KeyedSlot(bare=False)
+        return {"copies": copies, **calendar_slots("", copies)}
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return True
+
+    def needs(self) -> tuple[Need, ...]:
+        return (
+            Need(
+                0,
+                "append",
+                "a row that was forgotten could not be taken back",
+                "put the watermark behind what takes rows back",
+            ),
+        )
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return inputs[0].but(ordered=False, once=True)
+
+    def placement(self) -> Placement:
+        return place_by_key(self.columns, None)
+
+    def describe(self) -> str:
+        return f"forgets what {self.time} has passed"
+
+
 # --- row steps ------------------------------------------------------------------------------------
 
 
@@ -245,7 +325,8 @@ register_loop_step(Distinct)(SetLoopStep)
 
 @lower_operator.register(Distinct)
 @lower_operator.register(Unique)
-def _on_spark(operator: OneCopy, site: BatchSite) -> DataFrame:
+@lower_operator.register(DistinctOnTime)
+def _on_spark(operator: OneCopy | DistinctOnTime, site: BatchSite) -> DataFrame:
     return site.inputs[0].distinct()
 
 

@@ -18,7 +18,7 @@ from headrace.engine.window_runtime import (
 from headrace.lowering.row_code import Row
 from headrace.lowering.slot import Slot, thaw_list
 from headrace.lowering.step import Step, register_step, step_for
-from headrace.operators.distinct_on_time import DistinctOnTime
+from headrace.operators.distinct import DistinctOnTime
 from headrace.operators.first_within import FirstWithin
 from headrace.operators.join.interval_join import JoinOnTime
 from headrace.operators.join.operator import SIDES
