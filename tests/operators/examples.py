@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import headrace as hr
 from headrace import col
 from headrace.expr.row_classes import schema_of
-from headrace.graph.node import Operator
 from headrace.lattice import Max, Min
 from headrace.lowering.examples import Examples, Pair
 from headrace.operators import all_operators
-from headrace.operators.aggregate import Aggregate
 from headrace.operators.at_least import AtLeast
 from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.chain import Chain
@@ -60,6 +57,11 @@ from headrace.operators.watermark import Watermark
 from headrace.operators.window import Window
 from headrace.operators.zip import Zip
 from headrace.operators.zip_longest import ZipLongest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.graph.node import Operator
 
 AnyStream = hr.Stream[Any, Any, Any, Any]
 
@@ -124,26 +126,6 @@ EXAMPLES: dict[type[Operator], Examples] = {
             )
             for how in How
         },
-    },
-    Aggregate: {
-        "count": lambda x, y: y.group_by("a").agg(x=hr.count()),
-        "count of values": lambda x, y: y.group_by("a").agg(x=hr.count(col.b)),
-        "sum": lambda x, y: y.group_by("a").agg(x=hr.sum(col.b)),
-        "min": lambda x, y: y.group_by("a").agg(x=hr.min(col.b)),
-        "max": lambda x, y: y.group_by("a").agg(x=hr.max(col.b)),
-        "mean": lambda x, y: y.group_by("a").agg(x=hr.mean(col.b)),
-        "count_distinct": lambda x, y: y.group_by("a").agg(x=hr.count_distinct(col.b)),
-        "first": lambda x, y: y.group_by("a").agg(x=hr.first(col.b, by=col.a)),
-        "last": lambda x, y: y.group_by("a").agg(x=hr.last(col.b, by=col.a)),
-        "collect": lambda x, y: y.group_by("a").agg(x=hr.collect(col.b)),
-        "of distinct": lambda x, y: y.group_by("a").agg(x=hr.sum(col.b, distinct=True)),
-        "percentile": lambda x, y: y.group_by("a").agg(x=hr.percentile(col.b, [0.2, 0.5])),
-        "histogram": lambda x, y: y.group_by("a").agg(x=hr.histogram_numeric(col.b, 2)),
-        "mode": lambda x, y: y.group_by("a").agg(x=hr.mode(col.b)),
-        "string_agg": lambda x, y: y.group_by("a").agg(x=hr.string_agg(col.b.cast(str), order_by=col.a)),
-        "bits": lambda x, y: y.group_by("a").agg(x=hr.bit_or(col.b)),
-        "moments": lambda x, y: y.group_by("a").agg(x=hr.covariance(col.a, col.b)),
-        "several, of everything": lambda x, y: y.group_by().agg(n=hr.count(), top=hr.max(col.b)),
     },
     Distinct: {"distinct": lambda x, y: y.distinct()},
     Difference: {"difference": lambda x, y: x.difference(y)},

@@ -16,8 +16,8 @@ from headrace.errors import UnknownColumn, WrongType
 from headrace.expr.check import check, checked_tree
 from headrace.expr.types import DecimalType
 from headrace.expr.typing_rules import CallTerm, Term
-from headrace.operators.aggregate import Aggregate
-from headrace.operators.aggregates import Mean
+from headrace.operators.aggregate.operator import Aggregate
+from headrace.operators.aggregate.sums import Mean
 from headrace.operators.over import ComputeOver
 from headrace.operators.window import Window
 

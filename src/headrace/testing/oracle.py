@@ -25,8 +25,8 @@ from headrace.lowering.reference import (
     copies,
     function_of,
     functions_of,
+    rank,
 )
-from headrace.operators.aggregate import Aggregate
 from headrace.operators.assume_ordered import AssumeOrdered
 from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.chain import Chain
@@ -41,7 +41,6 @@ from headrace.operators.source import Source
 from headrace.operators.temporal_filter import Presence, TemporalFilter
 from headrace.operators.top_k import TopK
 from headrace.operators.upsert import OnMisfit, Upsert, UpsertRule
-from headrace.testing.oracle_aggregates import answer_of, rank
 
 
 def reads_ticks(operator: Operator) -> bool:
@@ -174,24 +173,6 @@ def _join(operator: Join, node: Node, inputs: Bags) -> Bag:
             if operator.how is How.LEFT and not found:
                 found = [(None,) * len(right_schema.fields)]
             out.update((*row, *(other[at] for at in operator.kept_right)) for other in found)
-    return out
-
-
-@answer_of_bags.register
-def _aggregate(operator: Aggregate, node: Node, inputs: Bags) -> Bag:
-    [(schema, bag)] = inputs
-    key = functions_of([expr for _, expr in operator.keys], schema)
-    groups: dict[Row, list[Row]] = {}
-    for row in copies(bag):
-        groups.setdefault(key(row), []).append(row)
-    out: Bag = Counter()
-    for group, rows in groups.items():
-        values: list[Any] = []
-        for name, aggregation in operator.aggregations:
-            arguments = functions_of(aggregation.arguments(), schema)
-            field = aggregation.field(name, schema)
-            values.append(answer_of(aggregation, field.type, [arguments(row) for row in rows]))
-        out[(*group, *values)] += 1
     return out
 
 

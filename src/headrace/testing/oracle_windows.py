@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.expr.check import check
 from headrace.expr.code_runtime import float32
 from headrace.expr.types import FLOAT32
-from headrace.lowering.reference import Bag, Row, answer_of_bags, copies, function_of, functions_of
-from headrace.operators.aggregates import Aggregation
+from headrace.lowering.reference import Bag, Row, answer_of_bags, copies, function_of, functions_of, rank
+from headrace.operators.aggregate.aggregation import Aggregation, answer_of
 from headrace.operators.over import ComputeOver
 from headrace.operators.window_functions import (
     CumeDist,
@@ -29,7 +29,6 @@ from headrace.operators.window_functions import (
     RowNumber,
     WindowFunction,
 )
-from headrace.testing.oracle_aggregates import answer_of, rank
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -30,7 +30,7 @@ from headrace.engine.columnar.upsert import UpsertPlan, plan_upsert
 from headrace.engine.partial_operators import MergedAggregate
 from headrace.expr.polars_columns import NotLowered
 from headrace.lowering.forms import apply_operator
-from headrace.operators.aggregate import Aggregate
+from headrace.operators.aggregate.operator import Aggregate
 from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.distinct import Distinct
 from headrace.operators.expiring_join import JoinOnTime

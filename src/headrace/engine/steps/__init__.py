@@ -1,7 +1,6 @@
 """Steps: the generated Python of each operator. Importing the package registers them."""
 
 from headrace.engine.steps import (
-    aggregate,
     distinct,
     event_time,
     fold,
@@ -18,11 +17,9 @@ from headrace.engine.steps import (
     temporal_filter,
     ticks,
     upsert,
-    value_accumulators,
 )
 
 __all__ = [
-    "aggregate",
     "distinct",
     "event_time",
     "fold",
@@ -39,5 +36,4 @@ __all__ = [
     "temporal_filter",
     "ticks",
     "upsert",
-    "value_accumulators",
 ]

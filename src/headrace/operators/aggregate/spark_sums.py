@@ -9,29 +9,32 @@ in-process engine adds them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as f
-
-from headrace.engine.float_totals import float_add
-from headrace.engine.float_totals import float_sum as rounded_float_sum
-from headrace.engine.power_sums import add_powers, degrees_of, empty_sums, statistic
+from headrace.operators.aggregate.float_totals import float_add
+from headrace.operators.aggregate.float_totals import float_sum as rounded_float_sum
+from headrace.operators.aggregate.power_sums import add_powers, degrees_of, empty_sums, statistic
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow as pa
     from pyspark.sql import Column
 
-    from headrace.operators.moment_aggregates import Moment
+    from headrace.operators.aggregate.power_sums import Moment
 
 _WIDE = "decimal(38,0)"
+
+
 _EXACT_IN_A_FLOAT = 2**53
 _MICROSECOND = timedelta(microseconds=1)
 
 
 def half_sums(column: Column) -> tuple[Column, Column]:
     """Return the aggregates of an int64 column: the sums of its upper and lower 32 bits."""
+    from pyspark.sql import functions as f
+
     upper = f.sum(f.shiftright(column, 32))
     lower = f.sum(column.bitwiseAND(f.lit(2**32 - 1)))
     return upper, lower
@@ -39,6 +42,8 @@ def half_sums(column: Column) -> tuple[Column, Column]:
 
 def combine_half_sums(upper: Column, lower: Column) -> Column:
     """Combine two half sums into the full sum, as a decimal."""
+    from pyspark.sql import functions as f
+
     return (
         upper.cast("decimal(20,0)") * f.lit(2**32).cast("decimal(10,0)") + lower.cast("decimal(20,0)")
     ).cast(_WIDE)
@@ -56,6 +61,8 @@ def int_mean(upper: Column, lower: Column, count: Column) -> Column:
 
 def mean_of(total: Column, count: Column) -> Column:
     """Float nearest to total / count, for a decimal total; null if the count is 0."""
+    from pyspark.sql import functions as f
+
     # Both exact as floats: then one division is one rounding.
     plain = total.cast("double") / count.cast("double")
     small = f.abs(total) <= f.lit(_EXACT_IN_A_FLOAT)
@@ -68,6 +75,8 @@ def _nearest_float(total: Column, count: Column) -> Column:
     The quotient is scaled by a power of two until its whole part has more bits than a float
     holds; a remainder then only says "a little more", which an odd last bit says as well.
     """
+    from pyspark.sql import functions as f
+
     size, parts = f.abs(total), count.cast("decimal(20,0)")
     bits = f.floor(f.log2(size.cast("double") / count.cast("double")))
     shift = f.greatest(f.lit(0), f.lit(58) - bits)
@@ -82,16 +91,22 @@ def _nearest_float(total: Column, count: Column) -> Column:
 
 def interval_sum(total: Column) -> Column:
     """Return a sum of seconds, a decimal, as an interval; overflow is an error."""
+    from pyspark.sql import functions as f
+
     return f.lit(_MICROSECOND) * _micros(total).cast("long")
 
 
 def interval_sum_or_null(total: Column) -> Column:
     """Return a sum of seconds, a decimal, as an interval; null if it overflows."""
+    from pyspark.sql import functions as f
+
     return f.lit(_MICROSECOND) * _micros(total).try_cast("long")
 
 
 def interval_mean(total: Column, count: Column) -> Column:
     """Interval nearest to a sum of seconds / count, halves away from zero; null if the count is 0."""
+    from pyspark.sql import functions as f
+
     twice = f.nullif((count.cast("decimal(20,0)") * 2).cast("decimal(21,0)"), f.lit(0))
     size = (f.abs(_micros(total)) * 2 + count.cast("decimal(20,0)")).cast(_WIDE)
     whole = ((size - size % twice) / twice).cast(_WIDE)
@@ -99,6 +114,8 @@ def interval_mean(total: Column, count: Column) -> Column:
 
 
 def _micros(seconds: Column) -> Column:
+    from pyspark.sql import functions as f
+
     return (seconds * f.lit(10**6).cast("decimal(7,0)")).cast(_WIDE)
 
 
@@ -142,6 +159,7 @@ def _rounded(values: list[float], parts: int) -> float:
 
 def _over_lists(number: Callable[[list[Any]], float | None]) -> Callable[[Column], Column]:
     import pyarrow
+    from pyspark.sql import functions as f
 
     def numbers(lists: pa.Array) -> pa.Array:
         found = (number(values) if values else None for values in lists.to_pylist())

@@ -1,4 +1,4 @@
-"""Histograms as columns of lists, for `headrace.operators.value_aggregates.Histogram`."""
+"""Histograms on Spark, as columns of lists."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from headrace.engine.ordered_values import LAST_MICROSECOND, greatest_decimal
 from headrace.expr.functions.spark_casts import moment_in_utc, without_zone
 from headrace.expr.spark_columns import spark_type
 from headrace.expr.types import DATE, INT64, TIMESTAMP, TIMESTAMP_NTZ, DecimalType
+from headrace.operators.aggregate.aggregation import AggregateArguments, NativeAggregates, measure
+from headrace.operators.aggregate.histograms import LAST_MICROSECOND, Histogram, greatest_decimal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import Column
 
     from headrace.expr.types import DataType
@@ -21,8 +20,9 @@ if TYPE_CHECKING:
 _BINS = "array<struct<x:double,y:double>>"
 
 
-def histogram_of(bins: int, type: DataType) -> Callable[[Column], Column]:
-    """Return the function from a list of values of a type to their histogram, null for an empty one."""
+@measure.register(Histogram)
+def _measure(aggregation: Histogram, to: AggregateArguments) -> NativeAggregates:
+    bins, (type,) = aggregation.bins, to.types
 
     def histogram(values: Column) -> Column:
         # A bin is pending until a greater value comes, so that equal ones are in it before bins are merged.
@@ -40,7 +40,7 @@ def histogram_of(bins: int, type: DataType) -> Callable[[Column], Column]:
             _with_pending(state, bins), lambda each: _bin(_value_of(each["x"], type), each["y"])
         )
 
-    return histogram
+    return NativeAggregates((to.values(),), histogram)
 
 
 def _number(value: Column, type: DataType) -> Column:
