@@ -49,18 +49,8 @@ if TYPE_CHECKING:
     from headrace.operators.aggregate.percentiles import median, mode, percentile
     from headrace.operators.aggregate.sums import mean, sum
     from headrace.operators.event_time_windows import session, sliding, tumbling
-    from headrace.operators.window_functions import (
-        cume_dist,
-        dense_rank,
-        first_value,
-        last_value,
-        lead,
-        nth_value,
-        ntile,
-        percent_rank,
-        rank,
-        row_number,
-    )
+    from headrace.operators.over.navigation import first_value, last_value, lead, nth_value
+    from headrace.operators.over.ranks import cume_dist, dense_rank, ntile, percent_rank, rank, row_number
     from headrace.queries.query import from_dataframe, sql
     from headrace.queries.query_file import load_flow, save_flow
     from headrace.view.drawing import draw
@@ -99,9 +89,8 @@ _NAMES_OF = {
     "headrace.queries.query_file": "load_flow save_flow",
     "headrace.sql_magic": "load_ipython_extension",
     "headrace.view.drawing": "draw",
-    "headrace.operators.window_functions": (
-        "cume_dist dense_rank first_value last_value lead nth_value ntile percent_rank rank row_number"
-    ),
+    "headrace.operators.over.navigation": "first_value last_value lead nth_value",
+    "headrace.operators.over.ranks": "cume_dist dense_rank ntile percent_rank rank row_number",
 }
 _MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names.split()}
 _SUBPACKAGES = ("functions", "io", "lattice", "spark", "testing", "view")

@@ -42,7 +42,6 @@ from headrace.operators.misfits import Misfits
 from headrace.operators.multiset_delta import MultisetDelta
 from headrace.operators.null import Null
 from headrace.operators.on_time import OnTime
-from headrace.operators.over import ComputeOver
 from headrace.operators.reduce import Reduce
 from headrace.operators.reduce_keyed import ReduceKeyed
 from headrace.operators.scan import Scan
@@ -50,7 +49,6 @@ from headrace.operators.sort import Sort
 from headrace.operators.source import Source
 from headrace.operators.state import State
 from headrace.operators.temporal_filter import TemporalFilter
-from headrace.operators.top_k import TopK
 from headrace.operators.unique import Unique
 from headrace.operators.upsert import Upsert
 from headrace.operators.watermark import Watermark
@@ -129,10 +127,6 @@ EXAMPLES: dict[type[Operator], Examples] = {
     },
     Distinct: {"distinct": lambda x, y: y.distinct()},
     Difference: {"difference": lambda x, y: x.difference(y)},
-    TopK: {
-        "top_k": lambda x, y: y.top_k(2, by=col.b.desc(), per="a"),
-        "of all": lambda x, y: y.top_k(2, by=col.a),
-    },
     Upsert: {
         "in order": lambda x, y: x.upsert("a", deleted=col.b == 1),
         "of rows before": lambda x, y: x.upsert(
@@ -165,21 +159,6 @@ EXAMPLES: dict[type[Operator], Examples] = {
         "until": lambda x, y: y.valid(x.select(t=col.a), until=col.b),
         "since": lambda x, y: y.valid(x.select(t=col.a), since=col.b),
         "since and until": lambda x, y: y.valid(x.select(t=col.a), since=col.a, until=col.b),
-    },
-    ComputeOver: {
-        "row_number": lambda x, y: y.with_columns(x=hr.row_number().over(partition_by="a", order_by="b")),
-        "rank": lambda x, y: y.with_columns(x=hr.rank().over(order_by=col.b.desc())),
-        "dense_rank": lambda x, y: y.with_columns(x=hr.dense_rank().over(order_by="b")),
-        "percent_rank": lambda x, y: y.with_columns(x=hr.percent_rank().over(order_by="b")),
-        "cume_dist": lambda x, y: y.with_columns(x=hr.cume_dist().over(order_by="b")),
-        "ntile": lambda x, y: y.with_columns(x=hr.ntile(2).over(order_by="b")),
-        "lag": lambda x, y: y.with_columns(x=hr.lag(col.b).over(partition_by="a", order_by="b")),
-        "lead": lambda x, y: y.with_columns(x=hr.lead(col.b, 1, 0).over(order_by="b")),
-        "nth_value": lambda x, y: y.with_columns(x=hr.nth_value(col.b, 2).over(order_by="b", rows=(-1, 1))),
-        "running sum": lambda x, y: y.with_columns(x=hr.sum(col.b).over(partition_by="a", order_by="b")),
-        "of a range": lambda x, y: y.with_columns(x=hr.max(col.a).over(order_by="b", range=(-1, 0))),
-        "of rows": lambda x, y: y.with_columns(x=hr.mean(col.b).over(order_by="a", rows=(0, 1))),
-        "of everything": lambda x, y: y.with_columns(x=hr.count().over()),
     },
     DeferTick: {"defer_tick": lambda x, y: y.defer_tick()},
     Feedback: {

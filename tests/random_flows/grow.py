@@ -38,8 +38,8 @@ from headrace.operators import all_operators
 from headrace.operators.aggregate.aggregation import Aggregation
 from headrace.operators.aggregate.moments import Moments
 from headrace.operators.aggregate.power_sums import Moment, degrees_of, variables_of
+from headrace.operators.over.window_function import Months
 from headrace.operators.signals.signal_operator import SignalOperator
-from headrace.operators.window_functions import Months
 from tests.random_flows.callables import Together, class_of, doubling, keeping, picking
 from tests.random_flows.expressions import (
     column_types,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Callable
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from operator import itemgetter
 from typing import Any, cast
 
@@ -23,6 +22,7 @@ from headrace.operators.aggregate import (
     power_sums,
     sums,
 )
+from headrace.operators.top_k import RUNTIME as TOP_K
 
 Rows = list[tuple[Any, ...]]
 
@@ -36,44 +36,6 @@ def consolidate(rows: Rows) -> Rows:
         key = row[:-1]
         weights[key] = weights.get(key, 0) + row[-1]
     return [(*row, weight) for row, weight in weights.items() if weight]
-
-
-# -- top k --------------------------------------------------------------------------------------
-
-
-def first_copies(rows: Rows, counts: dict[tuple[Any, ...], int], k: int) -> dict[tuple[Any, ...], int]:
-    """Return the first `k` copies of ordered `rows`: row -> number of copies taken."""
-    top: dict[tuple[Any, ...], int] = {}
-    for row in islice(rows, k):
-        taken = min(counts[row], k)
-        top[row] = taken
-        k -= taken
-        if not k:
-            break
-    return top
-
-
-def add_to_top(top: Rows, rows: Rows, k: int, order_key: Callable[[Any], Any]) -> list[tuple[Any, int]]:
-    """Add rows to the first `k` rows in order; return the changes, retractions first."""
-    if len(rows) > 1:
-        rows.sort(key=order_key)
-    changes: dict[Any, int] = {}
-    for row in rows[:k]:
-        if len(top) >= k:
-            if order_key(row) >= order_key(top[-1]):
-                break
-            gone = top.pop()
-            changes[gone] = changes.get(gone, 0) - 1
-        insort(top, row, key=order_key)
-        changes[row] = changes.get(row, 0) + 1
-    found = [change for change in changes.items() if change[1]]
-    return sorted(found, key=itemgetter(1)) if len(found) > 1 else found
-
-
-def top_changes(old: dict[Any, int], new: dict[Any, int]) -> list[tuple[Any, int]]:
-    """Return the changes from one top-k result to another: retractions first, then insertions."""
-    gone = [(row, new.get(row, 0) - n) for row, n in old.items() if n > new.get(row, 0)]
-    return gone + [(row, n - old.get(row, 0)) for row, n in new.items() if n > old.get(row, 0)]
 
 
 # -- rows of any value -----------------------------------------------------------------------------
@@ -180,14 +142,12 @@ RUNTIME: dict[str, Any] = {
     **percentiles.RUNTIME,
     **power_sums.RUNTIME,
     **sums.RUNTIME,
+    **TOP_K,
     **HISTORIES,
     **UPSERTS,
     "x_sort": sort,
     "x_no_fixpoint": no_fixpoint,
     "x_consolidate": consolidate,
-    "x_first_copies": first_copies,
-    "x_add_to_top": add_to_top,
-    "x_top_changes": top_changes,
     "x_items": checked_items,
     "x_no_pair": check_pair,
     "x_unknown_port": unknown_port,

@@ -14,7 +14,7 @@ from headrace.expr.row_classes import schema_of
 from headrace.expr.tree import Column, Expr
 from headrace.expr.types import Schema
 from headrace.operators.aggregate.aggregation import Aggregation
-from headrace.operators.window_functions import Over
+from headrace.operators.over.window_function import Over
 
 if typing.TYPE_CHECKING:
     from collections.abc import Callable, Sequence

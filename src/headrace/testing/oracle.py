@@ -39,7 +39,6 @@ from headrace.operators.join import How, Join
 from headrace.operators.null import Null
 from headrace.operators.source import Source
 from headrace.operators.temporal_filter import Presence, TemporalFilter
-from headrace.operators.top_k import TopK
 from headrace.operators.upsert import OnMisfit, Upsert, UpsertRule
 
 
@@ -260,21 +259,3 @@ def _outlives(shown: Any, last: list[_Record], held: list[_Record], rule: Upsert
     before = [named(record[2]) for record in older if record[0] == max(at for at, *_ in older)]
     images = [named(image) for _, _, row, image, _ in last if row is None and image is not None]
     return named(shown) not in images or named(shown) in before
-
-
-@answer_of_bags.register
-def _top_k(operator: TopK, node: Node, inputs: Bags) -> Bag:
-    [(schema, bag)] = inputs
-    per = functions_of(operator.per, schema)
-    groups: dict[Row, list[Row]] = {}
-    for row in copies(bag):
-        groups.setdefault(per(row), []).append(row)
-    out: Bag = Counter()
-    for rows in groups.values():
-        rows.sort(key=rank)
-        # Sorts are stable, so sort by the least significant column first.
-        for ordering in reversed(operator.by):
-            value = function_of(ordering.expr, schema)
-            rows.sort(key=lambda row: rank(value(row)), reverse=ordering.descending)
-        out.update(rows[: operator.count])
-    return out

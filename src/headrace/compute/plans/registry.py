@@ -27,7 +27,6 @@ from headrace.operators import (
     all_operators,
     event_time_windows,
     watermark_policy,
-    window_functions,
 )
 from headrace.operators.aggregate import collected_values, counts, extremes, histograms, percentiles, sums
 from headrace.operators.aggregate.aggregation import Aggregation
@@ -37,6 +36,7 @@ from headrace.operators.function_claims import Claims
 from headrace.operators.join import How, Join
 from headrace.operators.least_watermark import Move
 from headrace.operators.lifetime import Lifetime
+from headrace.operators.over import navigation, ranks, window_function
 from headrace.operators.signals.lift import Align, Constant
 from headrace.operators.statistics import (
     differences,
@@ -118,17 +118,17 @@ _PARTS: Mapping[str, type[Any]] = {
     "keyed_rows": KeyedRows,
     "move": Move,
     "ordering": Ordering,
-    "over": window_functions.Over,
-    "over.cume_dist": window_functions.CumeDist,
-    "over.dense_rank": window_functions.DenseRank,
-    "over.frame": window_functions.Frame,
-    "over.lag": window_functions.Lag,
-    "over.months": window_functions.Months,
-    "over.nth_value": window_functions.NthValue,
-    "over.ntile": window_functions.Ntile,
-    "over.percent_rank": window_functions.PercentRank,
-    "over.rank": window_functions.Rank,
-    "over.row_number": window_functions.RowNumber,
+    "over": window_function.Over,
+    "over.cume_dist": ranks.CumeDist,
+    "over.dense_rank": ranks.DenseRank,
+    "over.frame": window_function.Frame,
+    "over.lag": navigation.Lag,
+    "over.months": window_function.Months,
+    "over.nth_value": navigation.NthValue,
+    "over.ntile": ranks.Ntile,
+    "over.percent_rank": ranks.PercentRank,
+    "over.rank": ranks.Rank,
+    "over.row_number": ranks.RowNumber,
     "window.count": value_windows.CountWindow,
     "window.expanding": value_windows.Expanding,
     "window.time": value_windows.TimeWindow,
@@ -153,7 +153,7 @@ CHOICES: Mapping[str, type[Enum]] = MappingProxyType(
         "bit_operation": collected_values.BitOperation,
         "direction": differences.Direction,
         "emit": Emit,
-        "frame_unit": window_functions.FrameUnit,
+        "frame_unit": window_function.FrameUnit,
         "holes": value_kinds.Holes,
         "how": How,
         "presence": Presence,

@@ -39,7 +39,7 @@ from headrace.operators.history import History
 from headrace.operators.join import Join
 from headrace.operators.late_rows import LateRows
 from headrace.operators.on_time import OnTime
-from headrace.operators.over import ComputeOver
+from headrace.operators.over.operator import ComputeOver
 from headrace.operators.sink import Sink
 from headrace.operators.temporal_filter import TemporalFilter
 from headrace.operators.top_k import TopK

@@ -19,18 +19,9 @@ from headrace.operators.aggregate.counts import CountRows, CountValues
 from headrace.operators.aggregate.extremes import Max, Min
 from headrace.operators.aggregate.moments import PowerSums
 from headrace.operators.aggregate.sums import FloatTotals
-from headrace.operators.window_functions import (
-    CumeDist,
-    DenseRank,
-    Frame,
-    FrameUnit,
-    Lag,
-    NthValue,
-    Ntile,
-    PercentRank,
-    Rank,
-    RowNumber,
-)
+from headrace.operators.over.navigation import Lag, NthValue
+from headrace.operators.over.ranks import CumeDist, DenseRank, Ntile, PercentRank, Rank, RowNumber
+from headrace.operators.over.window_function import Frame, FrameUnit
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr

@@ -10,10 +10,8 @@ from headrace.engine.loops.semi_naive import write_rounds
 from headrace.engine.partial_operators import MergedAggregate, PartialAggregate, PartialWindow
 from headrace.engine.region_writer import RegionWriter
 from headrace.engine.steps.joins import JoinConditionWriter
-from headrace.engine.steps.over import OverStep
 from headrace.engine.steps.partials import merged_group_writer
 from headrace.engine.steps.sessions import SessionStep
-from headrace.engine.steps.sort import TopKStep
 from headrace.engine.steps.windows import (
     ClosedWindowStep,
     KeptGridStep,
@@ -26,8 +24,8 @@ from headrace.operators.aggregate.accumulator import ROWS, Target
 from headrace.operators.aggregate.operator import Aggregate, AggregateStep, group_keys, group_writer
 from headrace.operators.event_time_windows import Grid
 from headrace.operators.join import How, Join
-from headrace.operators.over import ComputeOver
-from headrace.operators.top_k import TopK
+from headrace.operators.over.operator import ComputeOver, OverStep
+from headrace.operators.top_k import TopK, TopKStep
 from headrace.operators.window import Emit, Window
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from headrace.engine.partial_operators import (
     PartialTopK,
     PartialWindow,
 )
-from headrace.engine.steps.sort import TopKStep
 from headrace.engine.steps.windows import ClosedWindowStep, GridStep, UpdatedWindowStep
 from headrace.lowering.row_code import MappingCode, Row, key_columns
 from headrace.lowering.slot import Slot
@@ -20,6 +19,7 @@ from headrace.lowering.step import Step, register_step, step_for
 from headrace.operators.aggregate.accumulator import Group
 from headrace.operators.aggregate.operator import AggregateStep, group_keys, group_writer
 from headrace.operators.event_time_windows import Grid
+from headrace.operators.top_k import TopKStep
 from headrace.operators.window import Emit
 
 if TYPE_CHECKING:

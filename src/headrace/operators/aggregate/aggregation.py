@@ -17,7 +17,7 @@ from headrace.errors import NotOnSpark, SourceLocation, WrongType
 from headrace.expr.check import check
 from headrace.expr.types import DataType, Field, IntervalType, Schema
 from headrace.expr.typing_rules import is_number
-from headrace.operators.window_functions import WindowFunction
+from headrace.operators.over.window_function import WindowFunction
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -33,7 +33,7 @@ from headrace.operators.aggregate.aggregation import (
 )
 from headrace.operators.aggregate.counts import of_distinct
 from headrace.operators.aggregate.ordered_values import Copies, SortedValues, Values
-from headrace.operators.window_functions import orderings_of
+from headrace.operators.over.window_function import orderings_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

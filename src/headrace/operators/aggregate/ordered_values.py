@@ -15,11 +15,7 @@ if TYPE_CHECKING:
     from headrace.operators.aggregate.accumulator import ArgumentTypes, Target
 
 Values = list[Any]
-
-
 Copies = dict[Any, int]
-
-
 OrderKey = Callable[[Any], Any] | None
 
 

@@ -6,11 +6,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
-from pyspark.sql import functions as f
-
 from headrace.errors import NotOnSpark
-from headrace.expr.spark_columns import with_representatives
 from headrace.expr.types import Schema
 from headrace.lowering.forms import lower_operator
 from headrace.operators.difference import Difference
@@ -18,7 +14,6 @@ from headrace.operators.distinct import Distinct
 from headrace.operators.distinct_on_time import DistinctOnTime
 from headrace.operators.expiring_join import JoinOnTime
 from headrace.operators.join import How, Join
-from headrace.operators.top_k import TopK
 from headrace.operators.unique import Unique
 from headrace.spark.batch.operators import Site, exact_column, renamed
 from headrace.spark.lowering.expressions import to_column
@@ -28,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from headrace.expr.tree import Expr, Ordering
+    from headrace.expr.tree import Expr
     from headrace.graph.node import Operator
 
 
@@ -82,9 +77,6 @@ def _pair_schema(operator: Join, site: Site) -> Schema:
     )
 
 
-_RANK = "__rank"
-
-
 @lower_operator.register(Distinct)
 @lower_operator.register(DistinctOnTime)
 @lower_operator.register(Unique)
@@ -100,23 +92,3 @@ def _(operator: Difference, site: Site) -> DataFrame:
     other = renamed(neg, [f"neg.{at}" for at in range(len(names))])
     same = (exact_column(name).eqNullSafe(exact_column(f"neg.{at}")) for at, name in enumerate(names))
     return pos.join(other, reduce(lambda a, b: a & b, same), "left_anti")
-
-
-@lower_operator.register(TopK)
-def _(operator: TopK, site: Site) -> DataFrame:
-    frame = with_representatives(site.inputs[0], site.schemas[0])
-    names = site.schemas[0].names
-    # Ties go by the whole row; what is tied even so are copies of one row, and any of them will do.
-    order = [_sorting(ordering, site) for ordering in operator.by] + [
-        exact_column(name).asc() for name in names
-    ]
-    if not operator.per:
-        return frame.orderBy(*order).limit(operator.count)
-    window = Window.partitionBy(*(site.column(expr) for expr in operator.per)).orderBy(*order)
-    ranked = frame.withColumn(_RANK, f.row_number().over(window))
-    return ranked.filter(exact_column(_RANK) <= operator.count).drop(_RANK)
-
-
-def _sorting(ordering: Ordering, site: Site) -> Column:
-    column = site.column(ordering.expr)
-    return column.desc() if ordering.descending else column.asc()
