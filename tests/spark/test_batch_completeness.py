@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-import headrace.spark.batch.batch_plan  # noqa: F401 registers what only Spark knows
+import headrace.operators.aggregate.operator  # noqa: F401 imports all aggregates
 from headrace.operators.aggregate.aggregation import Aggregation, measure
 
 

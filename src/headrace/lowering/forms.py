@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from headrace.columns.column_stream import ColumnStream
     from headrace.expr.tree import Expr
-    from headrace.expr.types import DataType, Schema
+    from headrace.expr.types import Schema
     from headrace.graph.node import Node, Operator
 
 
@@ -52,14 +52,6 @@ class BatchSite(Protocol):
 
     def named(self, name: str) -> Column:
         """Return the column with exactly this name, even with special characters."""
-        ...
-
-    def representative(self, expr: Expr, port: int = 0) -> Column:
-        """Lower an expression to a column of equal values that Spark compares as equal (-0.0 becomes 0.0)."""
-        ...
-
-    def cast(self, column: Column, type: DataType) -> Column:
-        """Cast a column to a type, all of whose parts may be null."""
         ...
 
     def group_rows(self, frame: DataFrame, schema: Schema, *aggregates: Column) -> DataFrame:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.expr.check import check
 from headrace.expr.constructors import col
-from headrace.expr.tree import Column
+from headrace.expr.deferred_imports import F
+from headrace.expr.spark_columns import with_representatives
 from headrace.graph.node import ALTERABLE, Node, identity_lineage
 from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, place_by_key
 from headrace.lowering.examples import Examples
@@ -289,10 +290,9 @@ RUNTIME: dict[str, Any] = {
 @lower_operator.register(TopK)
 def _on_spark(operator: TopK, site: BatchSite) -> DataFrame:
     from pyspark.sql import Window
-    from pyspark.sql import functions as f
 
     names = site.schemas[0].names
-    frame = site.inputs[0].select(*(site.representative(Column(name)).alias(name) for name in names))
+    frame = with_representatives(site.inputs[0], site.schemas[0])
     by = ((site.column(ordering.expr), ordering.descending) for ordering in operator.by)
     # Ties go by the whole row; what is tied even so are copies of one row, and any of them will do.
     order = [column.desc() if descending else column.asc() for column, descending in by]
@@ -300,8 +300,8 @@ def _on_spark(operator: TopK, site: BatchSite) -> DataFrame:
     if not operator.per:
         return frame.orderBy(*order).limit(operator.count)
     window = Window.partitionBy(*(site.column(expr) for expr in operator.per)).orderBy(*order)
-    ranked = frame.withColumn("__rank", f.row_number().over(window))
-    return ranked.filter(f.col("__rank") <= operator.count).drop("__rank")
+    ranked = frame.withColumn("__rank", F.row_number().over(window))
+    return ranked.filter(F.col("__rank") <= operator.count).drop("__rank")
 
 
 @answer_of_bags.register(TopK)

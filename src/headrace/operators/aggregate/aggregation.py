@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from headrace.errors import NotOnSpark, SourceLocation, WrongType
 from headrace.expr.check import check
+from headrace.expr.deferred_imports import F
 from headrace.expr.types import DataType, Field, IntervalType, Schema
 from headrace.expr.typing_rules import is_number
 from headrace.operators.over.window_function import WindowFunction
@@ -144,15 +145,11 @@ class AggregateArguments:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        from pyspark.sql import functions as f
-
-        return tuple(f.col(f"`{name}`") for name in self.names)
+        return tuple(F.col(f"`{name}`") for name in self.names)
 
     def sql(self, text: str) -> Column:
         """Return an aggregate from its SQL, where `{0}` stands for the argument, `{of}` for DISTINCT."""
-        from pyspark.sql import functions as f
-
-        return f.expr(text.format(f"`{self.names[0]}`", of="DISTINCT" if self.distinct else ""))
+        return F.expr(text.format(f"`{self.names[0]}`", of="DISTINCT" if self.distinct else ""))
 
     def values(self) -> Column:
         """Collect the values of the first argument."""
@@ -160,16 +157,12 @@ class AggregateArguments:
 
     def rows(self) -> Column:
         """Collect the argument structs of rows with no null argument."""
-        from pyspark.sql import functions as f
-
         known = reduce(and_, (column.isNotNull() for column in self.columns))
-        return self.collect(f.when(known, f.struct(*self.columns)))
+        return self.collect(F.when(known, F.struct(*self.columns)))
 
     def collect(self, column: Column) -> Column:
         """Collect the values of a column, without null."""
-        from pyspark.sql import functions as f
-
-        return (f.collect_set if self.distinct else f.collect_list)(column)
+        return (F.collect_set if self.distinct else F.collect_list)(column)
 
 
 @singledispatch

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.errors import SourceLocation, WrongType
 from headrace.expr.check import check, check_ordered
+from headrace.expr.deferred_imports import F
 from headrace.expr.sort_keys import Key, order_key
 from headrace.expr.types import STR, DataType, Field, ListType, Schema
 from headrace.expr.typing_rules import is_integer
@@ -273,15 +274,11 @@ RUNTIME: dict[str, Any] = {
 
 @measure.register(Collect)
 def _measure_collect(aggregation: Collect, to: AggregateArguments) -> NativeAggregates:
-    from pyspark.sql import functions as f
-
-    return NativeAggregates((to.values(),), f.sort_array)
+    return NativeAggregates((to.values(),), F.sort_array)
 
 
 @measure.register(StringAgg)
 def _measure_string_agg(aggregation: StringAgg, to: AggregateArguments) -> NativeAggregates:
-    from pyspark.sql import functions as f
-
     text, by = to.names[0], tuple(zip(to.names[1:], aggregation.by, strict=True))
 
     def compare(one: Column, other: Column) -> Column:
@@ -289,24 +286,22 @@ def _measure_string_agg(aggregation: StringAgg, to: AggregateArguments) -> Nativ
         for name, ordering in reversed(by):
             sides = (other, one) if ordering.descending else (one, other)
             of_this = _compare(*(side.getField(name) for side in sides))
-            found = f.when(of_this != 0, of_this).otherwise(found)
+            found = F.when(of_this != 0, of_this).otherwise(found)
         return found
 
     def answer(rows: Column) -> Column:
-        texts = f.transform(f.array_sort(rows, compare), lambda row: row.getField(text))
-        return f.when(f.size(rows) > 0, f.array_join(texts, aggregation.separator))
+        texts = F.transform(F.array_sort(rows, compare), lambda row: row.getField(text))
+        return F.when(F.size(rows) > 0, F.array_join(texts, aggregation.separator))
 
-    rows = f.when(to.columns[0].isNotNull(), f.struct(*to.columns))
+    rows = F.when(to.columns[0].isNotNull(), F.struct(*to.columns))
     return NativeAggregates((to.collect(rows),), answer)
 
 
 def _compare(one: Column, other: Column) -> Column:
     """Compare two values, null first: -1, 0 or 1."""
-    from pyspark.sql import functions as f
-
-    less = (one.isNull() & other.isNotNull()) | f.coalesce(one < other, f.lit(False))
+    less = (one.isNull() & other.isNotNull()) | F.coalesce(one < other, F.lit(False))
     same = one.eqNullSafe(other)
-    return f.when(same, f.lit(0)).when(less, f.lit(-1)).otherwise(f.lit(1))
+    return F.when(same, F.lit(0)).when(less, F.lit(-1)).otherwise(F.lit(1))
 
 
 @measure.register(Bits)

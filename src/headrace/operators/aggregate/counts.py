@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.errors import NotOnSpark
 from headrace.expr.check import check
 from headrace.expr.constructors import struct, when
+from headrace.expr.deferred_imports import F
 from headrace.expr.tree import operand
 from headrace.expr.types import INT64, DataType, Field, Schema
 from headrace.lowering.row_code import tuple_source
@@ -247,16 +248,12 @@ RUNTIME: dict[str, Any] = {"x_count_value": count_value}
 
 @measure.register(Count)
 def _measure_count(aggregation: Count, to: AggregateArguments) -> NativeAggregates:
-    from pyspark.sql import functions as f
-
-    return NativeAggregates((f.count(to.columns[0] if to.columns else f.col("row")),))
+    return NativeAggregates((F.count(to.columns[0] if to.columns else F.col("row")),))
 
 
 @measure.register(CountDistinct)
 def _measure_distinct_count(aggregation: CountDistinct, to: AggregateArguments) -> NativeAggregates:
-    from pyspark.sql import functions as f
-
-    return NativeAggregates((f.count_distinct(to.columns[0]),))
+    return NativeAggregates((F.count_distinct(to.columns[0]),))
 
 
 @measure.register(OfDistinct)

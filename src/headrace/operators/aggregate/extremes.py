@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.expr.check import check, check_ordered
+from headrace.expr.deferred_imports import F
 from headrace.expr.sort_keys import Key, order_key
 from headrace.expr.types import DataType, Field, Schema, StructType
 from headrace.lowering.reference import rank
@@ -234,12 +235,10 @@ def _measure(aggregation: Min | Max, to: AggregateArguments) -> NativeAggregates
 @measure.register(First)
 @measure.register(Last)
 def _measure_by_order(aggregation: First | Last, to: AggregateArguments) -> NativeAggregates:
-    from pyspark.sql import functions as f
-
     value, by = to.columns
     # The struct orders ties of `by` by value.
-    pair = f.when(by.isNotNull(), f.struct(by.alias("by"), value.alias("value")))
-    extreme = f.min if isinstance(aggregation, First) else f.max
+    pair = F.when(by.isNotNull(), F.struct(by.alias("by"), value.alias("value")))
+    extreme = F.min if isinstance(aggregation, First) else F.max
     return NativeAggregates((extreme(pair),), lambda found: found.getField("value"))
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.expr.check import check
 from headrace.expr.constructors import col
+from headrace.expr.deferred_imports import F
+from headrace.expr.spark_columns import nullable_type, representative, spark_type
 from headrace.expr.tree import columns_of
 from headrace.expr.types import Field, Schema
 from headrace.graph.monotone_columns import MonotoneColumns
@@ -268,8 +270,6 @@ def _step(operator: Aggregate, node: Node, writer: StepWriter) -> Step:
 
 @lower_operator.register(Aggregate)
 def _on_spark(operator: Aggregate, site: BatchSite) -> DataFrame:
-    from pyspark.sql import functions as f
-
     (schema,) = site.schemas
     typed = [check(expr, schema) for _, expr in operator.keys]
     keys = tuple(Field(f"key {at}", key.type, key.nullable) for at, key in enumerate(typed))
@@ -279,18 +279,19 @@ def _on_spark(operator: Aggregate, site: BatchSite) -> DataFrame:
     for number, (name, aggregation) in enumerate(operator.aggregations):
         types = tuple(check(expr, schema).type for expr in aggregation.arguments())
         labels = tuple(f"argument {number} {at}" for at in range(len(types)))
-        given = map(site.representative, aggregation.arguments())
+        given = map(representative, types, map(site.column, aggregation.arguments()))
         columns += [column.alias(label) for column, label in zip(given, labels, strict=True)]
         out = site.node.schema.fields[len(keys) + number]
         measured = measure(aggregation, AggregateArguments(labels, types, out))
         made = [f"measure {number} {at}" for at in range(len(measured.measures))]
         measures += [m.alias(label) for m, label in zip(measured.measures, made, strict=True)]
-        answers.append(site.cast(measured.answer(*map(site.named, made)), out.type).alias(name))
+        answer = measured.answer(*map(site.named, made))
+        answers.append(answer.cast(nullable_type(spark_type(out.type))).alias(name))
     # Arguments become columns of their own first, so that no name of the input can be taken for one
     # of the output. A group is there while it has rows: the group of everything is no exception.
-    rows = site.inputs[0].select(*columns, f.lit(1).alias("row"))
-    grouped = site.group_rows(rows, Schema(keys), f.count(f.col("row")).alias("rows"), *measures)
-    return (grouped if keys else grouped.filter(f.col("rows") > 0)).select(*answers)
+    rows = site.inputs[0].select(*columns, F.lit(1).alias("row"))
+    grouped = site.group_rows(rows, Schema(keys), F.count(F.col("row")).alias("rows"), *measures)
+    return (grouped if keys else grouped.filter(F.col("rows") > 0)).select(*answers)
 
 
 @answer_of_bags.register(Aggregate)

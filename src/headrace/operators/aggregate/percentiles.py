@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.errors import EvaluationError, NotOnSpark, SourceLocation, WrongType
 from headrace.expr.check import check, check_ordered
 from headrace.expr.code_runtime import NAN
+from headrace.expr.deferred_imports import F
 from headrace.expr.functions.intervals import micros_of, of_micros
 from headrace.expr.types import FLOAT64, INTERVAL, DataType, Field, IntervalType, ListType
 from headrace.expr.typing_rules import is_integer
@@ -234,18 +235,16 @@ RUNTIME: dict[str, Any] = {
 
 @measure.register(Percentile)
 def _measure_percentile(aggregation: Percentile, to: AggregateArguments) -> NativeAggregates:
-    from pyspark.sql import functions as f
-
     if aggregation.frequency is not None:
         return _measure_with_frequency(aggregation, to)
 
     def answer(values: Column) -> Column:
-        ordered = f.sort_array(values, asc=not aggregation.descending)
+        ordered = F.sort_array(values, asc=not aggregation.descending)
         between = _interpolated_interval if isinstance(to.types[0], IntervalType) else _interpolated
         one = _discrete if aggregation.discrete else between
         if isinstance(aggregation.at, tuple):
-            several = f.array(*(one(ordered, at) for at in aggregation.at))
-            return f.when(f.size(values) > 0, several)
+            several = F.array(*(one(ordered, at) for at in aggregation.at))
+            return F.when(F.size(values) > 0, several)
         return one(ordered, aggregation.at)
 
     return NativeAggregates((to.values(),), answer)
@@ -261,29 +260,23 @@ def _measure_with_frequency(aggregation: Percentile, to: AggregateArguments) -> 
 
 
 def _discrete(ordered: Column, at: float) -> Column:
-    from pyspark.sql import functions as f
-
-    return f.get(ordered, f.greatest(f.ceil(f.size(ordered) * f.lit(at)).cast("int") - 1, f.lit(0)))
+    return F.get(ordered, F.greatest(F.ceil(F.size(ordered) * F.lit(at)).cast("int") - 1, F.lit(0)))
 
 
 def _interpolated(ordered: Column, at: float) -> Column:
-    from pyspark.sql import functions as f
-
-    place = (f.size(ordered) - 1) * f.lit(at)
-    before, behind = f.floor(place), f.ceil(place)
-    least, most = f.get(ordered, before.cast("int")), f.get(ordered, behind.cast("int"))
+    place = (F.size(ordered) - 1) * F.lit(at)
+    before, behind = F.floor(place), F.ceil(place)
+    least, most = F.get(ordered, before.cast("int")), F.get(ordered, behind.cast("int"))
     start = least.cast("double")
     between = start + (place - before) * (most.cast("double") - start)
-    return f.when(least == most, start).otherwise(between)
+    return F.when(least == most, start).otherwise(between)
 
 
 def _interpolated_interval(ordered: Column, at: float) -> Column:
-    from pyspark.sql import functions as f
-
-    unit = f.lit(timedelta(microseconds=1))
-    micros = _interpolated(f.transform(ordered, lambda each: f.call_function("div", each, unit)), at)
-    longest = f.lit(2**63 - 1)
-    return unit * f.when(micros < 2.0**63, micros.cast("bigint")).when(micros.isNotNull(), longest)
+    unit = F.lit(timedelta(microseconds=1))
+    micros = _interpolated(F.transform(ordered, lambda each: F.call_function("div", each, unit)), at)
+    longest = F.lit(2**63 - 1)
+    return unit * F.when(micros < 2.0**63, micros.cast("bigint")).when(micros.isNotNull(), longest)
 
 
 @measure.register(Mode)

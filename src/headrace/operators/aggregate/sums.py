@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.errors import EvaluationError
 from headrace.expr.code_runtime import NAN
+from headrace.expr.deferred_imports import F
 from headrace.expr.types import FLOAT64, INT64, INTERVAL, DataType, DecimalType, Field, IntervalType, Schema
 from headrace.expr.typing_rules import is_float
 from headrace.operators.aggregate import spark_sums
@@ -367,20 +368,18 @@ def _measure_sum(aggregation: Sum, to: AggregateArguments) -> NativeAggregates:
 
 @measure.register(Mean)
 def _measure_mean(aggregation: Mean, to: AggregateArguments) -> NativeAggregates:
-    from pyspark.sql import functions as f
-
     column, kind = to.columns[0], to.types[0]
     if is_float(kind):
         return NativeAggregates((to.values(),), spark_sums.float_mean)
     if isinstance(kind, DecimalType):
         return NativeAggregates((to.sql("avg({of} {0})"),))
     if isinstance(kind, IntervalType):
-        counted = f.count_distinct(column) if to.distinct else f.count(column)
+        counted = F.count_distinct(column) if to.distinct else F.count(column)
         return NativeAggregates((to.sql(_SUM_OF_INTERVALS), counted), spark_sums.interval_mean)
     if to.distinct:
-        return NativeAggregates((to.sql(_SUM_OF_DISTINCT), f.count_distinct(column)), spark_sums.mean_of)
+        return NativeAggregates((to.sql(_SUM_OF_DISTINCT), F.count_distinct(column)), spark_sums.mean_of)
     return NativeAggregates(
-        (*spark_sums.half_sums(column.cast("long")), f.count(column)), spark_sums.int_mean
+        (*spark_sums.half_sums(column.cast("long")), F.count(column)), spark_sums.int_mean
     )
 
 

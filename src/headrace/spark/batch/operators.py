@@ -6,15 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.expr.check import check
 from headrace.expr.spark_columns import (
     from_hashable,
     hashable,
-    nullable_type,
     quoted,
-    representative,
     spark_schema,
-    spark_type,
 )
 from headrace.spark.lowering.expressions import to_column
 
@@ -22,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from headrace.expr.tree import Expr
-    from headrace.expr.types import DataType, Schema
+    from headrace.expr.types import Schema
     from headrace.graph.node import Node
 
 
@@ -40,12 +36,6 @@ class Site:
 
     def named(self, name: str) -> Column:
         return exact_column(name)
-
-    def representative(self, expr: Expr, port: int = 0) -> Column:
-        return representative(check(expr, self.schemas[port]).type, self.column(expr, port))
-
-    def cast(self, column: Column, type: DataType) -> Column:
-        return column.cast(nullable_type(spark_type(type)))
 
     def group_rows(self, frame: DataFrame, schema: Schema, *aggregates: Column) -> DataFrame:
         return grouped_rows(frame, schema, *aggregates)
