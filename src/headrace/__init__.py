@@ -41,48 +41,16 @@ if TYPE_CHECKING:
     from headrace.flow.stream import Stream, Table
     from headrace.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
     from headrace.functions import aggregate, exists, filter, forall, transform, zip_with
-    from headrace.operators.aggregates import (
-        collect,
-        count,
-        count_distinct,
-        first,
-        last,
-        max,
-        mean,
-        min,
-        sum,
-    )
+    from headrace.operators.aggregate.collected_values import bit_and, bit_or, bit_xor, collect, string_agg
+    from headrace.operators.aggregate.counts import count, count_distinct
+    from headrace.operators.aggregate.extremes import first, last, max, min
+    from headrace.operators.aggregate.histograms import histogram_numeric
+    from headrace.operators.aggregate.moments import corr, covariance, kurtosis, skewness, stddev, variance
+    from headrace.operators.aggregate.percentiles import median, mode, percentile
+    from headrace.operators.aggregate.sums import mean, sum
     from headrace.operators.event_time_windows import session, sliding, tumbling
-    from headrace.operators.moment_aggregates import (
-        corr,
-        covariance,
-        kurtosis,
-        skewness,
-        stddev,
-        variance,
-    )
-    from headrace.operators.value_aggregates import (
-        bit_and,
-        bit_or,
-        bit_xor,
-        histogram_numeric,
-        median,
-        mode,
-        percentile,
-        string_agg,
-    )
-    from headrace.operators.window_functions import (
-        cume_dist,
-        dense_rank,
-        first_value,
-        last_value,
-        lead,
-        nth_value,
-        ntile,
-        percent_rank,
-        rank,
-        row_number,
-    )
+    from headrace.operators.over.navigation import first_value, last_value, lead, nth_value
+    from headrace.operators.over.ranks import cume_dist, dense_rank, ntile, percent_rank, rank, row_number
     from headrace.queries.query import from_dataframe, sql
     from headrace.queries.query_file import load_flow, save_flow
     from headrace.view.drawing import draw
@@ -103,12 +71,14 @@ _NAMES_OF = {
     ),
     "headrace.expr.tree": "Expr",
     "headrace.expr.types": "DecimalType",
-    "headrace.operators.aggregates": "collect count count_distinct first last max mean min sum",
+    "headrace.operators.aggregate.collected_values": "bit_and bit_or bit_xor collect string_agg",
+    "headrace.operators.aggregate.counts": "count count_distinct",
+    "headrace.operators.aggregate.extremes": "first last max min",
+    "headrace.operators.aggregate.histograms": "histogram_numeric",
+    "headrace.operators.aggregate.moments": "corr covariance kurtosis skewness stddev variance",
+    "headrace.operators.aggregate.percentiles": "median mode percentile",
+    "headrace.operators.aggregate.sums": "mean sum",
     "headrace.flow.flow": "Flow",
-    "headrace.operators.moment_aggregates": "corr covariance kurtosis skewness stddev variance",
-    "headrace.operators.value_aggregates": (
-        "bit_and bit_or bit_xor histogram_numeric median mode percentile string_agg"
-    ),
     "headrace.flow.type_markers": "Append Bounded Changes NoOrder Ordered Unbounded",
     "headrace.flow.signal": "Signal lift",
     "headrace.flow.signal_statistics": "crossed diff ewm lag moving_mean timer",
@@ -119,9 +89,8 @@ _NAMES_OF = {
     "headrace.queries.query_file": "load_flow save_flow",
     "headrace.sql_magic": "load_ipython_extension",
     "headrace.view.drawing": "draw",
-    "headrace.operators.window_functions": (
-        "cume_dist dense_rank first_value last_value lead nth_value ntile percent_rank rank row_number"
-    ),
+    "headrace.operators.over.navigation": "first_value last_value lead nth_value",
+    "headrace.operators.over.ranks": "cume_dist dense_rank ntile percent_rank rank row_number",
 }
 _MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names.split()}
 _SUBPACKAGES = ("functions", "io", "lattice", "spark", "testing", "view")

@@ -24,7 +24,7 @@ from headrace.expr.types import Schema
 from headrace.flow.flow import Flow
 from headrace.flow.stream_base import Groups, StreamBase
 from headrace.io.in_process import Memory
-from headrace.operators.window_functions import WindowFunction
+from headrace.operators.over.window_function import WindowFunction
 from headrace.shown import Text, text_of, values_of
 from headrace.view.drawing import Drawing, draw
 

@@ -10,13 +10,6 @@ import pytest
 import headrace as hr
 from headrace.flow.grouped_streams import Grouped, WindowGroups
 from headrace.flow.stream import Stream
-from headrace.operators import (
-    aggregates,
-    event_time_windows,
-    moment_aggregates,
-    value_aggregates,
-    window_functions,
-)
 from tests.docs.pages import DOCS
 
 REFERENCE = DOCS / "reference"
@@ -41,9 +34,8 @@ METHODS = sorted(
 )
 AGGREGATES = sorted(
     name
-    for module in (aggregates, event_time_windows, moment_aggregates, value_aggregates, window_functions)
-    for name, member in inspect.getmembers(module, inspect.isfunction)
-    if member.__module__ == module.__name__ and name in hr.__all__
+    for name in hr.__all__
+    if inspect.isfunction(member := getattr(hr, name)) and member.__module__.startswith("headrace.operators.")
 )
 
 

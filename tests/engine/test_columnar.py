@@ -27,13 +27,14 @@ from headrace.engine.columnar.columnar_option import Columnar, explain_large_tic
 from headrace.engine.columnar.runner import PartRunner
 from headrace.engine.machine import Machine
 from headrace.engine.program import Program, compile_program
-from headrace.engine.steps.accumulator import FloatTotals, accumulator_for
-from headrace.engine.steps.value_accumulators import OnceEach
 from headrace.expr.code_emission import bounded_code
 from headrace.expr.constructors import col, left, right
 from headrace.expr.row_classes import from_user
 from headrace.expr.types import BOOL, FLOAT64, INT64, INTERVAL, INTERVALS, STR, TIMESTAMP, DecimalType
-from headrace.operators.aggregate import Aggregate
+from headrace.operators.aggregate.accumulator import accumulator_for
+from headrace.operators.aggregate.counts import OnceEach
+from headrace.operators.aggregate.operator import Aggregate
+from headrace.operators.aggregate.sums import FloatTotals
 from headrace.operators.event_time_windows import Sessions
 from headrace.operators.join.interval_join import JoinOnTime
 from headrace.operators.join.operator import How, Join

@@ -25,9 +25,9 @@ from headrace.engine.columnar.float_sums import (
     parts_of_floats,
     windows_of,
 )
-from headrace.engine.float_totals import FLOAT_UNIT, float_add
 from headrace.engine.program import Program, compile_program
 from headrace.expr.row_classes import from_user
+from headrace.operators.aggregate.float_totals import FLOAT_UNIT, float_add
 from tests.engine.test_columnar import ALWAYS, Run, noting_declines
 from tests.properties.effort import examples
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.engine import ordered_values
-from headrace.engine.ordered_values import add_ordered_value, settle, settle_end
 from headrace.expr.code_runtime import NAN
 from headrace.expr.sort_keys import order_key
 from headrace.expr.types import FLOAT64, INT64
+from headrace.operators.aggregate import ordered_values
+from headrace.operators.aggregate.ordered_values import add_ordered_value, settle, settle_end
 
 TICK = st.lists(st.tuples(st.integers(0, 60), st.integers(-2, 2)), max_size=80)
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.engine.partition_frames import RowBounds
-from headrace.engine.partition_values import Lagged, NthValues
-from headrace.engine.partitions import Function, Partition, PartitionRule
+from headrace.operators.over.frames import RowBounds
+from headrace.operators.over.navigation import LagFunction, NthValueFunction
+from headrace.operators.over.partitions import PartitionFunction, PartitionRule, PartitionState
 
 ROWS = 600
 
@@ -27,11 +27,11 @@ class Looks:
         return row[1]
 
 
-def function(kind: str, value: Any, *arguments: Any) -> Function:
+def function(kind: str, value: Any, *arguments: Any) -> PartitionFunction:
     if kind == "lag":
-        return Lagged(value, lambda row: "default", arguments[0], True)
+        return LagFunction(value, lambda row: "default", arguments[0], True)
     start, end, n = arguments
-    return NthValues(RowBounds(start, end), value, n, True)
+    return NthValueFunction(RowBounds(start, end), value, n, True)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ WHICH = st.one_of(
 def test_answers_are_those_of_the_rows_that_are_there(which: Any, ticks: list[dict[Any, int]]) -> None:
     kind, *arguments = which
     rule = PartitionRule((function(kind, lambda row: row[1], *arguments),), row_order)
-    partition: Partition = [[], [], {}]
+    partition: PartitionState = [[], [], {}]
     held: Counter[Any] = Counter()
     output: Counter[Any] = Counter()
     for tick in ticks:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import headrace as hr
 from headrace import col
 from headrace.expr.row_classes import schema_of
-from headrace.graph.node import Operator
 from headrace.lattice import Max, Min
 from headrace.lowering.examples import Examples, Pair
 from headrace.operators import all_operators
-from headrace.operators.aggregate import Aggregate
 from headrace.operators.at_least import AtLeast
 from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.chain import Chain
@@ -40,7 +37,6 @@ from headrace.operators.misfits import Misfits
 from headrace.operators.multiset_delta import MultisetDelta
 from headrace.operators.null import Null
 from headrace.operators.on_time import OnTime
-from headrace.operators.over import ComputeOver
 from headrace.operators.reduce import Reduce
 from headrace.operators.reduce_keyed import ReduceKeyed
 from headrace.operators.scan import Scan
@@ -48,12 +44,16 @@ from headrace.operators.sort import Sort
 from headrace.operators.source import Source
 from headrace.operators.state import State
 from headrace.operators.temporal_filter import TemporalFilter
-from headrace.operators.top_k import TopK
 from headrace.operators.upsert import Upsert
 from headrace.operators.watermark import Watermark
 from headrace.operators.window import Window
 from headrace.operators.zip import Zip
 from headrace.operators.zip_longest import ZipLongest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.graph.node import Operator
 
 AnyStream = hr.Stream[Any, Any, Any, Any]
 
@@ -104,30 +104,6 @@ def _suffix(how: How) -> dict[str, str]:
 EXAMPLES: dict[type[Operator], Examples] = {
     **{cls: cls.examples for cls in all_operators() if cls.examples},
     Source: {"append": lambda x, y: x, "table": lambda x, y: y},
-    Aggregate: {
-        "count": lambda x, y: y.group_by("a").agg(x=hr.count()),
-        "count of values": lambda x, y: y.group_by("a").agg(x=hr.count(col.b)),
-        "sum": lambda x, y: y.group_by("a").agg(x=hr.sum(col.b)),
-        "min": lambda x, y: y.group_by("a").agg(x=hr.min(col.b)),
-        "max": lambda x, y: y.group_by("a").agg(x=hr.max(col.b)),
-        "mean": lambda x, y: y.group_by("a").agg(x=hr.mean(col.b)),
-        "count_distinct": lambda x, y: y.group_by("a").agg(x=hr.count_distinct(col.b)),
-        "first": lambda x, y: y.group_by("a").agg(x=hr.first(col.b, by=col.a)),
-        "last": lambda x, y: y.group_by("a").agg(x=hr.last(col.b, by=col.a)),
-        "collect": lambda x, y: y.group_by("a").agg(x=hr.collect(col.b)),
-        "of distinct": lambda x, y: y.group_by("a").agg(x=hr.sum(col.b, distinct=True)),
-        "percentile": lambda x, y: y.group_by("a").agg(x=hr.percentile(col.b, [0.2, 0.5])),
-        "histogram": lambda x, y: y.group_by("a").agg(x=hr.histogram_numeric(col.b, 2)),
-        "mode": lambda x, y: y.group_by("a").agg(x=hr.mode(col.b)),
-        "string_agg": lambda x, y: y.group_by("a").agg(x=hr.string_agg(col.b.cast(str), order_by=col.a)),
-        "bits": lambda x, y: y.group_by("a").agg(x=hr.bit_or(col.b)),
-        "moments": lambda x, y: y.group_by("a").agg(x=hr.covariance(col.a, col.b)),
-        "several, of everything": lambda x, y: y.group_by().agg(n=hr.count(), top=hr.max(col.b)),
-    },
-    TopK: {
-        "top_k": lambda x, y: y.top_k(2, by=col.b.desc(), per="a"),
-        "of all": lambda x, y: y.top_k(2, by=col.a),
-    },
     Upsert: {
         "in order": lambda x, y: x.upsert("a", deleted=col.b == 1),
         "of rows before": lambda x, y: x.upsert(
@@ -160,21 +136,6 @@ EXAMPLES: dict[type[Operator], Examples] = {
         "until": lambda x, y: y.valid(x.select(t=col.a), until=col.b),
         "since": lambda x, y: y.valid(x.select(t=col.a), since=col.b),
         "since and until": lambda x, y: y.valid(x.select(t=col.a), since=col.a, until=col.b),
-    },
-    ComputeOver: {
-        "row_number": lambda x, y: y.with_columns(x=hr.row_number().over(partition_by="a", order_by="b")),
-        "rank": lambda x, y: y.with_columns(x=hr.rank().over(order_by=col.b.desc())),
-        "dense_rank": lambda x, y: y.with_columns(x=hr.dense_rank().over(order_by="b")),
-        "percent_rank": lambda x, y: y.with_columns(x=hr.percent_rank().over(order_by="b")),
-        "cume_dist": lambda x, y: y.with_columns(x=hr.cume_dist().over(order_by="b")),
-        "ntile": lambda x, y: y.with_columns(x=hr.ntile(2).over(order_by="b")),
-        "lag": lambda x, y: y.with_columns(x=hr.lag(col.b).over(partition_by="a", order_by="b")),
-        "lead": lambda x, y: y.with_columns(x=hr.lead(col.b, 1, 0).over(order_by="b")),
-        "nth_value": lambda x, y: y.with_columns(x=hr.nth_value(col.b, 2).over(order_by="b", rows=(-1, 1))),
-        "running sum": lambda x, y: y.with_columns(x=hr.sum(col.b).over(partition_by="a", order_by="b")),
-        "of a range": lambda x, y: y.with_columns(x=hr.max(col.a).over(order_by="b", range=(-1, 0))),
-        "of rows": lambda x, y: y.with_columns(x=hr.mean(col.b).over(order_by="a", rows=(0, 1))),
-        "of everything": lambda x, y: y.with_columns(x=hr.count().over()),
     },
     DeferTick: {"defer_tick": lambda x, y: y.defer_tick()},
     Feedback: {

@@ -10,12 +10,16 @@ import pytest
 
 import headrace as hr
 from headrace import io
+from headrace.compute.plans.registry import RECORDS
 from headrace.engine.change import Change
 from headrace.errors import NotOnSpark
 from headrace.expr.row_classes import from_user
 from headrace.lowering.reference import NotOfBags
 from headrace.operators import all_operators
+from headrace.operators.aggregate.accumulator import accumulator_of
+from headrace.operators.aggregate.aggregation import Aggregation, answer_of
 from headrace.operators.keyed_source import KeyedSource
+from headrace.operators.over.window_function import WindowFunction, answer_of_row, function_source
 from headrace.spark import run
 from headrace.spark.batch.batch_plan import plan_batch
 from headrace.spark.placing.stages import cut_stages
@@ -35,6 +39,16 @@ def test_every_operator_has_an_example() -> None:
     # What is given to it are records, not pairs: tests/io/test_keyed_tables.py.
     streams = {cls for cls in all_operators() if ".signals." not in cls.__module__}
     assert streams - {KeyedSource} == set(EXAMPLES)
+
+
+WINDOW_FUNCTIONS = [cls for cls in RECORDS.values() if issubclass(cls, WindowFunction)]
+
+
+@pytest.mark.parametrize("function", WINDOW_FUNCTIONS, ids=lambda cls: cls.__name__)
+def test_every_aggregate_and_window_function_has_code_and_a_reference(function: type[WindowFunction]) -> None:
+    of_groups = (accumulator_of, answer_of) if issubclass(function, Aggregation) else ()
+    for form in (function_source, answer_of_row, *of_groups):
+        assert form.dispatch(function) is not form.dispatch(object)
 
 
 @pytest.mark.parametrize("name", ALL)

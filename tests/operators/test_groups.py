@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
 import headrace as hr
 from headrace import col
 from headrace.errors import EvaluationError
-from headrace.operators.aggregates import Aggregation
 from headrace.testing import Backend, check_ticks
+
+if TYPE_CHECKING:
+    from headrace.operators.aggregate.aggregation import Aggregation
 
 AnyStream = hr.Stream[Any, Any, Any, Any]
 

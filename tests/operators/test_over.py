@@ -11,7 +11,7 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.errors import WrongType
-from headrace.operators.window_functions import Months
+from headrace.operators.over.window_function import Months
 from headrace.testing import check_ticks
 
 if TYPE_CHECKING:

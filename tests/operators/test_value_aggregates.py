@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import col
 from headrace.expr.code_runtime import NAN
-from headrace.operators.aggregates import NullOnError, OfDistinct
-from headrace.operators.moment_aggregates import Moment, Moments
+from headrace.operators.aggregate.aggregation import answer_of
+from headrace.operators.aggregate.counts import OfDistinct
+from headrace.operators.aggregate.moments import Moments
+from headrace.operators.aggregate.power_sums import Moment
+from headrace.operators.aggregate.sums import NullOnError
 from headrace.testing import check_ticks
-from headrace.testing.oracle_aggregates import answer_of
 
 if TYPE_CHECKING:
-    from headrace.operators.aggregates import Aggregation
+    from headrace.operators.aggregate.aggregation import Aggregation
     from headrace.testing import Backend
 
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.analysis.fact_propagation import find_facts
-from headrace.engine.power_sums import degrees_of, variables_of
 from headrace.expr.check import check
 from headrace.expr.constructors import col, left, lit, right
 from headrace.expr.tree import Column
@@ -36,10 +35,11 @@ from headrace.graph.node import FlowGraph
 from headrace.graph.operator_declarations import Facts
 from headrace.lowering.examples import Pair
 from headrace.operators import all_operators
-from headrace.operators.aggregates import Aggregation
-from headrace.operators.moment_aggregates import Moment, Moments
+from headrace.operators.aggregate.aggregation import Aggregation
+from headrace.operators.aggregate.moments import Moments
+from headrace.operators.aggregate.power_sums import Moment, degrees_of, variables_of
+from headrace.operators.over.window_function import Months
 from headrace.operators.signals.signal_operator import SignalOperator
-from headrace.operators.window_functions import Months
 from tests.random_flows.callables import Together, class_of, doubling, keeping, picking
 from tests.random_flows.expressions import (
     column_types,

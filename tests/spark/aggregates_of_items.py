@@ -7,8 +7,9 @@ from decimal import Decimal
 
 import headrace as hr
 from headrace import col
-from headrace.operators.aggregates import NullOnError, OfDistinct
-from headrace.operators.value_aggregates import Percentile
+from headrace.operators.aggregate.counts import OfDistinct
+from headrace.operators.aggregate.percentiles import Percentile
+from headrace.operators.aggregate.sums import NullOnError
 
 AGGREGATES = {
     "rows": hr.count(),

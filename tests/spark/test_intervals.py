@@ -12,7 +12,9 @@ import headrace as hr
 from headrace import col
 from headrace.engine.change import Change
 from headrace.expr.types import INTERVALS
-from headrace.operators.aggregates import Aggregation, Mean, NullOnError, OfDistinct, Sum
+from headrace.operators.aggregate.aggregation import Aggregation
+from headrace.operators.aggregate.counts import OfDistinct
+from headrace.operators.aggregate.sums import Mean, NullOnError, Sum
 from tests.spark.batch_rows_of import bags_in_one_tick, batch_bags
 
 if TYPE_CHECKING:

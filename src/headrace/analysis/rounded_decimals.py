@@ -16,16 +16,16 @@ from headrace.errors import UnknownColumn, WrongType
 from headrace.expr.check import check, checked_tree
 from headrace.expr.types import DecimalType
 from headrace.expr.typing_rules import CallTerm, Term
-from headrace.operators.aggregate import Aggregate
-from headrace.operators.aggregates import Mean
-from headrace.operators.over import ComputeOver
+from headrace.operators.aggregate.operator import Aggregate
+from headrace.operators.aggregate.sums import Mean
+from headrace.operators.over.operator import ComputeOver
 from headrace.operators.window import Window
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
     from headrace.graph.node import FlowGraph, Node, Operator
-    from headrace.operators.window_functions import WindowFunction
+    from headrace.operators.over.window_function import WindowFunction
 
 
 def _larger_scale(a: DecimalType, b: DecimalType) -> int:

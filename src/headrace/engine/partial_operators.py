@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from headrace.graph.monotone_columns import MonotoneColumns
     from headrace.graph.node import Columns
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
-    from headrace.operators.aggregate import Aggregate
+    from headrace.operators.aggregate.operator import Aggregate
     from headrace.operators.top_k import TopK
 
 

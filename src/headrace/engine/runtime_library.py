@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Callable
-from decimal import Context, Decimal, Inexact
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from operator import itemgetter
 from typing import Any, cast
 
-from headrace.engine.float_totals import RUNTIME as FLOAT_TOTALS
 from headrace.engine.histories import RUNTIME as HISTORIES
-from headrace.engine.ordered_values import RUNTIME as ORDERED_VALUES
-from headrace.engine.power_sums import RUNTIME as POWER_SUMS
 from headrace.engine.upserts import RUNTIME as UPSERTS
 from headrace.errors import EvaluationError, NoFixpoint, UnknownPort, UserFunctionFailed
 from headrace.expr.sort_keys import any_key
 from headrace.lowering.round_history import RUNTIME as LOOPS
+from headrace.operators.aggregate import (
+    collected_values,
+    counts,
+    float_totals,
+    histograms,
+    ordered_values,
+    percentiles,
+    power_sums,
+    sums,
+)
+from headrace.operators.top_k import RUNTIME as TOP_K
 
 Rows = list[tuple[Any, ...]]
-OrderKey = Callable[[Any], Any] | None
 
 
 def consolidate(rows: Rows) -> Rows:
@@ -31,95 +36,6 @@ def consolidate(rows: Rows) -> Rows:
         key = row[:-1]
         weights[key] = weights.get(key, 0) + row[-1]
     return [(*row, weight) for row, weight in weights.items() if weight]
-
-
-def int64_overflow() -> int:
-    """Raise the error for an integer sum beyond the range of its type."""
-    raise EvaluationError("a sum of integers leaves the range of int64", fix="cast the argument to a decimal")
-
-
-# -- decimals -------------------------------------------------------------------------------
-
-_WIDE = Context(prec=200, traps=[Inexact])
-
-
-def to_unscaled(value: Decimal, scale: int) -> int:
-    """Return the integer `value * 10**scale`."""
-    return int(value.scaleb(scale, _WIDE))
-
-
-def decimal_of_unscaled(total: int, precision: int, scale: int) -> Decimal:
-    """Decimal of an unscaled integer. Raises `EvaluationError` beyond `precision` digits."""
-    if abs(total) >= 10**precision:
-        raise EvaluationError(
-            f"a sum of decimals leaves decimal({precision},{scale})", fix="cast the argument to fewer digits"
-        )
-    return Decimal(total).scaleb(-scale, _WIDE)
-
-
-def decimal_mean(total: int, count: int, scale: int, precision: int, to_scale: int) -> Decimal:
-    """Return the mean of an unscaled sum with `scale` digits, rounded half up to `to_scale` digits."""
-    numerator = abs(total) * 10 ** (to_scale - scale)
-    rounded = (2 * numerator + count) // (2 * count)
-    return decimal_of_unscaled(rounded if total >= 0 else -rounded, precision, to_scale)
-
-
-# -- multisets ---------------------------------------------------------------------------------
-
-
-def count_value(counts: dict[Any, int], value: Any, weight: int) -> int:
-    """Add `weight` copies of `value`; return +1 if it becomes present, -1 if absent, else 0."""
-    before = counts.get(value, 0)
-    after = before + weight
-    if after:
-        counts[value] = after
-    elif before:
-        del counts[value]
-    return (after > 0) - (before > 0)
-
-
-def collected(counts: dict[Any, int], order_key: OrderKey) -> tuple[Any, ...]:
-    """Return all present values in ascending order, with repetitions."""
-    values = sorted((v for v, n in counts.items() if n > 0), key=order_key)
-    return tuple(v for v in values for _ in range(counts[v]))
-
-
-# -- top k --------------------------------------------------------------------------------------
-
-
-def first_copies(rows: Rows, counts: dict[tuple[Any, ...], int], k: int) -> dict[tuple[Any, ...], int]:
-    """Return the first `k` copies of ordered `rows`: row -> number of copies taken."""
-    top: dict[tuple[Any, ...], int] = {}
-    for row in islice(rows, k):
-        taken = min(counts[row], k)
-        top[row] = taken
-        k -= taken
-        if not k:
-            break
-    return top
-
-
-def add_to_top(top: Rows, rows: Rows, k: int, order_key: Callable[[Any], Any]) -> list[tuple[Any, int]]:
-    """Add rows to the first `k` rows in order; return the changes, retractions first."""
-    if len(rows) > 1:
-        rows.sort(key=order_key)
-    changes: dict[Any, int] = {}
-    for row in rows[:k]:
-        if len(top) >= k:
-            if order_key(row) >= order_key(top[-1]):
-                break
-            gone = top.pop()
-            changes[gone] = changes.get(gone, 0) - 1
-        insort(top, row, key=order_key)
-        changes[row] = changes.get(row, 0) + 1
-    found = [change for change in changes.items() if change[1]]
-    return sorted(found, key=itemgetter(1)) if len(found) > 1 else found
-
-
-def top_changes(old: dict[Any, int], new: dict[Any, int]) -> list[tuple[Any, int]]:
-    """Return the changes from one top-k result to another: retractions first, then insertions."""
-    gone = [(row, new.get(row, 0) - n) for row, n in old.items() if n > new.get(row, 0)]
-    return gone + [(row, n - old.get(row, 0)) for row, n in new.items() if n > old.get(row, 0)]
 
 
 # -- rows of any value -----------------------------------------------------------------------------
@@ -218,23 +134,20 @@ def sort(pending: list[tuple[Any, Any]]) -> None:
 
 RUNTIME: dict[str, Any] = {
     **LOOPS,
-    **ORDERED_VALUES,
-    **POWER_SUMS,
-    **FLOAT_TOTALS,
+    **collected_values.RUNTIME,
+    **counts.RUNTIME,
+    **float_totals.RUNTIME,
+    **histograms.RUNTIME,
+    **ordered_values.RUNTIME,
+    **percentiles.RUNTIME,
+    **power_sums.RUNTIME,
+    **sums.RUNTIME,
+    **TOP_K,
     **HISTORIES,
     **UPSERTS,
     "x_sort": sort,
     "x_no_fixpoint": no_fixpoint,
     "x_consolidate": consolidate,
-    "x_int64_overflow": int64_overflow,
-    "x_unscaled": to_unscaled,
-    "x_decimal_of": decimal_of_unscaled,
-    "x_decimal_mean": decimal_mean,
-    "x_count_value": count_value,
-    "x_collected": collected,
-    "x_first_copies": first_copies,
-    "x_add_to_top": add_to_top,
-    "x_top_changes": top_changes,
     "x_items": checked_items,
     "x_no_pair": check_pair,
     "x_unknown_port": unknown_port,

@@ -14,7 +14,7 @@ from headrace.expr.check import check, check_ordered
 from headrace.expr.row_classes import computed_schema, from_user, schema_of
 from headrace.expr.tree import Column, Expr, Ordering
 from headrace.expr.types import Field, Schema, StructType
-from headrace.operators.aggregates import Aggregation
+from headrace.operators.aggregate.aggregation import Aggregation
 from headrace.operators.column_arguments import named_columns, render_argument
 
 Keys = tuple[tuple[str, Expr], ...]

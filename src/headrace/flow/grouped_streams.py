@@ -13,8 +13,8 @@ from headrace.expr.tree import Expr
 from headrace.expr.types import Field
 from headrace.flow.stream_base import B, G, Groups, O
 from headrace.flow.type_markers import Changes, NoOrder
-from headrace.operators.aggregate import Aggregate
-from headrace.operators.aggregates import Aggregation
+from headrace.operators.aggregate.aggregation import Aggregation
+from headrace.operators.aggregate.operator import Aggregate
 from headrace.operators.column_arguments import (
     check_aggregations,
     check_no_positional,

@@ -13,7 +13,7 @@ from headrace.expr.constructors import struct, when
 from headrace.expr.row_classes import KeyedRows
 from headrace.expr.tree import Column, Expr
 from headrace.expr.types import STR, TIMESTAMP, BoolType, Field, Schema, StructType
-from headrace.operators.aggregates import max as greatest
+from headrace.operators.aggregate.extremes import max as greatest
 from headrace.operators.column_arguments import render_argument
 from headrace.operators.history import END, START, History, version_fields
 from headrace.operators.keyed_source import KeyedSource

@@ -45,11 +45,11 @@ from headrace.operators.join.difference import Difference
 from headrace.operators.join.operator import How
 from headrace.operators.lifetime import LifetimeName, Lifetimes, parse_lifetimes
 from headrace.operators.map import FlatMap, Map
-from headrace.operators.over import ComputeOver
+from headrace.operators.over.operator import ComputeOver
+from headrace.operators.over.window_function import Over, grouped_by_partition
 from headrace.operators.select import Select, with_columns
 from headrace.operators.top_k import TopK
 from headrace.operators.union import Union
-from headrace.operators.window_functions import Over, grouped_by_partition
 
 if TYPE_CHECKING:
     from headrace.flow.flow import Flow

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace.errors import SourceLocation, UnknownRowType, WrongType
@@ -14,8 +13,11 @@ from headrace.expr.expression_text import constant_text
 from headrace.expr.row_classes import schema_of
 from headrace.expr.tree import Column, Expr
 from headrace.expr.types import Schema
-from headrace.operators.aggregates import Aggregation
-from headrace.operators.window_functions import Over
+from headrace.operators.aggregate.aggregation import Aggregation
+from headrace.operators.over.window_function import Over
+
+if typing.TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 ANY_VALUE: Schema = schema_of(object)
 """Schema of a function's results, whose type is not known before it runs."""

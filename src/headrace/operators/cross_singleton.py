@@ -14,7 +14,7 @@ from headrace.lowering.forms import lower_operator
 from headrace.lowering.reference import Bag, NotOfBags, OperatorInput, output_of_tick
 from headrace.lowering.row_code import Row
 from headrace.lowering.step import Step, register_step
-from headrace.operators import aggregates
+from headrace.operators.aggregate.counts import count
 from headrace.operators.lifetime import DEPENDS_ON_CUT, Lifetime, tick_needs
 from headrace.operators.unservable import IN_ORDER
 
@@ -51,7 +51,7 @@ class CrossSingleton(Operator):
     kind: ClassVar[str] = "cross_singleton"
     examples: ClassVar[Examples] = {
         "cross_singleton": lambda x, y: x.cross_singleton(
-            x.group_by().agg(n=aggregates.count(), lifetime="tick"), lifetime="tick"
+            x.group_by().agg(n=count(), lifetime="tick"), lifetime="tick"
         ),
         "first of several": lambda x, y: x.cross_singleton(x, lifetime="tick", suffix="_y"),
     }

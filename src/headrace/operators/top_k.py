@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import insort
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from functools import cached_property
+from itertools import islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.graph.node import ALTERABLE, identity_lineage
+from headrace.expr.check import check
+from headrace.expr.constructors import col
+from headrace.expr.deferred_imports import F
+from headrace.expr.spark_columns import with_representatives
+from headrace.graph.node import ALTERABLE, Node, identity_lineage
 from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, place_by_key
+from headrace.lowering.examples import Examples
+from headrace.lowering.forms import lower_operator
+from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies, function_of, functions_of, rank
+from headrace.lowering.row_code import MappingCode, Row, comparable, item_sources, tuple_source
+from headrace.lowering.slot import Slot, thaw_list
+from headrace.lowering.step import Step, register_step
 from headrace.operators.lifetime import Lifetime, WithLifetime, tick_needs, with_lifetimes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame
 
     from headrace.expr.tree import Expr, Ordering
     from headrace.expr.types import Schema
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Columns
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
+    from headrace.lowering.forms import BatchSite
+    from headrace.lowering.step_writer import StepWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +59,10 @@ class TopK(WithLifetime):
     kind: ClassVar[str] = "top_k"
     nets: ClassVar[bool] = True
     merges_equal: ClassVar[bool] = True
+    examples: ClassVar[Examples] = {
+        "top_k": lambda x, y: y.top_k(2, by=col.b.desc(), per="a"),
+        "of all": lambda x, y: y.top_k(2, by=col.a),
+    }
     count: int
     by: tuple[Ordering, ...]
     per: tuple[Expr, ...]
@@ -90,3 +113,210 @@ class TopK(WithLifetime):
         per = f" per {', '.join(str(e) for e in self.per)}" if self.per else ""
         which = f"{self.count} by {by}" if by else f"the {self.count} least"
         return with_lifetimes(f"{which}{per}", (self.lifetime,))
+
+
+def _thaw_group(group: Any) -> list[Any]:
+    """Thaw function for a group's list."""
+    rows, counts, moved, top = group
+    return [list(rows), dict(counts), dict(moved), dict(top)]
+
+
+@register_step(TopK)
+class TopKStep(Step):
+    """Step of top-k.
+
+    Slot where rows are never retracted: group -> its first rows in order, a copy each. Otherwise:
+    group -> [first rows in order, {row: copies}, rows of this tick, {row: copies} last emitted].
+    """
+
+    operator: TopK
+    keeps_state = True
+    consolidates = True
+
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        super().__init__(node, writer)
+        self.touched = writer.node_variable("touched", node.id)
+        self.appends = writer.is_append(node.inputs[0])
+
+    def slots(self) -> tuple[Slot, ...]:
+        of_a_tick = self.operator.lifetime is Lifetime.TICK
+        name = f"{self.node.id}.groups"
+        if self.appends:
+            return (Slot(name, thaw_list, "value", transient=of_a_tick),)
+        return (Slot(name, _thaw_group, "fields", transient=of_a_tick),)
+
+    @cached_property
+    def keeps_best(self) -> bool:
+        """Whether a tick keeps its first row of each group, and not all that come.
+
+        Rows must be what they are as dict keys, so that sort keys can be taken from columns.
+        """
+        columns = tuple(f"c{at}" for at in range(len(self.node.schema.fields)))
+        plain = self.writer.row_key(self.node.schema, columns) == tuple_source(columns)
+        return self.appends and plain and self.operator.count == 1
+
+    def begin(self) -> None:
+        self.code.line(f"{self.touched} = {{}}")
+
+    def _by(self, columns: tuple[str, ...]) -> Iterator[str]:
+        """Yield the sources of a row's sort keys, without the whole row that breaks ties."""
+        schema = self.node.schema
+        for ordering in self.operator.by:
+            typed = check(ordering.expr, schema)
+            source = self.writer.value(ordering.expr, schema, columns)
+            yield comparable(self.writer, source, typed, descending=ordering.descending)
+
+    @cached_property
+    def order(self) -> str:
+        """Constant with the function from a row to its sort key, which ends with the whole row."""
+        schema = self.node.schema
+        row = self.writer.fresh("row")
+        columns = item_sources(row, len(schema.fields))
+        parts = list(self._by(columns))
+        whole = [comparable(self.writer, c, f) for c, f in zip(columns, schema.fields, strict=True)]
+        parts.extend([row] if whole == list(columns) else whole)
+        function = self.writer.node_variable("order", self.node.id)
+        self.writer.function(f"def {function}({row}):", f"return ({', '.join(parts)},)")
+        return function
+
+    def consume(self, port: int, row: Row) -> None:
+        writer, code = self.writer, self.code
+        key, whole = writer.fresh("key"), writer.fresh("row")
+        writer.assign_key(key, self.operator.per, self.node.schema, row.columns)
+        source = writer.row_key(self.node.schema, row.columns)
+        if self.keeps_best:
+            self._keep_best(key, row, source)
+            return
+        code.line(f"{whole} = {source}")
+        if self.appends:
+            MappingCode(writer, self.touched).append(key, whole)
+            return
+        group = writer.fresh("group")
+        self.state("groups").get_or_add(group, key, "[[], {}, {}, {}]")
+        code.line(f"{self.touched}[{key}] = {group}")
+        code.line(f"x_add_ordered_value({group}, 0, {whole}, {row.copies})")
+
+    def _keep_best(self, key: str, row: Row, source: str) -> None:
+        """Write code that keeps a group's first row of the tick, and makes no tuple of most others."""
+        by, best, whole = (self.writer.fresh(name) for name in ("by", "best", "row"))
+        self.code.line(f"{by} = {tuple_source(tuple(self._by(row.columns)) or ('0',))}")
+        self.code.line(f"{best} = {self.touched}.get({key})")
+        with self.code.block(f"if {best} is None or {by} <= {best}[0]:"):
+            self.code.line(f"{whole} = {source}")
+            tie = f"{self.order}({whole}) < {self.order}({best}[1])"
+            with self.code.block(f"if {best} is None or {by} < {best}[0] or {tie}:"):
+                self.code.line(f"{self.touched}[{key}] = ({by}, {whole})")
+
+    def finish(self) -> None:
+        writer, code = self.writer, self.code
+        key, group, changes = writer.fresh("key"), writer.fresh("group"), writer.fresh("changes")
+        if self.appends:
+            rows = writer.fresh("rows")
+            with code.block(f"for {key}, {rows} in {self.touched}.items():"):
+                self.state("groups").get_or_add(group, key, "[]")
+                come = f"[{rows}[1]]" if self.keeps_best else rows
+                code.line(f"{changes} = x_add_to_top({group}, {come}, {self.operator.count}, {self.order})")
+                self._emit(changes)
+            return
+        with code.block(f"for {key}, {group} in {self.touched}.items():"):
+            top = writer.fresh("top")
+            code.line(f"x_settle_end({group}, 0, {self.order}, {self.operator.count}, 0)")
+            code.line(f"{top} = x_first_copies({group}[0], {group}[1], {self.operator.count})")
+            code.line(f"{changes} = x_top_changes({group}[3], {top})")
+            code.line(f"{group}[3] = {top}")
+            with code.block(f"if not {group}[1]:"):
+                code.line(f"del {self.slot('groups')}[{key}]")
+            self._emit(changes)
+
+    def _emit(self, changes: str) -> None:
+        row, n = self.writer.fresh("row"), self.writer.fresh("n")
+        with self.code.block(f"for {row}, {n} in {changes}:"):
+            columns = self.writer.unpack(self.node.schema, row)
+            self.writer.emit_copies(self.node.id, Row(columns, row, n))
+
+
+# --- run time ------------------------------------------------------------------------------------
+
+
+def first_copies(
+    rows: list[tuple[Any, ...]], counts: dict[tuple[Any, ...], int], k: int
+) -> dict[tuple[Any, ...], int]:
+    """Return the first `k` copies of ordered `rows`: row -> number of copies taken."""
+    top: dict[tuple[Any, ...], int] = {}
+    for row in islice(rows, k):
+        taken = min(counts[row], k)
+        top[row] = taken
+        k -= taken
+        if not k:
+            break
+    return top
+
+
+def add_to_top(
+    top: list[tuple[Any, ...]], rows: list[tuple[Any, ...]], k: int, order_key: Callable[[Any], Any]
+) -> list[tuple[Any, int]]:
+    """Add rows to the first `k` rows in order; return the changes, retractions first."""
+    if len(rows) > 1:
+        rows.sort(key=order_key)
+    changes: dict[Any, int] = {}
+    for row in rows[:k]:
+        if len(top) >= k:
+            if order_key(row) >= order_key(top[-1]):
+                break
+            gone = top.pop()
+            changes[gone] = changes.get(gone, 0) - 1
+        insort(top, row, key=order_key)
+        changes[row] = changes.get(row, 0) + 1
+    found = [change for change in changes.items() if change[1]]
+    return sorted(found, key=itemgetter(1)) if len(found) > 1 else found
+
+
+def top_changes(old: dict[Any, int], new: dict[Any, int]) -> list[tuple[Any, int]]:
+    """Return the changes from one top-k result to another: retractions first, then insertions."""
+    gone = [(row, new.get(row, 0) - n) for row, n in old.items() if n > new.get(row, 0)]
+    return gone + [(row, n - old.get(row, 0)) for row, n in new.items() if n > old.get(row, 0)]
+
+
+RUNTIME: dict[str, Any] = {
+    "x_first_copies": first_copies,
+    "x_add_to_top": add_to_top,
+    "x_top_changes": top_changes,
+}
+
+
+# --- on Spark, and the reference -----------------------------------------------------------------
+
+
+@lower_operator.register(TopK)
+def _on_spark(operator: TopK, site: BatchSite) -> DataFrame:
+    from pyspark.sql import Window
+
+    names = site.schemas[0].names
+    frame = with_representatives(site.inputs[0], site.schemas[0])
+    by = ((site.column(ordering.expr), ordering.descending) for ordering in operator.by)
+    # Ties go by the whole row; what is tied even so are copies of one row, and any of them will do.
+    order = [column.desc() if descending else column.asc() for column, descending in by]
+    order += [site.named(name).asc() for name in names]
+    if not operator.per:
+        return frame.orderBy(*order).limit(operator.count)
+    window = Window.partitionBy(*(site.column(expr) for expr in operator.per)).orderBy(*order)
+    ranked = frame.withColumn("__rank", F.row_number().over(window))
+    return ranked.filter(F.col("__rank") <= operator.count).drop("__rank")
+
+
+@answer_of_bags.register(TopK)
+def _answer(operator: TopK, node: Node, inputs: Bags) -> Bag:
+    [(schema, bag)] = inputs
+    per = functions_of(operator.per, schema)
+    groups: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+    for row in copies(bag):
+        groups.setdefault(per(row), []).append(row)
+    out: Bag = Counter()
+    for rows in groups.values():
+        rows.sort(key=rank)
+        # Sorts are stable, so sort by the least significant column first.
+        for ordering in reversed(operator.by):
+            value = function_of(ordering.expr, schema)
+            rows.sort(key=lambda row: rank(value(row)), reverse=ordering.descending)
+        out.update(rows[: operator.count])
+    return out

@@ -23,7 +23,7 @@ from headrace.graph.operator_declarations import (
     calendar_slots,
     place_by_key,
 )
-from headrace.operators.aggregates import aggregated
+from headrace.operators.aggregate.aggregation import group_columns
 from headrace.operators.event_time_windows import Grid, Sessions
 from headrace.operators.time_spans import TIME_TYPES, check_span
 from headrace.operators.unservable import EVENT_TIME
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Columns
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
-    from headrace.operators.aggregates import Aggregation
+    from headrace.operators.aggregate.aggregation import Aggregation
     from headrace.operators.event_time_windows import Shape
 
 
@@ -106,7 +106,7 @@ class Window(Operator):
                 context.require(not every > size, "times lie between windows")  # type: ignore[operator]
         context.require_watermark(1, self.time, 0)
         borders = (Field(START, time.type), Field(END, time.type))
-        return aggregated(context, self.keys, borders, self.aggregations)
+        return group_columns(context, self.keys, borders, self.aggregations)
 
     def unservable(self) -> Unservable | None:
         return EVENT_TIME

@@ -10,10 +10,15 @@ from typing import Any, TypeAlias, cast
 from headrace.errors import UnsupportedQuery
 from headrace.expr.tree import Call, Expr, Literal
 from headrace.expr.types import FLOAT64
-from headrace.operators import aggregates
-from headrace.operators.aggregates import Aggregation, NullOnError, of_distinct
-from headrace.operators.moment_aggregates import Moment, Moments
-from headrace.operators.value_aggregates import BitOperation, Bits, Histogram, Mode, Percentile, StringAgg
+from headrace.operators.aggregate import collected_values, counts, extremes, sums
+from headrace.operators.aggregate.aggregation import Aggregation
+from headrace.operators.aggregate.collected_values import BitOperation, Bits, StringAgg
+from headrace.operators.aggregate.counts import of_distinct
+from headrace.operators.aggregate.histograms import Histogram
+from headrace.operators.aggregate.moments import Moments
+from headrace.operators.aggregate.percentiles import Mode, Percentile
+from headrace.operators.aggregate.power_sums import Moment
+from headrace.operators.aggregate.sums import NullOnError
 from headrace.queries.catalyst_plan import CONSTANT, CatalystNode, refusals_of
 from headrace.queries.expressions import Scope, orderings
 
@@ -74,23 +79,23 @@ def _string_agg(node: CatalystNode, lower: Lower) -> Aggregation:
 
 
 _LOWERINGS: dict[str, Lowering] = {
-    "Sum": _of_one(aggregates.Sum),
-    "Average": _of_one(aggregates.Mean),
-    "TrySum": _of_one(lambda expr: NullOnError(aggregates.Sum(expr))),
-    "TryAverage": _of_one(lambda expr: NullOnError(aggregates.Mean(expr))),
-    "Min": _of_one(aggregates.Min),
-    "Max": _of_one(aggregates.Max),
-    "MaxBy": _of_two(aggregates.Last),
-    "MinBy": _of_two(aggregates.First),
+    "Sum": _of_one(sums.Sum),
+    "Average": _of_one(sums.Mean),
+    "TrySum": _of_one(lambda expr: NullOnError(sums.Sum(expr))),
+    "TryAverage": _of_one(lambda expr: NullOnError(sums.Mean(expr))),
+    "Min": _of_one(extremes.Min),
+    "Max": _of_one(extremes.Max),
+    "MaxBy": _of_two(extremes.Last),
+    "MinBy": _of_two(extremes.First),
     # In which order, Spark leaves open; here they are sorted.
-    "CollectList": _of_one(aggregates.Collect),
-    "CollectSet": _of_one(lambda expr: aggregates.collect(expr, distinct=True)),
+    "CollectList": _of_one(collected_values.Collect),
+    "CollectSet": _of_one(lambda expr: collected_values.collect(expr, distinct=True)),
     # Which row is the first, Spark leaves open, too.
-    "First": _of_one(aggregates.Min),
-    "Last": _of_one(aggregates.Max),
-    "AnyValue": _of_one(aggregates.Min),
+    "First": _of_one(extremes.Min),
+    "Last": _of_one(extremes.Max),
+    "AnyValue": _of_one(extremes.Min),
     # Spark approximates these two in little memory; here they are exact.
-    "HyperLogLogPlusPlus": _of_one(aggregates.CountDistinct),
+    "HyperLogLogPlusPlus": _of_one(counts.CountDistinct),
     "ApproximatePercentile": lambda node, lower: Percentile(lower(node.child("child")), _parts(node), True),
     "Percentile": _percentile,
     "PercentileDisc": _percentile_disc,
@@ -141,7 +146,7 @@ def _lowered(node: CatalystNode, scope: Scope) -> Aggregation:
     if function.kind == "Count":
         arguments = tuple(map(lower, function.children))
         if distinct:
-            return aggregates.count_distinct(*arguments)
+            return counts.count_distinct(*arguments)
         return _count(function, arguments, filtered=passes is not None)
     lowering = _LOWERINGS.get(function.kind)
     if lowering is None:
@@ -157,8 +162,8 @@ def _count(function: CatalystNode, arguments: tuple[Expr, ...], *, filtered: boo
         child.kind == "Literal" and child.fields["value"] is not None for child in function.children
     )
     if constants and not filtered:
-        return aggregates.count()
+        return counts.count()
     if len(arguments) == 1:
-        return aggregates.count(arguments[0])
+        return counts.count(arguments[0])
     known = reduce(and_, (a.is_not_null() for a in arguments))
-    return aggregates.count(Call("when", (known, Literal(1), Literal(None))))
+    return counts.count(Call("when", (known, Literal(1), Literal(None))))

@@ -19,8 +19,8 @@ from headrace.expr.tree import Call, Column, Expr, Literal
 from headrace.expr.types import DATE, TIMESTAMP, TIMESTAMP_NTZ, MapType, StructType
 from headrace.flow.state_expiry import timed_columns
 from headrace.flow.timed_columns import has_watermark
-from headrace.operators import aggregates
-from headrace.operators.aggregates import Aggregation
+from headrace.operators.aggregate import counts, extremes, sums
+from headrace.operators.aggregate.aggregation import Aggregation
 from headrace.operators.event_time_windows import session, tumbling
 from headrace.operators.filter import Filter
 from headrace.operators.select import Select
@@ -92,17 +92,17 @@ def with_session(below: Relation, key: CatalystNode, group: tuple[Expr, ...]) ->
     name = below.columns[key.expr_id]
     own = Column(name)
     start, end = own.field("start"), own.field("end")
-    before: Any = aggregates.max(end).over(
+    before: Any = extremes.max(end).over(
         partition_by=group, order_by=start, range=(None, timedelta(microseconds=-1))
     )
     reached = below.stream.with_columns(**{"session before": before})
     opens = Call("when", (Column("session before") >= start, Literal(0), Literal(1)))
-    number: Any = aggregates.sum(opens).over(partition_by=group, order_by=start, range=(None, 0))
+    number: Any = sums.sum(opens).over(partition_by=group, order_by=start, range=(None, 0))
     numbered = reached.with_columns(**{"session number": number})
     per = (*group, Column("session number"))
     bounds: dict[str, Any] = {
-        "session start": aggregates.min(start).over(partition_by=per),
-        "session end": aggregates.max(end).over(partition_by=per),
+        "session start": extremes.min(start).over(partition_by=per),
+        "session end": extremes.max(end).over(partition_by=per),
     }
     window = Call("struct", (Column("session start"), Column("session end")), (("start", "end"),))
     whole = numbered.with_columns(**bounds).with_columns(**{name: window})
@@ -246,7 +246,7 @@ def first_of_each(below: Relation, keys: tuple[Expr, ...]) -> Relation:
         return Relation(stream.top_k(1, by=[], per=keys), below.columns)
     row = Call("struct", tuple(map(Column, names)), (tuple(names),))
     named = {f"key {at}": key for at, key in enumerate(keys)}
-    groups = grouped(stream, named, {"row": aggregates.min(row)})
+    groups = grouped(stream, named, {"row": extremes.min(row)})
     return Relation(groups.select(**{name: Column("row").field(name) for name in names}), below.columns)
 
 
@@ -284,7 +284,7 @@ def grouped(
     closes: bool = False,
 ) -> AnyStream:
     """Aggregate by keys; groups whose time has passed are forgotten. closes: they come only then."""
-    wanted = aggregations or {"rows of a group": aggregates.count()}
+    wanted = aggregations or {"rows of a group": counts.count()}
     if sessions is not None:
         if closes:
             raise UnsupportedQuery("it has windows of sessions", fix=_UPDATED)

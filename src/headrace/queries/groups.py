@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from headrace.expr.tree import Call, Column, Expr, Literal
 from headrace.expr.types import DataType
-from headrace.operators import aggregates
-from headrace.operators.aggregates import Aggregation
+from headrace.operators.aggregate import extremes
+from headrace.operators.aggregate.aggregation import Aggregation
 from headrace.queries.aggregates import lower_aggregate
 from headrace.queries.catalyst_plan import PIVOT, CatalystNode, parse_type, same_expression
 from headrace.queries.event_time import closing_sessions, first_of_each, grouped, session_key, with_session
@@ -108,7 +108,7 @@ def _pivot(function: CatalystNode, values: list[object], name: str, scope: Scope
     column, value = function.child("pivotColumn"), scope.lower(function.child("valueColumn"))
     type, of = parse_type(column.fields["dataType"]), scope.lower(column)
     aggregations = {
-        f"{name} {at}": aggregates.min(
+        f"{name} {at}": extremes.min(
             Call("when", (Call("eq_null_safe", (of, typed_constant(wanted, type))), value, Literal(None)))
         )
         for at, wanted in enumerate(values)

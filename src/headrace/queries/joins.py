@@ -11,7 +11,7 @@ from headrace.errors import UnsupportedQuery
 from headrace.expr.check import check
 from headrace.expr.tree import Call, Column, Expr, Literal
 from headrace.flow.state_expiry import timed_columns
-from headrace.operators import aggregates
+from headrace.operators.aggregate import counts, extremes
 from headrace.queries.catalyst_plan import CatalystNode, attributes_of, conjuncts, same_expression
 from headrace.queries.expressions import Scope, zero_of
 from headrace.queries.join_order import Joined, JoinGraph, in_order, join_graph
@@ -189,7 +189,7 @@ def _joined_single(left: Relation, right: Relation, parts: Sequence[CatalystNode
     values = [name for name in right.columns.values() if name not in by]
     rows = "right rows"
     found = right.stream.group_by(*by).agg(
-        **{name: aggregates.min(Column(name)) for name in values}, **{rows: aggregates.count()}
+        **{name: extremes.min(Column(name)) for name in values}, **{rows: counts.count()}
     )
     joined = _joined(left, Relation(found, {**right.columns, _ROWS: rows}), "LeftOuter", parts)
     many = Call("coalesce", (Column(rows), Literal(0)))

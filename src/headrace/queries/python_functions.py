@@ -17,7 +17,8 @@ from headrace.errors import SourceLocation, UnsupportedQuery, UserFunctionFailed
 from headrace.expr.row_classes import computed_schema
 from headrace.expr.tree import Call
 from headrace.expr.types import DataType, Field, Schema, StructType
-from headrace.operators import aggregates
+from headrace.operators.aggregate import collected_values
+from headrace.operators.aggregate.aggregation import Aggregation
 from headrace.operators.map import FlatMap, Map, VectorisedFunction
 from headrace.queries.catalyst_plan import FUNCTION, CatalystNode, parse_type
 from headrace.queries.relations import AnyStream, Planner, Relation, lowers
@@ -229,12 +230,10 @@ def _values(function: PythonFunction, made: Any, of: DataType | None = None) -> 
 # -- groups ------------------------------------------------------------------------------------
 
 
-def collected(
-    udf: CatalystNode, scope: Scope, names: tuple[str, ...] | None = None
-) -> aggregates.Aggregation:
+def collected(udf: CatalystNode, scope: Scope, names: tuple[str, ...] | None = None) -> Aggregation:
     """Lower the arguments of a function of a group: the sorted list of its rows, with these names."""
     names = names or tuple(f"_{at}" for at in range(len(udf.children)))
-    return aggregates.collect(Call("struct", scope.lower_all(udf.children), (names,)))
+    return collected_values.collect(Call("struct", scope.lower_all(udf.children), (names,)))
 
 
 def with_aggregate(udf: CatalystNode, stream: AnyStream, rows: str, name: str) -> AnyStream:

@@ -17,9 +17,9 @@ from headrace.expr.types import INT64, DataType
 from headrace.expr.typing_rules import wider_type
 from headrace.flow.flow import Flow
 from headrace.flow.stream import Stream
-from headrace.operators import aggregates
+from headrace.operators.aggregate import counts, extremes
+from headrace.operators.over.ranks import row_number
 from headrace.operators.source import TICK_TIME
-from headrace.operators.window_functions import row_number
 from headrace.queries.catalyst_plan import (
     RANGE,
     ROWS,
@@ -188,7 +188,7 @@ class Planner:
         if below.kind == "Aggregate" and not below.fields["groupingExpressions"]:
             return relation
         ((expr_id, name),) = relation.columns.items()
-        counted = relation.stream.group_by().agg(value=aggregates.min(Column(name)), rows=aggregates.count())
+        counted = relation.stream.group_by().agg(value=extremes.min(Column(name)), rows=counts.count())
         whole = self.one_row().join(counted.with_columns(one=Literal(1)), on="one", how="left")
         value = Call("only_row", (Column("value"), Call("coalesce", (Column("rows"), Literal(0)))))
         return Relation(whole.select(**{name: value}), {expr_id: name})

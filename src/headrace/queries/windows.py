@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 from headrace.errors import UnsupportedQuery
 from headrace.expr.tree import Column, Expr
-from headrace.operators import window_functions
-from headrace.operators.window_functions import Frame, FrameUnit, Months, Over, WindowFunction
+from headrace.operators.over import navigation, ranks
+from headrace.operators.over.window_function import Frame, FrameUnit, Months, Over, WindowFunction
 from headrace.queries.aggregates import lower_aggregate
 from headrace.queries.catalyst_plan import CatalystNode, refusals_of, registrar
 from headrace.queries.expressions import Scope, orderings
@@ -20,12 +20,12 @@ from headrace.queries.relations import Planner, Relation, lowers
 
 Lowering: TypeAlias = Callable[[CatalystNode, Scope], WindowFunction]
 _LOWERINGS: dict[str, Lowering] = {
-    "RowNumber": lambda node, scope: window_functions.RowNumber(),
-    "Rank": lambda node, scope: window_functions.Rank(),
-    "DenseRank": lambda node, scope: window_functions.DenseRank(),
-    "PercentRank": lambda node, scope: window_functions.PercentRank(),
-    "CumeDist": lambda node, scope: window_functions.CumeDist(),
-    "NTile": lambda node, scope: window_functions.ntile(_constant(node, 0)),
+    "RowNumber": lambda node, scope: ranks.RowNumber(),
+    "Rank": lambda node, scope: ranks.Rank(),
+    "DenseRank": lambda node, scope: ranks.DenseRank(),
+    "PercentRank": lambda node, scope: ranks.PercentRank(),
+    "CumeDist": lambda node, scope: ranks.CumeDist(),
+    "NTile": lambda node, scope: ranks.ntile(_constant(node, 0)),
 }
 of_kind = registrar(_LOWERINGS)
 
@@ -115,7 +115,7 @@ def _over(node: CatalystNode, scope: Scope, per: tuple[Expr, ...], by: Any) -> O
 
 
 def _end_value(node: CatalystNode, scope: Scope) -> WindowFunction:
-    make = window_functions.first_value if node.kind == "First" else window_functions.last_value
+    make = navigation.first_value if node.kind == "First" else navigation.last_value
     return make(scope.lower(node.child("child")), ignore_nulls=bool(node.fields["ignoreNulls"]))
 
 
@@ -125,13 +125,13 @@ def _lag(node: CatalystNode, scope: Scope) -> WindowFunction:
     other = None if default.kind == "Literal" and default.fields["value"] is None else scope.lower(default)
     # Lag's offset is as the query has it; that of lead counts forward.
     offset = offset if node.kind == "Lag" else -offset
-    return window_functions.Lag(value, offset, other, bool(node.fields["ignoreNulls"]))
+    return navigation.Lag(value, offset, other, bool(node.fields["ignoreNulls"]))
 
 
 @of_kind("NthValue")
 def _nth_value(node: CatalystNode, scope: Scope) -> WindowFunction:
     value, ignores = scope.lower(node.child("input")), bool(node.fields["ignoreNulls"])
-    return window_functions.nth_value(value, _constant(node, 1), ignore_nulls=ignores)
+    return navigation.nth_value(value, _constant(node, 1), ignore_nulls=ignores)
 
 
 def _constant(node: CatalystNode, at: int) -> int:

@@ -5,7 +5,6 @@ a simulation of served views.
 """
 
 from headrace.testing import oracle_folds as oracle_folds  # registers folds with the oracle
-from headrace.testing import oracle_windows as oracle_windows  # registers window functions
 from headrace.testing.claims import check_claims
 from headrace.testing.lattice_laws import check_lattice
 from headrace.testing.oracle import answers

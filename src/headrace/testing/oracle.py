@@ -23,8 +23,8 @@ from headrace.lowering.reference import (
     copies,
     function_of,
     functions_of,
+    rank,
 )
-from headrace.operators.aggregate import Aggregate
 from headrace.operators.assume_ordered import AssumeOrdered
 from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.chain import Chain
@@ -34,9 +34,7 @@ from headrace.operators.history import History
 from headrace.operators.null import Null
 from headrace.operators.source import Source
 from headrace.operators.temporal_filter import Presence, TemporalFilter
-from headrace.operators.top_k import TopK
 from headrace.operators.upsert import OnMisfit, Upsert, UpsertRule
-from headrace.testing.oracle_aggregates import answer_of, rank
 
 
 def reads_ticks(operator: Operator) -> bool:
@@ -132,24 +130,6 @@ def _temporal_filter(operator: TemporalFilter, node: Node, inputs: Bags) -> Bag:
 
 
 @answer_of_bags.register
-def _aggregate(operator: Aggregate, node: Node, inputs: Bags) -> Bag:
-    [(schema, bag)] = inputs
-    key = functions_of([expr for _, expr in operator.keys], schema)
-    groups: dict[Row, list[Row]] = {}
-    for row in copies(bag):
-        groups.setdefault(key(row), []).append(row)
-    out: Bag = Counter()
-    for group, rows in groups.items():
-        values: list[Any] = []
-        for name, aggregation in operator.aggregations:
-            arguments = functions_of(aggregation.arguments(), schema)
-            field = aggregation.field(name, schema)
-            values.append(answer_of(aggregation, field.type, [arguments(row) for row in rows]))
-        out[(*group, *values)] += 1
-    return out
-
-
-@answer_of_bags.register
 def _upsert(operator: Upsert, node: Node, inputs: Bags) -> Bag:
     out: Bag = Counter()
     for records in _by_key(operator.rule, inputs):
@@ -233,21 +213,3 @@ def _outlives(shown: Any, last: list[_Record], held: list[_Record], rule: Upsert
     before = [named(record[2]) for record in older if record[0] == max(at for at, *_ in older)]
     images = [named(image) for _, _, row, image, _ in last if row is None and image is not None]
     return named(shown) not in images or named(shown) in before
-
-
-@answer_of_bags.register
-def _top_k(operator: TopK, node: Node, inputs: Bags) -> Bag:
-    [(schema, bag)] = inputs
-    per = functions_of(operator.per, schema)
-    groups: dict[Row, list[Row]] = {}
-    for row in copies(bag):
-        groups.setdefault(per(row), []).append(row)
-    out: Bag = Counter()
-    for rows in groups.values():
-        rows.sort(key=rank)
-        # Sorts are stable, so sort by the least significant column first.
-        for ordering in reversed(operator.by):
-            value = function_of(ordering.expr, schema)
-            rows.sort(key=lambda row: rank(value(row)), reverse=ordering.descending)
-        out.update(rows[: operator.count])
-    return out

@@ -23,7 +23,7 @@ from headrace.lowering.reference import (
     output_of_tick,
     sum_bags,
 )
-from headrace.operators.aggregate import Aggregate
+from headrace.operators.aggregate.operator import Aggregate
 from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.defer_signal import DeferSignal
 from headrace.operators.defer_tick import DeferTick

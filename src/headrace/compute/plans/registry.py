@@ -24,18 +24,19 @@ from headrace.expr.tree import Expr, Ordering
 from headrace.expr.types import DataType, Schema
 from headrace.graph.node import Operator
 from headrace.operators import (
-    aggregates,
     all_operators,
     event_time_windows,
-    moment_aggregates,
-    value_aggregates,
     watermark_policy,
-    window_functions,
 )
+from headrace.operators.aggregate import collected_values, counts, extremes, histograms, percentiles, sums
+from headrace.operators.aggregate.aggregation import Aggregation
+from headrace.operators.aggregate.moments import Moments
+from headrace.operators.aggregate.power_sums import Moment
 from headrace.operators.function_claims import Claims
 from headrace.operators.join.operator import How, Join
 from headrace.operators.least_watermark import Move
 from headrace.operators.lifetime import Lifetime
+from headrace.operators.over import navigation, ranks, window_function
 from headrace.operators.signals.lift import Align, Constant
 from headrace.operators.statistics import (
     differences,
@@ -86,23 +87,23 @@ _STATISTICS: tuple[type[statistic.Statistic], ...] = (
 )
 
 _PARTS: Mapping[str, type[Any]] = {
-    "aggregate.bits": value_aggregates.Bits,
-    "aggregate.collect": aggregates.Collect,
-    "aggregate.count": aggregates.Count,
-    "aggregate.count_distinct": aggregates.CountDistinct,
-    "aggregate.distinct": aggregates.OfDistinct,
-    "aggregate.first": aggregates.First,
-    "aggregate.histogram": value_aggregates.Histogram,
-    "aggregate.last": aggregates.Last,
-    "aggregate.max": aggregates.Max,
-    "aggregate.mean": aggregates.Mean,
-    "aggregate.min": aggregates.Min,
-    "aggregate.mode": value_aggregates.Mode,
-    "aggregate.moments": moment_aggregates.Moments,
-    "aggregate.null_on_error": aggregates.NullOnError,
-    "aggregate.percentile": value_aggregates.Percentile,
-    "aggregate.string_agg": value_aggregates.StringAgg,
-    "aggregate.sum": aggregates.Sum,
+    "aggregate.bits": collected_values.Bits,
+    "aggregate.collect": collected_values.Collect,
+    "aggregate.count": counts.Count,
+    "aggregate.count_distinct": counts.CountDistinct,
+    "aggregate.distinct": counts.OfDistinct,
+    "aggregate.first": extremes.First,
+    "aggregate.histogram": histograms.Histogram,
+    "aggregate.last": extremes.Last,
+    "aggregate.max": extremes.Max,
+    "aggregate.mean": sums.Mean,
+    "aggregate.min": extremes.Min,
+    "aggregate.mode": percentiles.Mode,
+    "aggregate.moments": Moments,
+    "aggregate.null_on_error": sums.NullOnError,
+    "aggregate.percentile": percentiles.Percentile,
+    "aggregate.string_agg": collected_values.StringAgg,
+    "aggregate.sum": sums.Sum,
     "claims": Claims,
     "clock": watermark_policy.WatermarkPolicy,
     "constant": Constant,
@@ -117,17 +118,17 @@ _PARTS: Mapping[str, type[Any]] = {
     "keyed_rows": KeyedRows,
     "move": Move,
     "ordering": Ordering,
-    "over": window_functions.Over,
-    "over.cume_dist": window_functions.CumeDist,
-    "over.dense_rank": window_functions.DenseRank,
-    "over.frame": window_functions.Frame,
-    "over.lag": window_functions.Lag,
-    "over.months": window_functions.Months,
-    "over.nth_value": window_functions.NthValue,
-    "over.ntile": window_functions.Ntile,
-    "over.percent_rank": window_functions.PercentRank,
-    "over.rank": window_functions.Rank,
-    "over.row_number": window_functions.RowNumber,
+    "over": window_function.Over,
+    "over.cume_dist": ranks.CumeDist,
+    "over.dense_rank": ranks.DenseRank,
+    "over.frame": window_function.Frame,
+    "over.lag": navigation.Lag,
+    "over.months": window_function.Months,
+    "over.nth_value": navigation.NthValue,
+    "over.ntile": ranks.Ntile,
+    "over.percent_rank": ranks.PercentRank,
+    "over.rank": ranks.Rank,
+    "over.row_number": ranks.RowNumber,
     "window.count": value_windows.CountWindow,
     "window.expanding": value_windows.Expanding,
     "window.time": value_windows.TimeWindow,
@@ -149,16 +150,16 @@ CHOICES: Mapping[str, type[Enum]] = MappingProxyType(
     {
         "against": moments.Against,
         "align": Align,
-        "bit_operation": value_aggregates.BitOperation,
+        "bit_operation": collected_values.BitOperation,
         "direction": differences.Direction,
         "emit": Emit,
-        "frame_unit": window_functions.FrameUnit,
+        "frame_unit": window_function.FrameUnit,
         "holes": value_kinds.Holes,
         "how": How,
         "presence": Presence,
         "interpolation": ordering.Interpolation,
         "lifetime": Lifetime,
-        "moment": moment_aggregates.Moment,
+        "moment": Moment,
         "on_misfit": OnMisfit,
         "ties": ordering.Ties,
         "times": value_kinds.Times,
@@ -209,7 +210,7 @@ def _named(classes: Iterable[type[Any]]) -> dict[str, Any]:
 _HINTED: dict[str, Any] = {
     **_named(
         (
-            aggregates.Aggregation,
+            Aggregation,
             Claims,
             watermark_policy.WatermarkPolicy,
             DataType,

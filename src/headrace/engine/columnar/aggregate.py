@@ -56,11 +56,13 @@ from headrace.engine.columnar.sum_columns import (
     sum_widths,
     sums_of,
 )
-from headrace.engine.float_totals import FLOAT_PARTS
-from headrace.engine.steps.accumulator import Accumulator, AppendExtreme, FloatTotals, accumulator_for
 from headrace.expr.check import check
 from headrace.expr.polars_columns import NotLowered, dtype_of, repeated
-from headrace.operators.aggregate import Aggregate
+from headrace.operators.aggregate.accumulator import Accumulator, accumulator_for
+from headrace.operators.aggregate.extremes import AppendExtreme
+from headrace.operators.aggregate.float_totals import FLOAT_PARTS
+from headrace.operators.aggregate.operator import Aggregate
+from headrace.operators.aggregate.sums import FloatTotals
 from headrace.operators.lifetime import Lifetime
 
 if TYPE_CHECKING:

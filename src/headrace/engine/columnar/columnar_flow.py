@@ -60,7 +60,7 @@ from headrace.expr.code_emission import bounded_code
 from headrace.expr.compile_python import runtime_names
 from headrace.expr.tree import columns_of
 from headrace.lowering.generated_source import Constants, Purpose, SourceCode
-from headrace.operators.aggregate import Aggregate
+from headrace.operators.aggregate.operator import Aggregate
 from headrace.operators.join.operator import SIDES, How
 from headrace.operators.select import Select
 

@@ -30,7 +30,7 @@ from headrace.engine.columnar.upsert import UpsertPlan, plan_upsert
 from headrace.engine.partial_operators import MergedAggregate
 from headrace.expr.polars_columns import NotLowered
 from headrace.lowering.forms import apply_operator
-from headrace.operators.aggregate import Aggregate
+from headrace.operators.aggregate.operator import Aggregate
 from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.distinct import Distinct, Unique
 from headrace.operators.feedback import Feedback
@@ -39,7 +39,7 @@ from headrace.operators.join.interval_join import JoinOnTime
 from headrace.operators.join.operator import Join
 from headrace.operators.late_rows import LateRows
 from headrace.operators.on_time import OnTime
-from headrace.operators.over import ComputeOver
+from headrace.operators.over.operator import ComputeOver
 from headrace.operators.sink import Sink
 from headrace.operators.temporal_filter import TemporalFilter
 from headrace.operators.top_k import TopK

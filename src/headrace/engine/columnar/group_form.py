@@ -26,9 +26,9 @@ from headrace.engine.columnar.sum_columns import (
     fields_reader,
     windows_of_fields,
 )
-from headrace.engine.steps.group_code import FIRST_FIELD, ROWS
 from headrace.expr.polars_columns import to_series
 from headrace.expr.types import INT64
+from headrace.operators.aggregate.accumulator import FIRST_FIELD, ROWS
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType

@@ -23,28 +23,20 @@ from headrace.engine.columnar.float_sums import WINDOW
 from headrace.engine.columnar.partial_forms import PartialForm, partial_form
 from headrace.engine.columnar.slot_form import consolidated, names_of_keys
 from headrace.engine.columnar.sum_columns import sum_widths
-from headrace.engine.ordered_values import ends_of
-from headrace.engine.steps.accumulator import (
-    Accumulator,
-    AppendExtreme,
-    CountValues,
-    DistinctValues,
-    Extreme,
-    ExtremeBy,
-    accumulator_for,
-    null_skips,
-)
-from headrace.engine.steps.value_accumulators import OnceEach
 from headrace.expr.check import check
 from headrace.expr.polars_columns import LoweredExpression, bounds_in, repeated, replace_negative_zero
 from headrace.expr.types import DataType, IntegerType
 from headrace.expr.typing_rules import is_float
+from headrace.operators.aggregate.accumulator import Accumulator, accumulator_for
+from headrace.operators.aggregate.counts import CountValues, DistinctValues, OnceEach
+from headrace.operators.aggregate.extremes import AppendExtreme, Extreme, ExtremeBy
+from headrace.operators.aggregate.ordered_values import ends_of
 
 if TYPE_CHECKING:
     from headrace.arrangement.batch import Layout
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
-    from headrace.operators.aggregates import Aggregation
+    from headrace.operators.aggregate.aggregation import Aggregation
 
 Values = tuple[Any, ...]
 
@@ -233,7 +225,7 @@ def filled(layout: Layout, columns: Mapping[str, pl.Series], count: int) -> pl.D
 def held_values(aggregation: Aggregation, schema: Schema, appends: bool, part: int) -> HeldValues | None:
     """Return the values that an aggregate function keeps; None if it keeps none that columns have."""
     accumulator = accumulator_for(aggregation, schema, appends)
-    exprs, skips = tuple(aggregation.arguments()), null_skips(aggregation)
+    exprs, skips = aggregation.arguments(), aggregation.skips_null()
     types = tuple(typed.type for typed in accumulator.types)
     inner: PartialForm | None = None
     match accumulator:

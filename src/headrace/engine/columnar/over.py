@@ -27,9 +27,9 @@ from headrace.columns.columns import WEIGHT, Columns, weights_of
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
 from headrace.engine.columnar.partition_answers import Answer, Partitions, answer_of, spans
 from headrace.engine.columnar.rows_in_order import OfCopies, RowsForm, RowsInOrder, rows_in_order
-from headrace.engine.partitions import NEGATIVE, ROWS
 from headrace.expr.polars_columns import NotLowered, dtype_of
-from headrace.operators.over import ComputeOver
+from headrace.operators.over.operator import ComputeOver
+from headrace.operators.over.partitions import NEGATIVE, ROWS
 
 if TYPE_CHECKING:
     from headrace.expr.types import Schema

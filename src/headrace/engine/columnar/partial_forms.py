@@ -24,20 +24,6 @@ from headrace.engine.columnar.float_sums import (
     parts_of_floats,
     split_floats,
 )
-from headrace.engine.float_totals import PART_BITS
-from headrace.engine.steps.accumulator import (
-    Accumulator,
-    AppendExtreme,
-    CountRows,
-    CountValues,
-    DecimalTotals,
-    FloatTotals,
-    IntervalTotals,
-    IntMean,
-    IntSum,
-    Target,
-)
-from headrace.engine.steps.value_accumulators import PowerSums
 from headrace.expr.polars_columns import (
     LoweredExpression,
     bounds_of,
@@ -47,6 +33,12 @@ from headrace.expr.polars_columns import (
 )
 from headrace.expr.types import INT64, DataType, DecimalType, IntegerType
 from headrace.expr.typing_rules import is_float
+from headrace.operators.aggregate.accumulator import Accumulator, Target
+from headrace.operators.aggregate.counts import CountRows, CountValues
+from headrace.operators.aggregate.extremes import AppendExtreme
+from headrace.operators.aggregate.float_totals import PART_BITS
+from headrace.operators.aggregate.moments import PowerSums
+from headrace.operators.aggregate.sums import DecimalTotals, FloatTotals, IntervalTotals, IntMean, IntSum
 
 ROOM, WIDE_ROOM = 2**62, 2**126
 """Bounds of sums that leave room in 64 bits, and in 128."""

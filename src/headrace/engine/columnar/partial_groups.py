@@ -28,10 +28,10 @@ from headrace.expr.polars_columns import NotLowered, dtype_of
 from headrace.lowering.forms import apply_operator
 
 if TYPE_CHECKING:
-    from headrace.engine.steps.accumulator import Accumulator
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
     from headrace.graph.node import Node
+    from headrace.operators.aggregate.accumulator import Accumulator
 
 
 def _accumulators(parts: Sequence[tuple[Expr | None, PartialForm]]) -> tuple[Accumulator, ...]:

@@ -12,28 +12,16 @@ import polars as pl
 
 from headrace.arrangement.batch import Numbers, values_at
 from headrace.engine.columnar.sum_columns import result_of, split, sum_widths
-from headrace.engine.steps.accumulator import (
-    Accumulator,
-    CountRows,
-    CountValues,
-    FloatTotals,
-    accumulator_for,
-)
-from headrace.engine.steps.value_accumulators import PowerSums
 from headrace.expr.polars_columns import NotLowered
-from headrace.operators.aggregates import Aggregation, Max, Min
-from headrace.operators.window_functions import (
-    CumeDist,
-    DenseRank,
-    Frame,
-    FrameUnit,
-    Lag,
-    NthValue,
-    Ntile,
-    PercentRank,
-    Rank,
-    RowNumber,
-)
+from headrace.operators.aggregate.accumulator import Accumulator, accumulator_for
+from headrace.operators.aggregate.aggregation import Aggregation
+from headrace.operators.aggregate.counts import CountRows, CountValues
+from headrace.operators.aggregate.extremes import Max, Min
+from headrace.operators.aggregate.moments import PowerSums
+from headrace.operators.aggregate.sums import FloatTotals
+from headrace.operators.over.navigation import Lag, NthValue
+from headrace.operators.over.ranks import CumeDist, DenseRank, Ntile, PercentRank, Rank, RowNumber
+from headrace.operators.over.window_function import Frame, FrameUnit
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr

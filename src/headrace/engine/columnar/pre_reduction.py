@@ -18,9 +18,6 @@ from headrace.columns.column_stream import AS_WRITTEN, ColumnStream, check_plain
 from headrace.columns.columns import FAILS, WEIGHT, Columns
 from headrace.engine.columnar.partial_forms import PartialForm, partial_form
 from headrace.engine.partial_operators import PartialAggregate
-from headrace.engine.steps.accumulator import (
-    accumulator_for,
-)
 from headrace.expr.check import check
 from headrace.expr.polars_columns import (
     LoweredExpression,
@@ -33,12 +30,13 @@ from headrace.expr.tree import Expr
 from headrace.expr.types import INT64, DataType, Schema
 from headrace.expr.typing_rules import is_float
 from headrace.graph.node import Operator
-from headrace.operators.aggregate import Aggregate
+from headrace.operators.aggregate.accumulator import accumulator_for
+from headrace.operators.aggregate.operator import Aggregate
 from headrace.operators.distinct import Distinct
 from headrace.operators.lifetime import Lifetime
 
 if TYPE_CHECKING:
-    from headrace.operators.aggregates import Aggregation
+    from headrace.operators.aggregate.aggregation import Aggregation
 
 Rows = list[tuple[Any, ...]]
 

@@ -9,13 +9,8 @@ from headrace.engine.columnar.pre_reduction import GroupedRows
 from headrace.engine.loops.semi_naive import write_rounds
 from headrace.engine.partial_operators import MergedAggregate, PartialAggregate, PartialWindow
 from headrace.engine.region_writer import RegionWriter
-from headrace.engine.steps.accumulator import Target
-from headrace.engine.steps.aggregate import AggregateStep, group_keys, group_writer
-from headrace.engine.steps.group_code import ROWS
-from headrace.engine.steps.over import OverStep
 from headrace.engine.steps.partials import merged_group_writer
 from headrace.engine.steps.sessions import SessionStep
-from headrace.engine.steps.sort import TopKStep
 from headrace.engine.steps.windows import (
     ClosedWindowStep,
     KeptGridStep,
@@ -24,12 +19,13 @@ from headrace.engine.steps.windows import (
 )
 from headrace.lowering.row_code import Row, key_columns, tuple_source
 from headrace.lowering.step import Step
-from headrace.operators.aggregate import Aggregate
+from headrace.operators.aggregate.accumulator import ROWS, Target
+from headrace.operators.aggregate.operator import Aggregate, AggregateStep, group_keys, group_writer
 from headrace.operators.event_time_windows import Grid
 from headrace.operators.join.operator import How, Join
 from headrace.operators.join.steps import JoinConditionWriter
-from headrace.operators.over import ComputeOver
-from headrace.operators.top_k import TopK
+from headrace.operators.over.operator import ComputeOver, OverStep
+from headrace.operators.top_k import TopK, TopKStep
 from headrace.operators.window import Emit, Window
 
 if TYPE_CHECKING:
@@ -38,10 +34,10 @@ if TYPE_CHECKING:
     from headrace.analysis import Analysis
     from headrace.engine.columnar.columnar_plan import ColumnarPlan
     from headrace.engine.columnar.loop_rounds import LoopPlan
-    from headrace.engine.steps.group_code import Group
     from headrace.graph.node import Consumers, FlowGraph, Node
     from headrace.lowering.generated_source import Constants
     from headrace.lowering.step_writer import StepWriter
+    from headrace.operators.aggregate.accumulator import Group
 
 
 class ReducedAggregateStep(AggregateStep):

@@ -18,13 +18,16 @@ import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
 from headrace.arrangement.batch import WIDE_BITS, Numbers, carried, masked
 from headrace.columns.columns import ColumnarDeclined
 from headrace.engine.columnar.float_sums import fraction, nearest, windows_of, with_kinds
-from headrace.engine.float_totals import FLOAT_PARTS, parts_of, value_of
-from headrace.engine.power_sums import statistic
-from headrace.engine.runtime_library import decimal_mean, decimal_of_unscaled
-from headrace.engine.steps.accumulator import (
-    Accumulator,
-    CountRows,
-    CountValues,
+from headrace.errors import EvaluationError
+from headrace.expr.functions.intervals import mean, of_micros
+from headrace.expr.polars_columns import to_series
+from headrace.expr.types import FLOAT64, INT64, INTERVAL, DataType, DecimalType, IntegerType
+from headrace.operators.aggregate.accumulator import Accumulator
+from headrace.operators.aggregate.counts import CountRows, CountValues
+from headrace.operators.aggregate.float_totals import FLOAT_PARTS, parts_of, value_of
+from headrace.operators.aggregate.moments import PowerSums
+from headrace.operators.aggregate.power_sums import statistic
+from headrace.operators.aggregate.sums import (
     DecimalMean,
     DecimalSum,
     DecimalTotals,
@@ -37,13 +40,11 @@ from headrace.engine.steps.accumulator import (
     IntMean,
     IntSum,
     Totals,
+    decimal_mean,
+    decimal_mean_type,
+    decimal_of_unscaled,
+    decimal_sum_type,
 )
-from headrace.engine.steps.value_accumulators import PowerSums
-from headrace.errors import EvaluationError
-from headrace.expr.functions.intervals import mean, of_micros
-from headrace.expr.polars_columns import to_series
-from headrace.expr.types import FLOAT64, INT64, INTERVAL, DataType, DecimalType, IntegerType
-from headrace.operators.aggregates import decimal_mean_type, decimal_sum_type
 
 _arrow: Any = pa
 _polars: Any = pl

@@ -1,12 +1,10 @@
 """Steps: the generated Python of each operator. Importing the package registers them."""
 
 from headrace.engine.steps import (
-    aggregate,
     event_time,
     fold,
     in_order,
     lattice,
-    over,
     partials,
     sequences,
     sessions,
@@ -15,16 +13,13 @@ from headrace.engine.steps import (
     temporal_filter,
     ticks,
     upsert,
-    value_accumulators,
 )
 
 __all__ = [
-    "aggregate",
     "event_time",
     "fold",
     "in_order",
     "lattice",
-    "over",
     "partials",
     "sequences",
     "sessions",
@@ -33,5 +28,4 @@ __all__ = [
     "temporal_filter",
     "ticks",
     "upsert",
-    "value_accumulators",
 ]

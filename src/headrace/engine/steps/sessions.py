@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.session_runtime import GROUP, LAST, NUMBER, START, SessionRule
-from headrace.engine.steps.group_code import ANSWER
 from headrace.engine.steps.windows import WindowStep, grid_step, thaw_calendar
 from headrace.lowering.slot import Slot, Thaw, thaw_list
 from headrace.lowering.step import Step, step_for
+from headrace.operators.aggregate.accumulator import ANSWER
 from headrace.operators.event_time_windows import Grid, Sessions
 from headrace.operators.window import Window
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.steps.group_code import ANSWER, Group
 from headrace.engine.window_runtime import (
     closing,
     due_rows,
@@ -18,6 +17,7 @@ from headrace.expr.check import check
 from headrace.lowering.row_code import MappingCode, Row, key_columns, tuple_source
 from headrace.lowering.slot import Slot, thaw_list
 from headrace.lowering.step import Step
+from headrace.operators.aggregate.accumulator import ANSWER, Group
 from headrace.operators.window import Emit, Window
 
 if TYPE_CHECKING:

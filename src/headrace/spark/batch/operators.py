@@ -6,7 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.expr.spark_columns import from_hashable, hashable, quoted, spark_schema
+from headrace.expr.spark_columns import (
+    from_hashable,
+    hashable,
+    quoted,
+    spark_schema,
+)
 from headrace.spark.lowering.expressions import to_column
 
 if TYPE_CHECKING:

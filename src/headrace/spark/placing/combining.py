@@ -22,12 +22,12 @@ from headrace.engine.partial_operators import (
     PartialTopK,
     PartialWindow,
 )
-from headrace.engine.steps.accumulator import all_partial_columns
 from headrace.expr.check import check
 from headrace.expr.tree import Column
 from headrace.expr.types import INT64, Field, Schema
 from headrace.graph.node import FlowGraph, Node, Operator
-from headrace.operators.aggregate import Aggregate
+from headrace.operators.aggregate.accumulator import all_partial_columns
+from headrace.operators.aggregate.operator import Aggregate
 from headrace.operators.event_time_windows import Grid
 from headrace.operators.lifetime import Lifetime
 from headrace.operators.select import Select
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from headrace.expr.tree import Expr
-    from headrace.operators.aggregates import Aggregation
+    from headrace.operators.aggregate.aggregation import Aggregation
 
 ROWS = "rows"
 """Column of a partial aggregate's output with the group's row count."""

@@ -10,11 +10,13 @@ Between stages and in columns, a sum is a whole number of units in parts of few 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.expr.code_runtime import NAN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def float_add(group: list[Any], at: int, value: float, weight: int) -> None:
@@ -52,6 +54,7 @@ def float_merge(
 
 FLOAT_PARTS, PART_BITS, FLOAT_UNIT = 5, 32, 112
 """Number of parts of a float sum, bits of all but the last one, and the unit `2**-112` of the first."""
+
 
 MOST_IN_LAST = 1 << 42
 """Bound of the last part, low enough that sums of many such parts fit in 64 bits."""

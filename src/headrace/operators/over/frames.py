@@ -11,15 +11,41 @@ from decimal import Decimal
 from enum import Enum
 from functools import partial
 from math import isfinite, ulp
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headrace.engine.partitions import Function, Key, Peers, Row, Rows, Stretch
 from headrace.errors import EvaluationError
+from headrace.expr.check import check
 from headrace.expr.code_runtime import float32
 from headrace.expr.decimal_arithmetic import EXACT
 from headrace.expr.functions.calendar import add_months
+from headrace.expr.sort_keys import order_key
 from headrace.expr.types import DataType, DateType, Float32Type
-from headrace.operators.window_functions import Frame, FrameUnit, Months
+from headrace.lowering.reference import functions_of
+from headrace.lowering.row_code import Row as CodeRow
+from headrace.operators.aggregate.accumulator import ROWS, Group
+from headrace.operators.aggregate.aggregation import Aggregation, answer_of
+from headrace.operators.over.partitions import (
+    Key,
+    PartitionFunction,
+    Peers,
+    Row,
+    Rows,
+    SortedPartition,
+    Stretch,
+    sign_of,
+)
+from headrace.operators.over.window_function import (
+    Frame,
+    FrameUnit,
+    Months,
+    Over,
+    answer_of_row,
+    function_source,
+    measured_by,
+)
+
+if TYPE_CHECKING:
+    from headrace.operators.over.operator import OverStep
 
 
 class _Beyond(Enum):
@@ -243,7 +269,7 @@ def _same(value: Any) -> Any:
 
 
 @dataclass(slots=True)
-class FramedFunction(Function):
+class FramedFunction(PartitionFunction):
     """Window function of the rows of a frame."""
 
     bounds: Bounds
@@ -257,8 +283,8 @@ class FramedFunction(Function):
 
 
 @dataclass(slots=True)
-class Aggregates(FramedFunction):
-    """Aggregates of frames, which move with the row: rows that leave are taken out, unless none does.
+class FrameAggregate(FramedFunction):
+    """FrameAggregate of frames, which move with the row: rows that leave are taken out, unless none does.
 
     empty: makes the state of no rows. add: adds a row with a weight. result: of a state.
     nothing: the answer to no rows.
@@ -289,3 +315,88 @@ class Aggregates(FramedFunction):
                 answer = self.result(group) if high > low else self.nothing
                 known = True
             yield answer
+
+
+# --- code --------------------------------------------------------------------------------------------
+
+
+def bounds_source(frame: Frame, step: OverStep, suffix: str) -> str:
+    """Return the source of the bounds of a frame."""
+    of = key = None
+    value, descending = "None", False
+    if frame.measures_values:
+        ordering = measured_by(step.operator.by)
+        assert ordering is not None
+        typed = check(ordering.expr, step.schema)
+        of, descending = typed.type, ordering.descending
+        key = order_key(typed.type, False)
+        value = step.value_function("range", ordering.expr)
+    given = (("frame", frame), ("key", key), ("type", of))
+    names = [step.writer.constant(name, each) for name, each in given]
+    return (
+        f"{step.constant(bounds_of)}({names[0]}, {step.peers()}, {value}, {names[1]},"
+        f" of={names[2]}, descending={descending})"
+    )
+
+
+@function_source.register(Aggregation)
+def _source(function: Aggregation, frame: Frame | None, step: OverStep, suffix: str) -> str:
+    assert frame is not None
+    writer, node = step.writer, step.node.id
+    # Frames that start at the partition's start lose no row as they move.
+    group = Group(writer, step.schema, [function], appends=frame.start is None)
+    empty, add, result = (
+        writer.node_variable(f"{name}_{suffix}", node) for name in ("empty", "add", "result")
+    )
+    with writer.function_body(node, f"def {empty}():"):
+        writer.code.line(f"return {group.empty}")
+    with writer.function_body(node, f"def {add}(group, row, weight):"):
+        group.add("group", CodeRow(step.columns, "row", None if group.appends else "weight"))
+    with writer.function_body(node, f"def {result}(group):"):
+        group.settle("group")
+        (source,) = group.aggregate_sources("group")
+        writer.code.line(f"return {source} if group[{ROWS}] > 0 else {function.of_no_rows!r}")
+    made, nothing = step.constant(FrameAggregate), function.of_no_rows
+    return f"{made}({bounds_source(frame, step, suffix)}, {empty}, {add}, {result}, {nothing})"
+
+
+# --- reference answers -------------------------------------------------------------------------------
+
+
+def rows_of_frame(over: Over, partition: SortedPartition, at: int) -> list[Row]:
+    """Return the rows of a row's frame, in order."""
+    frame = over.frame
+    assert frame is not None
+    return [
+        row
+        for other, row in enumerate(partition.rows)
+        if (frame.start is None or _beyond(frame.start, over, partition, at, other) >= 0)
+        and (frame.end is None or _beyond(frame.end, over, partition, at, other) <= 0)
+    ]
+
+
+def _beyond(bound: Any, over: Over, partition: SortedPartition, at: int, other: int) -> int:
+    """Return the sign of a row's place against a bound of another row's frame."""
+    assert over.frame is not None
+    if over.frame.unit is FrameUnit.ROWS:
+        return sign_of(other - at - bound)
+    distance = partition.distance(at, other) if bound or over.frame.measures_values else None
+    if distance is None:
+        return 0 if other in partition.peers(at) else sign_of(other - at)
+    if isinstance(bound, Months):
+        return partition.beyond(at, other, bound)
+    if isinstance(distance, timedelta):
+        bound = bound if isinstance(bound, timedelta) else timedelta(days=bound)
+    if distance != distance:  # NaN is greatest, and at no distance from itself
+        return 0 if other in partition.peers(at) else sign_of(other - at)
+    return partition.beyond(at, other, bound) if isinstance(distance, float) else sign_of(distance - bound)
+
+
+@answer_of_row.register(Aggregation)
+def _answer_aggregate(function: Aggregation, over: Over, partition: SortedPartition, at: int) -> Any:
+    rows = rows_of_frame(over, partition, at)
+    if not rows:
+        return function.of_no_rows
+    arguments = functions_of(function.arguments(), partition.schema)
+    result = function.field("", partition.schema).type
+    return answer_of(function, result, [arguments(row) for row in rows])

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from enum import Enum
+from functools import singledispatch
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from headrace.errors import SourceLocation, WrongType
 from headrace.expr.check import check, check_ordered
 from headrace.expr.tree import Column, Expr, Ordering, operand
 from headrace.expr.types import (
-    FLOAT64,
-    INT32,
     DateType,
     DecimalType,
     Field,
@@ -35,6 +34,8 @@ from headrace.shown import Shown
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType, Schema
+    from headrace.operators.over.operator import OverStep
+    from headrace.operators.over.partitions import SortedPartition
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -277,209 +278,6 @@ def _is_after(start: Any, end: Any) -> bool:
     return start > end
 
 
-# -- functions by position --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Ranking(WindowFunction):
-    """Base of the functions of a row's place in its partition."""
-
-    of: ClassVar[DataType] = INT32
-    shifts: ClassVar[Reach] = Reach.PARTITION
-
-    def arguments(self) -> tuple[Expr, ...]:
-        return ()
-
-    def reach(self, frame: Frame | None) -> Reach:
-        return self.shifts
-
-    def field(self, name: str, schema: Schema) -> Field:
-        return Field(name, self.of)
-
-    def __str__(self) -> str:
-        return f"{_snake(type(self).__name__)}({', '.join(str(getattr(self, f.name)) for f in fields(self))})"
-
-
-def _snake(name: str) -> str:
-    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
-
-
-class RowNumber(_Ranking):
-    """Place of the row in its partition, from 1."""
-
-    __slots__ = ()
-    shifts: ClassVar[Reach] = Reach.BEHIND
-
-
-class Rank(_Ranking):
-    """One more than the number of rows before the row's peers."""
-
-    __slots__ = ()
-    shifts: ClassVar[Reach] = Reach.BEHIND
-
-
-class DenseRank(_Ranking):
-    """Number of different values that are ordered by, up to the row's."""
-
-    __slots__ = ()
-    shifts: ClassVar[Reach] = Reach.BEHIND
-
-
-class PercentRank(_Ranking):
-    """(rank - 1) / (rows - 1); 0.0 in a partition of one row."""
-
-    __slots__ = ()
-    of: ClassVar[DataType] = FLOAT64
-
-
-class CumeDist(_Ranking):
-    """Part of the partition's rows up to the row's last peer."""
-
-    __slots__ = ()
-    of: ClassVar[DataType] = FLOAT64
-
-
-@dataclass(frozen=True, slots=True)
-class Ntile(_Ranking):
-    """Number of the row's part, from 1, of a partition in `parts` of equal size, larger ones first."""
-
-    parts: int
-
-    def is_possible(self) -> bool:
-        return self.parts > 0
-
-
-# -- values of other rows -------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Lag(WindowFunction):
-    """Value of `expr` `offset` rows before, after if that is negative; `default` if there is none.
-
-    ignore_nulls: count only rows in which it is not null.
-    """
-
-    expr: Expr
-    offset: int = 1
-    default: Expr | None = None
-    ignore_nulls: bool = False
-
-    def arguments(self) -> tuple[Expr, ...]:
-        return (self.expr,) if self.default is None else (self.expr, self.default)
-
-    def reach(self, frame: Frame | None) -> Reach:
-        if not self.ignore_nulls:
-            return Reach.NEAR
-        return Reach.BEHIND if self.offset > 0 else Reach.PARTITION
-
-    def field(self, name: str, schema: Schema) -> Field:
-        typed = check(self.expr, schema)
-        if self.default is None:
-            return Field(name, typed.type, True)
-        other = check(self.default, schema)
-        if other.type != typed.type:
-            raise WrongType(
-                f"lag of {typed.type} has a default of {other.type}",
-                where=[SourceLocation.of_caller()],
-                fix="cast the default",
-            )
-        return Field(name, typed.type, typed.nullable or other.nullable)
-
-    def __str__(self) -> str:
-        name = "lag" if self.offset >= 0 else "lead"
-        return f"{name}({self.expr}, {abs(self.offset)})"
-
-
-@dataclass(frozen=True, slots=True)
-class NthValue(WindowFunction):
-    """Value of `expr` in the `n`-th row of the frame, from 1, or from the end where `n` is negative.
-
-    Null where the frame has no such row. ignore_nulls: count only rows in which it is not null.
-    """
-
-    framed: ClassVar[bool] = True
-    ordered: ClassVar[bool] = False
-    expr: Expr
-    n: int
-    ignore_nulls: bool = False
-
-    def is_possible(self) -> bool:
-        return self.n != 0
-
-    def arguments(self) -> tuple[Expr, ...]:
-        return (self.expr,)
-
-    def field(self, name: str, schema: Schema) -> Field:
-        typed = check(self.expr, schema)
-        return Field(name, typed.type, typed.nullable or abs(self.n) != 1)
-
-    def __str__(self) -> str:
-        name = {1: "first_value", -1: "last_value"}.get(self.n)
-        return f"nth_value({self.expr}, {self.n})" if name is None else f"{name}({self.expr})"
-
-
-def row_number() -> RowNumber:
-    """Place of the row in its partition, from 1."""
-    return RowNumber()
-
-
-def rank() -> Rank:
-    """Place of the row's first peer in the partition, from 1."""
-    return Rank()
-
-
-def dense_rank() -> DenseRank:
-    """Number of different values that are ordered by, up to the row's."""
-    return DenseRank()
-
-
-def percent_rank() -> PercentRank:
-    """(rank - 1) / (rows - 1)."""
-    return PercentRank()
-
-
-def cume_dist() -> CumeDist:
-    """Part of the partition's rows up to the row's last peer."""
-    return CumeDist()
-
-
-def ntile(parts: int) -> Ntile:
-    """Number of the row's part, from 1, of a partition divided into `parts` of equal size."""
-    if type(parts) is not int or not Ntile(parts).is_possible():
-        raise WrongType(f"ntile of {parts!r} parts", where=[SourceLocation.of_caller()], fix="ntile(4)")
-    return Ntile(parts)
-
-
-def lead(expr: Expr, offset: int = 1, default: object = None, *, ignore_nulls: bool = False) -> Lag:
-    """Value of an expression `offset` rows after; `default` where there is no such row."""
-    ahead: Any = -offset if type(offset) is int else offset
-    return lagged(expr, ahead, default, ignore_nulls=ignore_nulls)
-
-
-def lagged(expr: Expr, offset: int = 1, default: object = None, *, ignore_nulls: bool = False) -> Lag:
-    """Value of an expression `offset` rows before; `default` where there is no such row."""
-    if type(offset) is not int:
-        raise WrongType(f"lag by {offset!r} rows", where=[SourceLocation.of_caller()], fix="lag(x, 2)")
-    return Lag(operand(expr), offset, None if default is None else operand(default), ignore_nulls)
-
-
-def first_value(expr: Expr, *, ignore_nulls: bool = False) -> NthValue:
-    """Value of an expression in the first row of the frame."""
-    return NthValue(operand(expr), 1, ignore_nulls)
-
-
-def last_value(expr: Expr, *, ignore_nulls: bool = False) -> NthValue:
-    """Value of an expression in the last row of the frame."""
-    return NthValue(operand(expr), -1, ignore_nulls)
-
-
-def nth_value(expr: Expr, n: int, *, ignore_nulls: bool = False) -> NthValue:
-    """Value of an expression in the `n`-th row of the frame, from 1."""
-    if type(n) is not int or n < 1:
-        raise WrongType(f"nth_value of row {n!r}", where=[SourceLocation.of_caller()], fix="nth_value(x, 2)")
-    return NthValue(operand(expr), n, ignore_nulls)
-
-
 def grouped_by_partition(named: Iterable[tuple[str, Over]]) -> list[list[tuple[str, Over]]]:
     """Group named window functions by partition and order, first seen first."""
     groups: list[list[tuple[str, Over]]] = []
@@ -491,3 +289,21 @@ def grouped_by_partition(named: Iterable[tuple[str, Over]]) -> list[list[tuple[s
         else:
             groups.append([(name, over)])
     return groups
+
+
+# --- what each function registers --------------------------------------------------------------------
+
+
+@singledispatch
+def function_source(function: WindowFunction, frame: Frame | None, step: OverStep, suffix: str) -> str:
+    """Return the source of a window function over partitions: a `PartitionFunction`.
+
+    suffix: makes names of its own of those that are written for it.
+    """
+    raise NotImplementedError(f"the in-process engine cannot compute {type(function).__name__}")
+
+
+@singledispatch
+def answer_of_row(function: WindowFunction, over: Over, partition: SortedPartition, at: int) -> Any:
+    """Compute the reference answer of the row at a place in its partition."""
+    raise NotImplementedError(f"the oracle does not know {function}")

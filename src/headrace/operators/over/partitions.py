@@ -8,24 +8,40 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right, insort
+from calendar import monthrange
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from decimal import localcontext
 from operator import add, itemgetter
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from headrace.expr.check import check
+from headrace.expr.code_runtime import float32
+from headrace.expr.types import FLOAT32
+from headrace.lowering.reference import function_of, rank
+from headrace.operators.over.window_function import Months, Over
+
+if TYPE_CHECKING:
+    from headrace.expr.types import Schema
 
 Row = tuple[Any, ...]
 Rows = list[Row]
 Key = Callable[[Any], Any]
 
+
 ROWS, ANSWERS, NEGATIVE = range(3)
-Partition: TypeAlias = list[Any]
+
+
+PartitionState: TypeAlias = list[Any]
 """State of a partition: ROWS in order, each copy an entry; their ANSWERS; NEGATIVE multiplicity by row."""
+
 
 # Up to so many changes, functions of near rows take them one by one; more are taken as one stretch.
 _ONE_BY_ONE = 16
 
 
-def thaw_partition(partition: Any) -> Partition:
+def thaw_partition(partition: Any) -> PartitionState:
     """Thaw function for a partition."""
     return [list(partition[ROWS]), list(partition[ANSWERS]), dict(partition[NEGATIVE])]
 
@@ -49,7 +65,7 @@ class Stretch:
         return len(self.rows)
 
 
-class Function(ABC):
+class PartitionFunction(ABC):
     """Window function over ordered rows. is_local: its answers depend on near rows only."""
 
     is_local = False
@@ -78,7 +94,7 @@ class Peers:
         return bisect_right(rows, self.by(rows[at]), lo=at, key=self.by)
 
     def around(self, after: Stretch) -> tuple[int, int]:
-        """Return a stretch with the peers of the rows next to it."""
+        """Extend a row range to whole peer groups."""
         start = self.first(after.rows, after.low - 1) if after.low else 0
         return start, self.end(after.rows, after.high) if after.high < after.size else after.size
 
@@ -90,10 +106,10 @@ class PartitionRule:
     order: sort key of a row, different for different rows.
     """
 
-    functions: tuple[Function, ...]
+    functions: tuple[PartitionFunction, ...]
     order: Key
 
-    def update(self, partition: Partition, changes: Mapping[Row, int]) -> list[tuple[Row, int]]:
+    def update(self, partition: PartitionState, changes: Mapping[Row, int]) -> list[tuple[Row, int]]:
         """Apply changes, row by weight; return those of the output, retractions first."""
         inserted, retracted = _copies(changes, partition[NEGATIVE])
         update = _Update(self, *partition)
@@ -209,3 +225,61 @@ def _insert(rows: Rows, inserted: Rows, order: Key) -> None:
         return
     for row in inserted:
         insort(rows, row, key=order)
+
+
+# --- reference ---------------------------------------------------------------------------------------
+
+
+class SortedPartition:
+    """Rows of a partition in order, and what each is ordered by."""
+
+    def __init__(self, rows: list[Row], over: Over, schema: Schema) -> None:
+        self.schema = schema
+        self.rows = sorted(rows, key=rank)
+        self._values = [function_of(ordering.expr, schema) for ordering in over.by]
+        self._short = bool(over.by) and check(over.by[-1].expr, schema).type == FLOAT32
+        # Sorts are stable, so sort by the least significant column first.
+        for value, ordering in reversed(list(zip(self._values, over.by, strict=True))):
+            self.rows.sort(key=lambda row, value=value: rank(value(row)), reverse=ordering.descending)
+        # A range is of the last value; another one before it says whether that is null.
+        self.descending = bool(over.by) and over.by[-1].descending
+
+    def by(self, at: int) -> list[Any]:
+        """Return what a row is ordered by, comparable for equality."""
+        return [rank(value(self.rows[at])) for value in self._values]
+
+    def distance(self, at: int, other: int) -> Any:
+        """Return how far another row's value is along the order; None if either has none."""
+        one, two = (self._values[-1](self.rows[place]) for place in (at, other))
+        if one is None or two is None:
+            return None
+        with localcontext(prec=100):
+            return one - two if self.descending else two - one
+
+    def beyond(self, at: int, other: int, bound: Any) -> int:
+        """Return the sign of a row's value against a bound from another row's, where no distance tells.
+
+        A sum of floats is rounded, and months differ in length.
+        """
+        one, two = (self._values[-1](self.rows[place]) for place in (at, other))
+        if isinstance(bound, Months):
+            of_month = [(day.year * 12 + day.month, day.day) for day in (one, two)]
+            month = of_month[0][0] + (-bound.count if self.descending else bound.count)
+            last = monthrange((month - 1) // 12, (month - 1) % 12 + 1)[1]
+            clocks = [day.time() if isinstance(day, datetime) else None for day in (one, two)]
+            reached, found = (month, min(of_month[0][1], last), clocks[0]), (*of_month[1], clocks[1])
+            sign = (found > reached) - (found < reached)
+            return -sign if self.descending else sign
+        reached = one - bound if self.descending else one + bound
+        if self._short:
+            reached = float32(one - float32(bound) if self.descending else one + float32(bound))
+        return sign_of(reached - two) if self.descending else sign_of(two - reached)
+
+    def peers(self, at: int) -> list[int]:
+        return [other for other in range(len(self.rows)) if self.by(other) == self.by(at)]
+
+
+def sign_of(number: Any) -> int:
+    """Return -1, 0 or 1, also of a time span."""
+    zero = type(number)()
+    return (number > zero) - (number < zero)

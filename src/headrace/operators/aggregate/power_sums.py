@@ -11,15 +11,43 @@ remembered: what depends on it is NaN.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from math import inf, isqrt
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.expr.code_runtime import NAN
-from headrace.operators.moment_aggregates import Moment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class Moment(Enum):
+    """Statistics, by their names in SQL. Those of two variables take the dependent one first."""
+
+    VAR_SAMP = "var_samp"
+    VAR_POP = "var_pop"
+    STDDEV_SAMP = "stddev_samp"
+    STDDEV_POP = "stddev_pop"
+    SKEWNESS = "skewness"
+    KURTOSIS = "kurtosis"
+    SUM_OF_SQUARES = "sum_of_squares"
+    COVAR_SAMP = "covar_samp"
+    COVAR_POP = "covar_pop"
+    CORR = "corr"
+    REGR_SXY = "regr_sxy"
+    REGR_SLOPE = "regr_slope"
+    REGR_INTERCEPT = "regr_intercept"
+    REGR_R2 = "regr_r2"
+
+    @property
+    def variables(self) -> int:
+        """Number of expressions that the statistic is of."""
+        return 2 if self.value.startswith(("covar", "corr", "regr")) else 1
+
 
 Sums: TypeAlias = "list[Any]"
+
 
 OF_ONE, OF_SHAPE, OF_TWO = (1, 2), (1, 2, 3, 4), (1, 1, 2, 2, 2)
 """Degrees of the sums: for variances, for skewness and kurtosis, for two variables."""
@@ -85,9 +113,6 @@ def _products(degrees: tuple[int, ...], values: list[int]) -> list[int]:
         return [values[0] ** degree for degree in degrees]
     x, y = values
     return [x, y, x * x, x * y, y * y]
-
-
-# -- statistics --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +182,6 @@ def _corr(of: _Deviations) -> float | None:
     return _signed(of.xy, _root(of.xy**2, of.xx * of.yy))
 
 
-# In regressions x is the dependent variable, y the one that explains it.
-
-
 def _slope(of: _Deviations) -> float | None:
     if of.yy == 0:
         return None
@@ -201,9 +223,6 @@ _STATISTICS: dict[Moment, Callable[[_Deviations], float | None]] = {
     Moment.REGR_INTERCEPT: _intercept,
     Moment.REGR_R2: _r2,
 }
-
-
-# -- rounding --------------------------------------------------------------------------------------------
 
 
 def _quotient(above: int, below: int) -> float:

@@ -1,25 +1,152 @@
-"""Code over a group's list, `[rows, last answer, fields...]`: updates by rows, and reading of results."""
+"""Accumulators: where an aggregate keeps its state in a group's list, and the code to update and read it.
+
+A group is one list: [rows, last answer, fields...]. An accumulator owns consecutive fields, starting at `at`.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import singledispatch
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from headrace.engine.steps.accumulator import Accumulator, Target, accumulator_for, null_skips
 from headrace.expr.check import check
 from headrace.expr.compile_python import key_of
 from headrace.expr.tree import Column
-from headrace.expr.types import BytesType, ListType, MapType, StrType
-from headrace.lowering.row_code import item_sources
+from headrace.expr.types import BytesType, DecimalType, Field, ListType, MapType, StrType
+from headrace.lowering.row_code import item_sources, weight_product
 from headrace.lowering.slot import Thaw, as_it_is
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from headrace.expr.check import TypeAndNullability
     from headrace.expr.types import Schema
+    from headrace.lowering.generated_source import SourceCode
     from headrace.lowering.row_code import Row
     from headrace.lowering.step_writer import StepWriter
-    from headrace.operators.aggregates import Aggregation
+    from headrace.operators.aggregate.aggregation import Aggregation
+
+ArgumentTypes: TypeAlias = "tuple[TypeAndNullability, ...]"
+"""Types of the arguments of an aggregate function, in order."""
+
+WHOLE_NUMBER = DecimalType(38, 0)
+"""Type of a partial sum of integers: an int in Headrace's own rows, a decimal in Spark's."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateField:
+    """Field of a group's list: source of its initial value, and its thaw."""
+
+    initial: str
+    thaw: Thaw = as_it_is
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Destination of an accumulator's code: group variable, first field."""
+
+    writer: StepWriter
+    group: str
+    at: int
+
+    @property
+    def code(self) -> SourceCode:
+        return self.writer.code
+
+    def field(self, offset: int) -> str:
+        return f"{self.group}[{self.at + offset}]"
+
+
+class Accumulator:
+    """State and code of one aggregate function over one type.
+
+    types: of the arguments. append: rows are never retracted.
+    merges: values that are equal are one to it, so they come with one zero and one NaN.
+    """
+
+    merges: ClassVar[bool] = False
+
+    def __init__(self, types: ArgumentTypes, append: bool) -> None:
+        self.types = types
+        self.append = append
+
+    def fields(self) -> tuple[StateField, ...]:
+        """Return the fields in the group's list."""
+        raise NotImplementedError
+
+    def update(self, to: Target, arguments: tuple[str, ...], weight: str | None) -> None:
+        """Write the update by one row; no argument in `arguments` is null."""
+        raise NotImplementedError
+
+    def settle(self, to: Target) -> None:
+        """Write the code to run once per tick for a touched group, after all updates."""
+
+    def result(self, to: Target) -> str:
+        """Return the source of the result, for a non-empty group."""
+        raise NotImplementedError
+
+    def partial_columns(self) -> tuple[Field, ...] | None:
+        """Return the columns that carry the fields of a partial aggregate; None if they cannot be sent."""
+        return None
+
+    def partial_values(self, to: Target) -> tuple[str, ...]:
+        """Return the sources of the values that carry the fields of a partial aggregate."""
+        return tuple(to.field(number) for number in range(len(self.fields())))
+
+    def merge(self, to: Target, fields: Sequence[str]) -> None:
+        """Write code that merges another group's fields, given as sources, into those of `to`.
+
+        Only for groups whose rows are never retracted.
+        """
+        raise NotImplementedError(type(self).__name__)
+
+    def merge_partial(self, to: Target, values: Sequence[str]) -> None:
+        """Write code that merges `partial_values` of another group, as `merge` does."""
+        self.merge(to, values)
+
+
+def add_source(field: str, amount: str, weight: str | None) -> str:
+    """Return the source of a statement that adds `amount`, times the weight, to a field."""
+    if weight == "-1":
+        return f"{field} -= {amount}"
+    return (
+        f"{field} += {amount if weight in (None, '1') else weight_product(_factor(amount), _factor(weight))}"
+    )
+
+
+def _factor(source: str | None) -> str:
+    assert source is not None
+    return source if source.isidentifier() or source.isdigit() else f"({source})"
+
+
+def accumulator_for(aggregation: Aggregation, schema: Schema, append: bool) -> Accumulator:
+    """Create the accumulator of an aggregate function over rows of `schema`."""
+    types = tuple(check(expr, schema) for expr in aggregation.arguments())
+    return accumulator_of(aggregation, types, append)
+
+
+@singledispatch
+def accumulator_of(aggregation: Aggregation, types: ArgumentTypes, append: bool) -> Accumulator:
+    """Create the accumulator of an aggregate function over arguments of these types."""
+    raise NotImplementedError(f"the in-process engine cannot compute {type(aggregation).__name__}")
+
+
+def all_partial_columns(
+    aggregations: Sequence[Aggregation], schema: Schema, *, appends: bool
+) -> list[Field] | None:
+    """Return the columns of all partial states of a group's aggregates; None if a state cannot be sent."""
+    found: list[Field] = []
+    for number, aggregation in enumerate(aggregations):
+        parts = accumulator_for(aggregation, schema, appends).partial_columns()
+        if parts is None:
+            return None
+        found.extend(Field(f"{part.name} {number}", part.type, part.nullable) for part in parts)
+    return found
+
+
+# --- code over a group's list ------------------------------------------------------------------------
+
 
 ROWS, ANSWER, FIRST_FIELD = 0, 1, 2
 
@@ -70,7 +197,7 @@ class Group:
     def _add(self, aggregation: Aggregation, accumulator: Accumulator, to: Target, row: Row) -> None:
         values: list[str] = []
         guards: list[str] = []
-        for expr, skips in zip(aggregation.arguments(), null_skips(aggregation), strict=True):
+        for expr, skips in zip(aggregation.arguments(), aggregation.skips_null(), strict=True):
             typed = check(expr, self._schema)
             source = value = self._writer.value(expr, self._schema, row.columns)
             if accumulator.merges:

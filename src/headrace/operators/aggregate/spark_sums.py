@@ -9,38 +9,40 @@ in-process engine adds them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as f
-
-from headrace.engine.float_totals import float_add
-from headrace.engine.float_totals import float_sum as rounded_float_sum
-from headrace.engine.power_sums import add_powers, degrees_of, empty_sums, statistic
+from headrace.expr.deferred_imports import F
+from headrace.operators.aggregate.float_totals import float_add
+from headrace.operators.aggregate.float_totals import float_sum as rounded_float_sum
+from headrace.operators.aggregate.power_sums import add_powers, degrees_of, empty_sums, statistic
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow as pa
     from pyspark.sql import Column
 
-    from headrace.operators.moment_aggregates import Moment
+    from headrace.operators.aggregate.power_sums import Moment
 
 _WIDE = "decimal(38,0)"
+
+
 _EXACT_IN_A_FLOAT = 2**53
 _MICROSECOND = timedelta(microseconds=1)
 
 
 def half_sums(column: Column) -> tuple[Column, Column]:
     """Return the aggregates of an int64 column: the sums of its upper and lower 32 bits."""
-    upper = f.sum(f.shiftright(column, 32))
-    lower = f.sum(column.bitwiseAND(f.lit(2**32 - 1)))
+    upper = F.sum(F.shiftright(column, 32))
+    lower = F.sum(column.bitwiseAND(F.lit(2**32 - 1)))
     return upper, lower
 
 
 def combine_half_sums(upper: Column, lower: Column) -> Column:
     """Combine two half sums into the full sum, as a decimal."""
     return (
-        upper.cast("decimal(20,0)") * f.lit(2**32).cast("decimal(10,0)") + lower.cast("decimal(20,0)")
+        upper.cast("decimal(20,0)") * F.lit(2**32).cast("decimal(10,0)") + lower.cast("decimal(20,0)")
     ).cast(_WIDE)
 
 
@@ -58,8 +60,8 @@ def mean_of(total: Column, count: Column) -> Column:
     """Float nearest to total / count, for a decimal total; null if the count is 0."""
     # Both exact as floats: then one division is one rounding.
     plain = total.cast("double") / count.cast("double")
-    small = f.abs(total) <= f.lit(_EXACT_IN_A_FLOAT)
-    return f.when(count > 0, f.when(small, plain).otherwise(_nearest_float(total, count)))
+    small = F.abs(total) <= F.lit(_EXACT_IN_A_FLOAT)
+    return F.when(count > 0, F.when(small, plain).otherwise(_nearest_float(total, count)))
 
 
 def _nearest_float(total: Column, count: Column) -> Column:
@@ -68,38 +70,38 @@ def _nearest_float(total: Column, count: Column) -> Column:
     The quotient is scaled by a power of two until its whole part has more bits than a float
     holds; a remainder then only says "a little more", which an odd last bit says as well.
     """
-    size, parts = f.abs(total), count.cast("decimal(20,0)")
-    bits = f.floor(f.log2(size.cast("double") / count.cast("double")))
-    shift = f.greatest(f.lit(0), f.lit(58) - bits)
-    power = f.pow(f.lit(2.0), shift.cast("double"))
+    size, parts = F.abs(total), count.cast("decimal(20,0)")
+    bits = F.floor(F.log2(size.cast("double") / count.cast("double")))
+    shift = F.greatest(F.lit(0), F.lit(58) - bits)
+    power = F.pow(F.lit(2.0), shift.cast("double"))
     scaled = (size * power.cast("decimal(20,0)")).cast(_WIDE)
     rest = (scaled % parts).cast(_WIDE)
     quotient = ((scaled - rest) / parts).cast(_WIDE)
-    odd = f.when((rest > 0) & (quotient % f.lit(2).cast(_WIDE) == 0), f.lit(1)).otherwise(f.lit(0))
+    odd = F.when((rest > 0) & (quotient % F.lit(2).cast(_WIDE) == 0), F.lit(1)).otherwise(F.lit(0))
     nearest = (quotient + odd.cast("decimal(1,0)")).cast("double") / power
-    return f.when(total < 0, -nearest).otherwise(nearest)
+    return F.when(total < 0, -nearest).otherwise(nearest)
 
 
 def interval_sum(total: Column) -> Column:
     """Return a sum of seconds, a decimal, as an interval; overflow is an error."""
-    return f.lit(_MICROSECOND) * _micros(total).cast("long")
+    return F.lit(_MICROSECOND) * _micros(total).cast("long")
 
 
 def interval_sum_or_null(total: Column) -> Column:
     """Return a sum of seconds, a decimal, as an interval; null if it overflows."""
-    return f.lit(_MICROSECOND) * _micros(total).try_cast("long")
+    return F.lit(_MICROSECOND) * _micros(total).try_cast("long")
 
 
 def interval_mean(total: Column, count: Column) -> Column:
     """Interval nearest to a sum of seconds / count, halves away from zero; null if the count is 0."""
-    twice = f.nullif((count.cast("decimal(20,0)") * 2).cast("decimal(21,0)"), f.lit(0))
-    size = (f.abs(_micros(total)) * 2 + count.cast("decimal(20,0)")).cast(_WIDE)
+    twice = F.nullif((count.cast("decimal(20,0)") * 2).cast("decimal(21,0)"), F.lit(0))
+    size = (F.abs(_micros(total)) * 2 + count.cast("decimal(20,0)")).cast(_WIDE)
     whole = ((size - size % twice) / twice).cast(_WIDE)
-    return f.lit(_MICROSECOND) * f.when(total < 0, -whole).otherwise(whole).cast("long")
+    return F.lit(_MICROSECOND) * F.when(total < 0, -whole).otherwise(whole).cast("long")
 
 
 def _micros(seconds: Column) -> Column:
-    return (seconds * f.lit(10**6).cast("decimal(7,0)")).cast(_WIDE)
+    return (seconds * F.lit(10**6).cast("decimal(7,0)")).cast(_WIDE)
 
 
 def float_sum(values: Column) -> Column:
@@ -149,5 +151,5 @@ def _over_lists(number: Callable[[list[Any]], float | None]) -> Callable[[Column
 
     # PySpark reads these to learn that whole arrays come and go.
     numbers.__annotations__ = {"lists": pyarrow.Array, "return": pyarrow.Array}
-    arrow_udf: Any = f.arrow_udf  # its declared types know only its use as a decorator
+    arrow_udf: Any = F.arrow_udf  # its declared types know only its use as a decorator
     return arrow_udf(numbers, "double")

@@ -1,0 +1,267 @@
+"""Extremes: least and greatest values, and values of the first and last row in an order."""
+
+from __future__ import annotations
+
+import builtins
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from headrace.expr.check import check, check_ordered
+from headrace.expr.deferred_imports import F
+from headrace.expr.sort_keys import Key, order_key
+from headrace.expr.types import DataType, Field, Schema, StructType
+from headrace.lowering.reference import rank
+from headrace.lowering.slot import thaw_dict, thaw_list
+from headrace.operators.aggregate.accumulator import (
+    Accumulator,
+    ArgumentTypes,
+    StateField,
+    Target,
+    accumulator_of,
+)
+from headrace.operators.aggregate.aggregation import (
+    AggregateArguments,
+    Aggregation,
+    ArgumentRows,
+    NativeAggregates,
+    ValueAggregation,
+    answer_of,
+    measure,
+    present_values,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.expr.tree import Expr
+
+
+class _OrderedValues(ValueAggregation):
+    """Base of aggregates that compare values."""
+
+    __slots__ = ()
+
+    def field(self, name: str, schema: Schema) -> Field:
+        typed = check_ordered(self.expr, schema)
+        return Field(name, typed.type, typed.nullable)
+
+
+class Min(_OrderedValues):
+    """Least value; NaN is greatest. Null if every value is null."""
+
+    __slots__ = ()
+
+
+class Max(_OrderedValues):
+    """Greatest value; NaN is greatest. Null if every value is null."""
+
+    __slots__ = ()
+
+    only_grows: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class _ByOrder(Aggregation):
+    """Base of aggregates that return `expr` of the first or last row, ordered by `by`."""
+
+    expr: Expr
+    by: Expr
+
+    def skips_null(self) -> tuple[bool, ...]:
+        return (False, True)
+
+    def field(self, name: str, schema: Schema) -> Field:
+        typed, by = check(self.expr, schema), check_ordered(self.by, schema)
+        return Field(name, typed.type, typed.nullable or by.nullable)
+
+
+class First(_ByOrder):
+    """Value of `expr` in the row with the least `by`. Ties go to the least `expr`, null first.
+
+    Rows whose `by` is null do not take part; null if none does.
+    """
+
+    __slots__ = ()
+
+
+class Last(_ByOrder):
+    """Value of `expr` in the row with the greatest `by`. Ties go to the greatest `expr`.
+
+    Rows whose `by` is null do not take part; null if none does.
+    """
+
+    __slots__ = ()
+
+
+def min(expr: Expr) -> Min:
+    """Least value of an expression."""
+    return Min(expr)
+
+
+def max(expr: Expr) -> Max:
+    """Greatest value of an expression."""
+    return Max(expr)
+
+
+def first(expr: Expr, *, by: Expr) -> First:
+    """Value of `expr` in the row with the least `by`."""
+    return First(expr, by)
+
+
+def last(expr: Expr, *, by: Expr) -> Last:
+    """Value of `expr` in the row with the greatest `by`."""
+    return Last(expr, by)
+
+
+# --- accumulators ------------------------------------------------------------------------------------
+
+
+def _extreme_key(types: ArgumentTypes) -> Key | None:
+    """Return the order of values, or of pairs (by, value). What orders the rows is not null."""
+    if len(types) == 1:
+        return order_key(types[0].type, False)
+    value, by = types
+    pair = (Field("by", by.type, nullable=False), Field("value", value.type, value.nullable))
+    return order_key(StructType(pair), False)
+
+
+class AppendExtreme(Accumulator):
+    """Extreme of values that are never retracted: [value], or [by, value] of the extreme pair."""
+
+    merges = True
+
+    def __init__(self, types: ArgumentTypes, append: bool, sign: str) -> None:
+        super().__init__(types, append)
+        self.sign = sign
+
+    def fields(self) -> tuple[StateField, ...]:
+        return (StateField("None"),) * len(self.types)
+
+    def update(self, to: Target, arguments: tuple[str, ...], weight: str | None) -> None:
+        new = arguments[::-1]
+        best = [to.field(number) for number in range(len(new))]
+        ours, theirs = (parts[0] if len(parts) == 1 else f"({', '.join(parts)})" for parts in (new, best))
+        key = _extreme_key(self.types)
+        if key is not None:
+            order = to.writer.constant("order", key)
+            ours, theirs = f"{order}({ours})", f"{order}({theirs})"
+        with to.code.block(f"if {best[0]} is None or {ours} {self.sign} {theirs}:"):
+            to.code.line(f"{', '.join(best)} = {', '.join(new)}")
+
+    def result(self, to: Target) -> str:
+        return to.field(len(self.types) - 1)
+
+    def partial_columns(self) -> tuple[Field, ...]:
+        names = ("by", "best")[-len(self.types) :]
+        pairs = zip(names, reversed(self.types), strict=True)
+        return tuple(Field(name, of.type, nullable=True) for name, of in pairs)
+
+    def merge(self, to: Target, fields: Sequence[str]) -> None:
+        with to.code.block(f"if {fields[0]} is not None:"):
+            self.update(to, tuple(fields[::-1]), None)
+
+
+class Extreme(Accumulator):
+    """Extreme with retractions: [values at that end, in order, copies per value, values of this tick]."""
+
+    merges = True
+
+    def __init__(self, types: ArgumentTypes, append: bool, end: int) -> None:
+        super().__init__(types, append)
+        self.end = end
+
+    def fields(self) -> tuple[StateField, ...]:
+        return (StateField("[]", thaw_list), StateField("{}", thaw_dict), StateField("{}", thaw_dict))
+
+    def key(self) -> Key | None:
+        return order_key(self.types[0].type, False)
+
+    def value(self, arguments: tuple[str, ...]) -> str:
+        return arguments[0]
+
+    def update(self, to: Target, arguments: tuple[str, ...], weight: str | None) -> None:
+        value = self.value(arguments)
+        to.code.line(f"x_add_ordered_value({to.group}, {to.at}, {value}, {weight or '1'})")
+
+    def settle(self, to: Target) -> None:
+        to.code.line(f"x_settle_end({to.group}, {to.at}, {self.order(to)}, 1, {self.end})")
+
+    def order(self, to: Target) -> str:
+        """Return the source of the function from values to sort keys."""
+        key = self.key()
+        return "None" if key is None else to.writer.constant("order", key)
+
+    def result(self, to: Target) -> str:
+        return f"({to.field(0)}[{self.end}] if {to.field(0)} else None)"
+
+    def merge(self, to: Target, fields: Sequence[str]) -> None:
+        with to.code.block(f"for value, copies in {fields[1]}.items():"):
+            to.code.line(f"x_add_ordered_value({to.group}, {to.at}, value, copies)")
+
+
+class ExtremeBy(Extreme):
+    """Value of the extreme pair (by, value), with retractions."""
+
+    def key(self) -> Key | None:
+        return _extreme_key(self.types)
+
+    def value(self, arguments: tuple[str, ...]) -> str:
+        return f"({arguments[1]}, {arguments[0]})"
+
+    def result(self, to: Target) -> str:
+        return f"({to.field(0)}[{self.end}][1] if {to.field(0)} else None)"
+
+
+@accumulator_of.register(Min)
+@accumulator_of.register(Max)
+@accumulator_of.register(First)
+@accumulator_of.register(Last)
+def _accumulate(aggregation: Min | Max | First | Last, types: ArgumentTypes, append: bool) -> Accumulator:
+    least = isinstance(aggregation, Min | First)
+    if append:
+        return AppendExtreme(types, append, "<" if least else ">")
+    return (Extreme if len(types) == 1 else ExtremeBy)(types, append, 0 if least else -1)
+
+
+# --- on Spark ----------------------------------------------------------------------------------------
+
+
+@measure.register(Min)
+@measure.register(Max)
+def _measure(aggregation: Min | Max, to: AggregateArguments) -> NativeAggregates:
+    return NativeAggregates((to.sql("min({0})" if isinstance(aggregation, Min) else "max({0})"),))
+
+
+@measure.register(First)
+@measure.register(Last)
+def _measure_by_order(aggregation: First | Last, to: AggregateArguments) -> NativeAggregates:
+    value, by = to.columns
+    # The struct orders ties of `by` by value.
+    pair = F.when(by.isNotNull(), F.struct(by.alias("by"), value.alias("value")))
+    extreme = F.min if isinstance(aggregation, First) else F.max
+    return NativeAggregates((extreme(pair),), lambda found: found.getField("value"))
+
+
+# --- reference answers -------------------------------------------------------------------------------
+
+
+@answer_of.register(Min)
+def _answer_min(aggregation: Min, result: DataType, rows: ArgumentRows) -> Any:
+    return builtins.min(present_values(rows), key=rank, default=None)
+
+
+@answer_of.register(Max)
+def _answer_max(aggregation: Max, result: DataType, rows: ArgumentRows) -> Any:
+    return builtins.max(present_values(rows), key=rank, default=None)
+
+
+@answer_of.register(First)
+def _answer_first(aggregation: First, result: DataType, rows: ArgumentRows) -> Any:
+    taking_part = [(by, value) for value, by in rows if by is not None]
+    return builtins.min(taking_part, key=rank)[1] if taking_part else None
+
+
+@answer_of.register(Last)
+def _answer_last(aggregation: Last, result: DataType, rows: ArgumentRows) -> Any:
+    taking_part = [(by, value) for value, by in rows if by is not None]
+    return builtins.max(taking_part, key=rank)[1] if taking_part else None
