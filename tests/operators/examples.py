@@ -15,51 +15,37 @@ from headrace.operators import all_operators
 from headrace.operators.aggregate import Aggregate
 from headrace.operators.at_least import AtLeast
 from headrace.operators.bag_feedback import BagFeedback
-from headrace.operators.chain import Chain
-from headrace.operators.chain_first_n import ChainFirstN
+from headrace.operators.chain import Chain, ChainFirstN
 from headrace.operators.cross_singleton import CrossSingleton
-from headrace.operators.defer_signal import DeferSignal
-from headrace.operators.defer_tick import DeferTick
-from headrace.operators.defer_tick_lazy import DeferTickLazy
+from headrace.operators.deferral import DeferSignal, DeferTick, DeferTickLazy
 from headrace.operators.difference import Difference
 from headrace.operators.distinct import Distinct
 from headrace.operators.distinct_on_time import DistinctOnTime
 from headrace.operators.end_of_input import EndOfInput
-from headrace.operators.enumerate import Enumerate
-from headrace.operators.every_tick import EveryTick
 from headrace.operators.expiring_join import JoinOnTime
 from headrace.operators.feedback import Feedback
 from headrace.operators.first_within import FirstWithin
-from headrace.operators.fold import Fold
-from headrace.operators.fold_keyed import FoldKeyed
-from headrace.operators.fold_tick import FoldTick
+from headrace.operators.fold import Fold, FoldTick, Reduce
 from headrace.operators.history import History
-from headrace.operators.initialize import Initialize
 from headrace.operators.join import How, Join
+from headrace.operators.keyed_fold import FoldKeyed, ReduceKeyed
 from headrace.operators.late_rows import LateRows
-from headrace.operators.lattice_fold import LatticeFold
-from headrace.operators.lattice_merge import LatticeGrowth
-from headrace.operators.lattice_reduce import LatticeReduce
+from headrace.operators.lattice_fold import LatticeFold, LatticeGrowth, LatticeReduce
 from headrace.operators.least_watermark import LeastWatermark
 from headrace.operators.misfits import Misfits
-from headrace.operators.multiset_delta import MultisetDelta
-from headrace.operators.null import Null
 from headrace.operators.on_time import OnTime
 from headrace.operators.over import ComputeOver
-from headrace.operators.reduce import Reduce
-from headrace.operators.reduce_keyed import ReduceKeyed
-from headrace.operators.scan import Scan
+from headrace.operators.scan import Enumerate, Scan, State
 from headrace.operators.sort import Sort
-from headrace.operators.source import Source
-from headrace.operators.state import State
+from headrace.operators.source import Initialize, Null, Source
 from headrace.operators.temporal_filter import TemporalFilter
+from headrace.operators.tick_snapshots import EveryTick, MultisetDelta
 from headrace.operators.top_k import TopK
 from headrace.operators.unique import Unique
 from headrace.operators.upsert import Upsert
 from headrace.operators.watermark import Watermark
 from headrace.operators.window import Window
-from headrace.operators.zip import Zip
-from headrace.operators.zip_longest import ZipLongest
+from headrace.operators.zip import Zip, ZipLongest
 
 AnyStream = hr.Stream[Any, Any, Any, Any]
 

@@ -18,15 +18,10 @@ from headrace.expr.row_classes import schema_of
 from headrace.flow.output_handle import Output
 from headrace.flow.signal_statistics import SignalStatistics
 from headrace.operators.column_arguments import ANY_VALUE, render_argument
-from headrace.operators.signals.delay_signal import DelaySignal
-from headrace.operators.signals.filter_signal import FilterSignal
+from headrace.operators.signals.endpoints import ValueRows
+from headrace.operators.signals.filters import FilterSignal, NoRepeats, Sample, When
+from headrace.operators.signals.history import DelaySignal, ScanSignal, WindowSignal
 from headrace.operators.signals.lift import Align, Argument, Constant, Lift
-from headrace.operators.signals.no_repeats import NoRepeats
-from headrace.operators.signals.sample import Sample
-from headrace.operators.signals.scan_signal import ScanSignal
-from headrace.operators.signals.value_rows import ValueRows
-from headrace.operators.signals.when import When
-from headrace.operators.signals.window import Window
 
 if TYPE_CHECKING:
     from headrace.expr.types import Schema
@@ -123,7 +118,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
         location = SourceLocation.of_caller()
         check_function("window", function, location)
         check_count("window", size, location)
-        return self.add(Window(size, function, full), location, name=name)
+        return self.add(WindowSignal(size, function, full), location, name=name)
 
     def delay(self, count: int = 1, *, init: Any = _NOT_GIVEN, name: str | None = None) -> Signal[Any]:
         """The value `count` firings ago (see `operators.signals.delay_signal`).

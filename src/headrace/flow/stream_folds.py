@@ -75,8 +75,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         commutative, idempotent, monotone: claims (see `headrace.operators.function_claims`).
         returns:  type of the value; by default the function's return annotation, or the type of `init`.
         """
-        from headrace.operators.fold import Fold
-        from headrace.operators.fold_tick import FoldTick
+        from headrace.operators.fold import Fold, FoldTick
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -103,7 +102,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         """Reduce all rows to one by `function(so far, row)`, from the first row on (see
         `operators.reduce`).
         """
-        from headrace.operators.reduce import Reduce
+        from headrace.operators.fold import Reduce
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -135,7 +134,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         value: the item passed to the function; by default the whole row.
         Other arguments are as in `fold`.
         """
-        from headrace.operators.fold_keyed import FoldKeyed
+        from headrace.operators.keyed_fold import FoldKeyed
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -170,7 +169,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         into:  name of the result column; by default that of `value`.
         Other arguments are as in `fold_keyed`.
         """
-        from headrace.operators.reduce_keyed import ReduceKeyed
+        from headrace.operators.keyed_fold import ReduceKeyed
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -322,7 +321,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
 
         per: names or columns of keys, each of which is numbered separately.
         """
-        from headrace.operators.enumerate import Enumerate
+        from headrace.operators.scan import Enumerate
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -370,7 +369,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         name: str | None = None,
     ) -> Stream[Any, Any, Any, Any]:
         """Merge all items like `lattice_fold`, without a row before the first item."""
-        from headrace.operators.lattice_reduce import LatticeReduce
+        from headrace.operators.lattice_fold import LatticeReduce
 
         location = SourceLocation.of_caller()
         return self._lattice_fold(LatticeReduce, lattice, value, per, into, lifetime, nondet, name, location)
@@ -387,8 +386,8 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         name: str | None,
         location: SourceLocation,
     ) -> Stream[Any, Any, Any, Any]:
-        from headrace.operators.fold_keyed import FoldKeyed
-        from headrace.operators.fold_tick import FoldTick
+        from headrace.operators.fold import FoldTick
+        from headrace.operators.keyed_fold import FoldKeyed
 
         check_reason(nondet, location)
         (life,) = parse_lifetimes(lifetime, 1, kind.kind, location)
@@ -427,7 +426,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
 
         The arguments are as in `lattice_fold`.
         """
-        from headrace.operators.state import State
+        from headrace.operators.scan import State
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)

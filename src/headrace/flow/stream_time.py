@@ -20,8 +20,8 @@ from headrace.operators.column_arguments import (
     named_columns,
     render_argument,
 )
-from headrace.operators.defer_tick import DeferTick
-from headrace.operators.every_tick import EveryTick
+from headrace.operators.deferral import DeferTick
+from headrace.operators.tick_snapshots import EveryTick
 from headrace.operators.time_spans import TIME_TYPES, GivenSpan, Unit, span_in_unit
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
 
         nondet: reason why results may depend on the cut into ticks; not needed if the ticks are given.
         """
-        from headrace.operators.defer_tick_lazy import DeferTickLazy
+        from headrace.operators.deferral import DeferTickLazy
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -227,7 +227,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
 
         nondet: as in `defer_tick_lazy`.
         """
-        from headrace.operators.defer_signal import DeferSignal
+        from headrace.operators.deferral import DeferSignal
 
         location = SourceLocation.of_caller()
         check_stream(signal, "defer_signal", location)
@@ -259,7 +259,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
 
         nondet: as in `defer_tick_lazy`.
         """
-        from headrace.operators.multiset_delta import MultisetDelta
+        from headrace.operators.tick_snapshots import MultisetDelta
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -267,7 +267,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
 
     def null(self, *, name: str | None = None) -> Stream[T_co, Bounded, Append, Ordered]:
         """Consume rows that no sink needs, so that their operators still run (see `operators.null`)."""
-        from headrace.operators.null import Null
+        from headrace.operators.source import Null
 
         location = SourceLocation.of_caller()
         return self._add(Null(swallows=True), self._schema, name, location)
@@ -279,7 +279,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         """
         # Imported here, so that flows without signals do not load them.
         from headrace.flow.signal import Signal
-        from headrace.operators.signals.last_row import LastRow
+        from headrace.operators.signals.endpoints import LastRow
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)

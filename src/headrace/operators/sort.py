@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from headrace.expr.tree import Ordering
 from headrace.graph.node import ALTERABLE
 from headrace.graph.operator_declarations import WHOLE, Facts, Need, Placement, Port
-from headrace.operators.lifetime import Lifetime, WithLifetime
-from headrace.operators.reduce import describe_lifetime
+from headrace.operators.lifetime import Lifetime, WithLifetime, describe_lifetime
 from headrace.operators.unservable import IN_ORDER
 
 if TYPE_CHECKING:

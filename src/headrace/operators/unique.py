@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.graph.node import ALTERABLE, identity_lineage
 from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, place_by_key
-from headrace.operators.lifetime import Lifetime, WithLifetime
-from headrace.operators.reduce import describe_lifetime
+from headrace.operators.lifetime import Lifetime, WithLifetime, describe_lifetime
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

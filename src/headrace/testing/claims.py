@@ -18,15 +18,11 @@ from headrace.expr.types import Schema
 from headrace.flow.flow import Flow
 from headrace.graph.node import FlowGraph, Node, Operator
 from headrace.lattice import Lattice, Max
-from headrace.operators.fold import Fold
-from headrace.operators.fold_keyed import FoldKeyed
-from headrace.operators.fold_tick import FoldTick
+from headrace.operators.fold import Fold, FoldTick, Reduce
 from headrace.operators.function_claims import Claims
-from headrace.operators.lattice_fold import LatticeFold
-from headrace.operators.lattice_merge import LatticeGrowth
-from headrace.operators.reduce import Reduce
-from headrace.operators.reduce_keyed import ReduceKeyed
-from headrace.operators.state import State
+from headrace.operators.keyed_fold import FoldKeyed, ReduceKeyed
+from headrace.operators.lattice_fold import LatticeFold, LatticeGrowth
+from headrace.operators.scan import State
 from headrace.testing.claim_examples import EXAMPLES, Outcome, Pool, find_list, pools
 from headrace.testing.lattice_laws import LAWS, check_law
 from headrace.testing.oracle_folds import item_of

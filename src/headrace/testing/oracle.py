@@ -30,14 +30,13 @@ from headrace.operators.aggregate import Aggregate
 from headrace.operators.assume_ordered import AssumeOrdered
 from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.chain import Chain
-from headrace.operators.defer_tick import DeferTick
+from headrace.operators.deferral import DeferTick
 from headrace.operators.difference import Difference
 from headrace.operators.distinct import Distinct
 from headrace.operators.feedback import Feedback
 from headrace.operators.history import History
 from headrace.operators.join import How, Join
-from headrace.operators.null import Null
-from headrace.operators.source import Source
+from headrace.operators.source import Null, Source
 from headrace.operators.temporal_filter import Presence, TemporalFilter
 from headrace.operators.top_k import TopK
 from headrace.operators.upsert import OnMisfit, Upsert, UpsertRule

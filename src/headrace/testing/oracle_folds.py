@@ -26,15 +26,11 @@ from headrace.lowering.reference import (
     output_of_tick,
 )
 from headrace.operators.at_least import AtLeast
-from headrace.operators.fold import Fold
-from headrace.operators.fold_keyed import FoldKeyed
-from headrace.operators.fold_tick import FoldTick
+from headrace.operators.fold import Fold, FoldTick, Reduce
 from headrace.operators.function_claims import Claims
-from headrace.operators.lattice_fold import LatticeFold
-from headrace.operators.lattice_reduce import LatticeReduce
+from headrace.operators.keyed_fold import FoldKeyed, ReduceKeyed
+from headrace.operators.lattice_fold import LatticeFold, LatticeReduce
 from headrace.operators.lifetime import Lifetime
-from headrace.operators.reduce import Reduce
-from headrace.operators.reduce_keyed import ReduceKeyed
 from headrace.operators.sort import Sort
 from headrace.operators.unique import Unique
 

@@ -27,18 +27,14 @@ from headrace.lowering.reference import (
 from headrace.operators.aggregate import Aggregate
 from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.cross_singleton import CrossSingleton
-from headrace.operators.defer_signal import DeferSignal
-from headrace.operators.defer_tick import DeferTick
-from headrace.operators.defer_tick_lazy import DeferTickLazy
+from headrace.operators.deferral import DeferSignal, DeferTick, DeferTickLazy
 from headrace.operators.difference import Difference
 from headrace.operators.distinct import Distinct
-from headrace.operators.every_tick import EveryTick
 from headrace.operators.feedback import Feedback
-from headrace.operators.initialize import Initialize
 from headrace.operators.join import Join
 from headrace.operators.lifetime import Lifetime
-from headrace.operators.multiset_delta import MultisetDelta
-from headrace.operators.source import Source
+from headrace.operators.source import Initialize, Source
+from headrace.operators.tick_snapshots import EveryTick, MultisetDelta
 from headrace.operators.top_k import TopK
 from headrace.testing.oracle import reads_ticks
 

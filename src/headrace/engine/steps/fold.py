@@ -12,12 +12,9 @@ from headrace.lowering.row_code import Row, item_sources, key_columns
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, step_for
 from headrace.lowering.user_rows import holds_any, item_source, user_form, write_received
-from headrace.operators.fold import Fold
-from headrace.operators.fold_keyed import FoldKeyed
-from headrace.operators.fold_tick import FoldTick
+from headrace.operators.fold import Fold, FoldTick, Reduce
+from headrace.operators.keyed_fold import FoldKeyed, ReduceKeyed
 from headrace.operators.lifetime import Lifetime
-from headrace.operators.reduce import Reduce
-from headrace.operators.reduce_keyed import ReduceKeyed
 from headrace.state.codec import Exact
 
 if TYPE_CHECKING:

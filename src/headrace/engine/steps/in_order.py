@@ -12,10 +12,8 @@ from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
 from headrace.lowering.user_rows import holds_any, merged_item, user_form, write_received
 from headrace.operators.at_least import AtLeast
-from headrace.operators.enumerate import Enumerate
 from headrace.operators.lifetime import Lifetime
-from headrace.operators.scan import Scan
-from headrace.operators.state import State
+from headrace.operators.scan import Enumerate, Scan, State
 from headrace.state.codec import Exact
 
 if TYPE_CHECKING:

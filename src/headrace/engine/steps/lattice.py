@@ -11,8 +11,7 @@ from headrace.lowering.row_code import MappingCode, Row, key_columns
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
 from headrace.lowering.user_rows import merged_item, write_received
-from headrace.operators.lattice_fold import LatticeFold
-from headrace.operators.lattice_merge import LatticeGrowth
+from headrace.operators.lattice_fold import LatticeFold, LatticeGrowth
 
 if TYPE_CHECKING:
     from headrace.graph.node import Node

@@ -8,12 +8,10 @@ from headrace.engine.steps.joins import SIDES
 from headrace.lowering.row_code import Row, tuple_source
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
-from headrace.operators.chain import Chain
-from headrace.operators.chain_first_n import ChainFirstN
+from headrace.operators.chain import Chain, ChainFirstN
 from headrace.operators.cross_singleton import CrossSingleton
 from headrace.operators.lifetime import Lifetime
-from headrace.operators.zip import Zip
-from headrace.operators.zip_longest import ZipLongest
+from headrace.operators.zip import Zip, ZipLongest
 
 if TYPE_CHECKING:
     from headrace.graph.node import Node

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 from headrace.lowering.row_code import Row
 from headrace.lowering.slot import Slot, thaw_dict, thaw_list
 from headrace.lowering.step import Step, register_step
-from headrace.operators.defer_signal import DeferSignal
-from headrace.operators.every_tick import EveryTick
-from headrace.operators.initialize import Initialize
-from headrace.operators.multiset_delta import MultisetDelta
-from headrace.operators.null import Null
+from headrace.operators.deferral import DeferSignal
 from headrace.operators.sink import Sink
+from headrace.operators.source import Initialize, Null
+from headrace.operators.tick_snapshots import EveryTick, MultisetDelta
 
 if TYPE_CHECKING:
     from headrace.graph.node import Node

@@ -15,13 +15,10 @@ from pyspark.sql import functions as f
 from headrace.lowering.forms import lower_operator
 from headrace.operators.chain import Chain
 from headrace.operators.cross_singleton import CrossSingleton
-from headrace.operators.defer_signal import DeferSignal
-from headrace.operators.defer_tick import DeferTick
-from headrace.operators.defer_tick_lazy import DeferTickLazy
-from headrace.operators.every_tick import EveryTick
-from headrace.operators.multiset_delta import MultisetDelta
-from headrace.operators.null import Null
+from headrace.operators.deferral import DeferSignal, DeferTick, DeferTickLazy
 from headrace.operators.sort import Sort
+from headrace.operators.source import Null
+from headrace.operators.tick_snapshots import EveryTick, MultisetDelta
 from headrace.spark.batch.operators import Site, exact_column, renamed
 
 if TYPE_CHECKING:

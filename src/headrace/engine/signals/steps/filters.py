@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.engine.signals.step import Cell, Outcome, SignalStep, SignalWriter, signal_step
-from headrace.operators.signals.filter_signal import FilterSignal
-from headrace.operators.signals.no_repeats import NoRepeats
-from headrace.operators.signals.sample import Sample
-from headrace.operators.signals.when import When
+from headrace.operators.signals.filters import FilterSignal, NoRepeats, Sample, When
 
 if TYPE_CHECKING:
     from collections.abc import Callable

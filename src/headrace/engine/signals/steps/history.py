@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.engine.signals.step import Cell, Outcome, SignalStep, SignalWriter, signal_step
 from headrace.engine.signals.steps.lifts import constant_source
-from headrace.operators.signals.delay_signal import DelaySignal
-from headrace.operators.signals.scan_signal import ScanSignal
-from headrace.operators.signals.window import Window
+from headrace.operators.signals.history import DelaySignal, ScanSignal, WindowSignal
 
 if TYPE_CHECKING:
     from headrace.graph.node import Node
@@ -35,7 +33,7 @@ class ScanSignalStep(SignalStep):
 
 
 class WindowStep(SignalStep):
-    def __init__(self, node: Node, window: Window) -> None:
+    def __init__(self, node: Node, window: WindowSignal) -> None:
         super().__init__(node)
         self.window = window
 
@@ -84,8 +82,8 @@ def _scan(operator: ScanSignal, node: Node) -> SignalStep:
     return ScanSignalStep(node, operator)
 
 
-@signal_step.register(Window)
-def _window(operator: Window, node: Node) -> SignalStep:
+@signal_step.register(WindowSignal)
+def _window(operator: WindowSignal, node: Node) -> SignalStep:
     return WindowStep(node, operator)
 
 

@@ -8,10 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.signals.step import Cell, Outcome, SignalStep, SignalWriter, signal_step
-from headrace.operators.signals.last_row import LastRow
+from headrace.operators.signals.endpoints import LastRow, SignalSource, ValueRows
 from headrace.operators.signals.lift import Align, Constant, Lift
-from headrace.operators.signals.signal_source import SignalSource
-from headrace.operators.signals.value_rows import ValueRows
 from headrace.operators.sink import Sink
 
 if TYPE_CHECKING:

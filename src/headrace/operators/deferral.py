@@ -1,0 +1,226 @@
+"""Operators that hold rows back: until the next tick, or until another stream has a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from headrace.graph.node import ALTERABLE, Operator, identity_lineage
+from headrace.graph.operator_declarations import (
+    EQUAL_ROWS,
+    WHOLE,
+    Delay,
+    Facts,
+    Need,
+    PendingSlot,
+    Placement,
+    Port,
+    place_by_key,
+)
+from headrace.operators.unservable import LATER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
+
+    from headrace.expr.types import Schema
+    from headrace.graph.check_context import CheckContext
+    from headrace.graph.node import Columns
+    from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
+
+
+# --- defer-tick operator: delay rows by one tick --------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DeferTick(Operator):
+    """The changes of the previous tick. Pending changes start a tick if nothing else does.
+
+    Every cycle through a blocking input needs a tick delay such as this. The results of such a cycle depend
+    on how the input is cut into ticks, which needs a reason: `nondet="..."`, or a flow with `ticks="given"`.
+
+    >>> from headrace.testing import show
+    >>> show(lambda numbers: numbers.union(numbers.defer_tick()), numbers=[1])
+    + 1
+    tick 2:
+    + 1
+    """
+
+    kind: ClassVar[str] = "defer_tick"
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input", delay=Delay.TICK),)
+
+    def output(self, context: CheckContext) -> Columns:
+        return context.input.fields
+
+    def unservable(self) -> Unservable | None:
+        return LATER
+
+    def reads(
+        self, inputs: Sequence[Schema], output: Schema, live: AbstractSet[str]
+    ) -> tuple[AbstractSet[str], ...] | None:
+        return (live,)
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (identity_lineage(inputs[0]),)
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return {"deferred": PendingSlot()}
+
+    def placement(self) -> Placement:
+        # The state must be kept on some shard, and any will do.
+        return place_by_key(EQUAL_ROWS)
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return all(inputs)
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return inputs[0].but(bounded=False, det=inputs[0].det and self.nondet is None)
+
+    def guard(self) -> str | None:
+        return self.nondet
+
+    def describe(self) -> str:
+        return f"nondet: {self.nondet}" if self.nondet else ""
+
+
+# --- lazy defer-tick operator: delay rows to the next tick without starting it --------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DeferTickLazy(Operator):
+    """The changes of the previous tick. Pending changes wait for a tick that something else starts.
+
+    So changes pending when a run ends are not emitted. Like `defer_tick`, it may be in a cycle through a
+    blocking input. Rows keep their order. In the first tick, and after a tick without changes, it emits
+    nothing.
+
+    nondet: reason why results may depend on the cut into ticks.
+
+    >>> import headrace as hr
+    >>> flow = hr.Flow("echo")
+    >>> flow.sink("before", flow.source("words", str).defer_tick_lazy(nondet="an echo waits for a call"))
+    >>> engine = hr.Engine(flow)
+    >>> [change.row for change in engine.tick(words=["hey"])["before"]]
+    []
+    >>> engine.pending
+    False
+    >>> [change.row for change in engine.tick(words=["ho"])["before"]]
+    ['hey']
+    """
+
+    kind: ClassVar[str] = "defer_tick_lazy"
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input", delay=Delay.LAZY),)
+
+    def output(self, context: CheckContext) -> Columns:
+        return context.input.fields
+
+    def unservable(self) -> Unservable | None:
+        return LATER
+
+    def reads(
+        self, inputs: Sequence[Schema], output: Schema, live: AbstractSet[str]
+    ) -> tuple[AbstractSet[str], ...] | None:
+        return (live,)
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (identity_lineage(inputs[0]),)
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return {"deferred": PendingSlot()}
+
+    def placement(self) -> Placement:
+        # The state must be kept on some shard, and any will do.
+        return place_by_key(EQUAL_ROWS)
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return all(inputs)
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return inputs[0].but(bounded=False, det=inputs[0].det and self.nondet is None)
+
+    def guard(self) -> str | None:
+        return self.nondet
+
+    def depends_on_cut(self) -> str:
+        return "What it holds waits for a tick that something else starts, so the number of ticks shows."
+
+    def describe(self) -> str:
+        return f"nondet: {self.nondet}" if self.nondet else ""
+
+
+# --- defer-signal operator: hold rows back until another stream has a row -------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DeferSignal(Operator):
+    """All changes since the last signal, emitted in the tick of the next one.
+
+    Any row of `signal` is a signal, which releases the rows of earlier ticks and of its own tick. Several
+    signals in a tick count as one, and a signal without rows to release is used up. Rows retracted meanwhile
+    are never emitted. Rows still held when a run ends are not emitted. Plain rows keep their order.
+
+    nondet: reason why results may depend on the cut into ticks.
+
+    >>> import headrace as hr
+    >>> flow = hr.Flow("post")
+    >>> letters, van = flow.source("letters", str), flow.source("van", str)
+    >>> flow.sink("sent", letters.defer_signal(van, nondet="post leaves with the van"))
+    >>> engine = hr.Engine(flow)
+    >>> [change.row for change in engine.tick(letters=["a", "b"])["sent"]]
+    []
+    >>> [change.row for change in engine.tick(letters=["c"], van=["nine o'clock"])["sent"]]
+    ['a', 'b', 'c']
+    """
+
+    kind: ClassVar[str] = "defer_signal"
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def ports(self) -> tuple[Port, ...]:
+        return (
+            Port("input", blocking=True, why="a signal releases all rows of its tick together"),
+            Port("signal", blocking=True, why="whether rows are released is not known before"),
+        )
+
+    def output(self, context: CheckContext) -> Columns:
+        return context.input.fields
+
+    def unservable(self) -> Unservable | None:
+        return LATER
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return all(inputs)
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        rows, signal = inputs
+        return rows.but(
+            bounded=rows.bounded and signal.bounded, det=rows.det and signal.det and self.nondet is None
+        )
+
+    def needs(self) -> tuple[Need, ...]:
+        return (
+            Need(
+                1,
+                "append",
+                "a signal that was followed cannot be taken back",
+                "signal by a stream that only grows",
+            ),
+        )
+
+    def guard(self) -> str | None:
+        return self.nondet
+
+    def depends_on_cut(self) -> str:
+        return "A signal releases the rows that came by the end of its tick, so where ticks end shows."
+
+    def placement(self) -> Placement:
+        return WHOLE
+
+    def describe(self) -> str:
+        return f"nondet: {self.nondet}" if self.nondet else ""
