@@ -13,11 +13,8 @@ from headrace.lattice import Max, Min
 from headrace.lowering.examples import Examples, Pair
 from headrace.operators import all_operators
 from headrace.operators.aggregate import Aggregate
-from headrace.operators.at_least import AtLeast
 from headrace.operators.bag_feedback import BagFeedback
-from headrace.operators.chain import Chain, ChainFirstN
 from headrace.operators.cross_singleton import CrossSingleton
-from headrace.operators.deferral import DeferSignal, DeferTick, DeferTickLazy
 from headrace.operators.difference import Difference
 from headrace.operators.distinct import Distinct
 from headrace.operators.distinct_on_time import DistinctOnTime
@@ -25,27 +22,19 @@ from headrace.operators.end_of_input import EndOfInput
 from headrace.operators.expiring_join import JoinOnTime
 from headrace.operators.feedback import Feedback
 from headrace.operators.first_within import FirstWithin
-from headrace.operators.fold import Fold, FoldTick, Reduce
 from headrace.operators.history import History
 from headrace.operators.join import How, Join
-from headrace.operators.keyed_fold import FoldKeyed, ReduceKeyed
 from headrace.operators.late_rows import LateRows
-from headrace.operators.lattice_fold import LatticeFold, LatticeGrowth, LatticeReduce
 from headrace.operators.least_watermark import LeastWatermark
 from headrace.operators.misfits import Misfits
 from headrace.operators.on_time import OnTime
 from headrace.operators.over import ComputeOver
-from headrace.operators.scan import Enumerate, Scan, State
-from headrace.operators.sort import Sort
-from headrace.operators.source import Initialize, Null, Source
 from headrace.operators.temporal_filter import TemporalFilter
-from headrace.operators.tick_snapshots import EveryTick, MultisetDelta
 from headrace.operators.top_k import TopK
 from headrace.operators.unique import Unique
 from headrace.operators.upsert import Upsert
 from headrace.operators.watermark import Watermark
 from headrace.operators.window import Window
-from headrace.operators.zip import Zip, ZipLongest
 
 AnyStream = hr.Stream[Any, Any, Any, Any]
 
@@ -64,13 +53,6 @@ def add(total: int, n: int | None) -> int:
 
 def carry(last: int, n: Pair) -> tuple[int, int]:
     return n.a, n.a - last
-
-
-def counting_up(pairs: AnyStream) -> AnyStream:
-    back = pairs.flow.feedback(int)
-    top = pairs.map(lambda n: n.a, returns=int).union(back).lattice_fold(Max())
-    back.close(top.filter(col.value < 5).map(lambda n: n + 1, returns=int))
-    return top
 
 
 def down(pairs: AnyStream) -> AnyStream:
@@ -95,7 +77,6 @@ def _suffix(how: How) -> dict[str, str]:
 # Per operator the flows that show it, from two streams of pairs of which the first only grows.
 EXAMPLES: dict[type[Operator], Examples] = {
     **{cls: cls.examples for cls in all_operators() if cls.examples},
-    Source: {"append": lambda x, y: x, "table": lambda x, y: y},
     Join: {
         "right": lambda x, y: x.join(y, on="a", how="right", suffix="_y"),
         "full": lambda x, y: x.join(y, on="a", how="full", suffix="_y"),
@@ -185,57 +166,18 @@ EXAMPLES: dict[type[Operator], Examples] = {
         "of rows": lambda x, y: y.with_columns(x=hr.mean(col.b).over(order_by="a", rows=(0, 1))),
         "of everything": lambda x, y: y.with_columns(x=hr.count().over()),
     },
-    DeferTick: {"defer_tick": lambda x, y: y.defer_tick()},
     Feedback: {
         "fixpoint": lambda x, y: x.flow.fixpoint(down, x),
         "fixpoint of rows that come and go": lambda x, y: x.flow.fixpoint(down, y),
     },
-    Chain: {"chain": lambda x, y: x.chain(y)},
-    ChainFirstN: {"chain_first_n": lambda x, y: x.chain_first_n(1, x)},
-    Zip: {"zip": lambda x, y: x.zip(x, suffix="_y")},
-    ZipLongest: {"zip_longest": lambda x, y: x.zip_longest(x, suffix="_y")},
     CrossSingleton: {
         "cross_singleton": lambda x, y: x.cross_singleton(
             x.group_by().agg(n=hr.count(), lifetime="tick"), lifetime="tick"
         ),
         "first of several": lambda x, y: x.cross_singleton(x, lifetime="tick", suffix="_y"),
     },
-    EveryTick: {"every_tick": lambda x, y: y.every_tick()},
-    MultisetDelta: {"multiset_delta": lambda x, y: x.multiset_delta()},
-    DeferTickLazy: {"defer_tick_lazy": lambda x, y: y.defer_tick_lazy()},
-    DeferSignal: {"defer_signal": lambda x, y: y.defer_signal(x)},
-    Null: {"null": lambda x, y: y.null()},
-    Initialize: {
-        "initialize": lambda x, y: x.flow.initialize(),
-        "mapped": lambda x, y: x.flow.initialize().map(lambda _: 1, returns=int),
-    },
     BagFeedback: {"feedback of a bag": lambda x, y: all_the_way_down(x)},
-    Fold: {"fold": lambda x, y: x.fold(0, lambda n, pair: n + pair.a, commutative=True)},
-    FoldTick: {
-        "fold": lambda x, y: x.fold(0, lambda n, pair: n + pair.a, commutative=True, lifetime="tick"),
-        "lattice_fold": lambda x, y: x.lattice_fold(Max(), value="a", lifetime="tick"),
-    },
-    Reduce: {"reduce": lambda x, y: x.reduce(first, commutative=True)},
-    FoldKeyed: {
-        "of values": lambda x, y: x.fold_keyed("a", 0, add, value="b", commutative=True),
-        "of rows": lambda x, y: x.fold_keyed(["a", "b"], 0, lambda n, pair: n + 1, commutative=True),
-    },
-    ReduceKeyed: {"reduce_keyed": lambda x, y: x.reduce_keyed("b", max, commutative=True)},
-    Scan: {"scan": lambda x, y: x.scan(0, carry), "per key": lambda x, y: x.scan(0, carry, per="b")},
-    Enumerate: {"enumerate": lambda x, y: x.enumerate(per="a"), "of all": lambda x, y: x.enumerate()},
-    State: {
-        "state": lambda x, y: x.state(Max(), value="a", per="b"),
-        "of all": lambda x, y: x.state(Max(), value="a"),
-    },
-    Sort: {"sort": lambda x, y: x.sort(lifetime="tick")},
     Unique: {"append": lambda x, y: x.unique(), "table": lambda x, y: y.unique()},
-    LatticeFold: {
-        "of all": lambda x, y: x.lattice_fold(Max(), value="b"),
-        "per key": lambda x, y: x.lattice_fold(Min(), value="b", per="a"),
-    },
-    LatticeReduce: {"lattice_reduce": lambda x, y: x.lattice_reduce(Max(), value="b")},
-    LatticeGrowth: {"lattice_fold in a loop": lambda x, y: counting_up(x)},
-    AtLeast: {"at_least": lambda x, y: x.group_by("a").agg(n=hr.count()).at_least(2)},
     OnTime: {"on_time": lambda x, y: x.watermark(col.a, lateness=0)},
     LateRows: {"late_rows": lambda x, y: x.watermark(col.a, lateness=0).late()},
     Watermark: {"close": lambda x, y: in_windows(x, hr.tumbling(col.a, 2), "close")},

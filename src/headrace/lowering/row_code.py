@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from headrace.expr.sort_keys import order_key
+from headrace.expr.types import IntegerType
+
 if TYPE_CHECKING:
+    from headrace.expr.check import TypeAndNullability
+    from headrace.expr.types import Field
     from headrace.lowering.step_writer import StepWriter
 
 
@@ -156,3 +161,16 @@ class MappingCode:
         self._code.line(f"del {own}[{entry}]")
         with self._code.block(f"if not {own}:"):
             self._code.line(f"del {self.name}[{key}]")
+
+
+# --- order ----------------------------------------------------------------------------------------
+
+
+def comparable(
+    writer: StepWriter, source: str, of: TypeAndNullability | Field, *, descending: bool = False
+) -> str:
+    """Return the source of the sort key for a value with the type and nullability of `of`."""
+    if descending and not of.nullable and isinstance(of.type, IntegerType):
+        return f"-({source})"
+    key = order_key(of.type, of.nullable, descending)
+    return source if key is None else f"{writer.constant('order', key)}({source})"

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.graph.node import ALTERABLE, Operator, identity_lineage
 from headrace.graph.operator_declarations import ANYWHERE, WHOLE, Facts, Need, Placement, Port, meet
+from headrace.lowering.examples import Examples
+from headrace.lowering.forms import lower_operator
+from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies
+from headrace.lowering.step import Step, register_step
 from headrace.operators.unservable import IN_ORDER
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
+    from pyspark.sql import DataFrame
+
     from headrace.expr.types import Schema
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.node import Columns
+    from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage, Unservable
+    from headrace.lowering.forms import BatchSite
+    from headrace.lowering.step_writer import StepWriter
 
 
 # --- chain operator: one stream followed by another within each tick ------------------------------
@@ -39,6 +48,7 @@ class Chain(Operator):
     """
 
     kind: ClassVar[str] = "chain"
+    examples: ClassVar[Examples] = {"chain": lambda x, y: x.chain(y)}
     unites: ClassVar[bool] = True
 
     def ports(self) -> tuple[Port, ...]:
@@ -91,6 +101,7 @@ class ChainFirstN(Operator):
     """
 
     kind: ClassVar[str] = "chain_first_n"
+    examples: ClassVar[Examples] = {"chain_first_n": lambda x, y: x.chain_first_n(1, x)}
     count: int
     inputs: int
     nondet: str | None = field(default=None, metadata=ALTERABLE)
@@ -142,3 +153,56 @@ def _needs(port: int) -> tuple[Need, ...]:
             "declare the order in which rows come to be the one that is meant: .assume_ordered(nondet=...)",
         ),
     )
+
+
+@register_step(Chain)
+class ChainStep(Step):
+    """Step of chain over whole buffers, port by port."""
+
+    takes_rows = False
+
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        super().__init__(node, writer)
+        self.sites = len(node.inputs)
+
+    def finish(self) -> None:
+        for port in range(len(self.node.inputs)):
+            with self.writer.each_row(self.node, port) as row:
+                self.emit(row)
+
+
+@register_step(ChainFirstN)
+class ChainFirstNStep(Step):
+    """Step of chain_first_n. `left` counts the rows a tick may still emit, over all rounds of a loop."""
+
+    takes_rows = False
+    operator: ChainFirstN
+    keeps_state = True
+
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        super().__init__(node, writer)
+        self.left = writer.node_variable("left", node.id)
+        self.sites = len(node.inputs)
+
+    def begin(self) -> None:
+        with self.writer.in_first_round(self.node.id):
+            self.code.line(f"{self.left} = {self.operator.count}")
+
+    def finish(self) -> None:
+        for port in range(len(self.node.inputs)):
+            with self.writer.each_row(self.node, port) as row:
+                with self.code.block(f"if not {self.left}:"):
+                    self.code.line("break")
+                self.code.line(f"{self.left} -= 1")
+                self.emit(row)
+
+
+@lower_operator.register(Chain)
+def _chain_on_spark(operator: Chain, site: BatchSite) -> DataFrame:
+    first, second = site.inputs
+    return first.unionAll(second)
+
+
+@answer_of_bags.register(Chain)
+def _chain_answer(operator: Chain, node: Node, inputs: Bags) -> Bag:
+    return Counter(row for _, bag in inputs for row in copies(bag))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
@@ -18,16 +19,25 @@ from headrace.graph.operator_declarations import (
     Port,
     place_by_key,
 )
+from headrace.lowering.examples import Examples
+from headrace.lowering.forms import lower_operator
+from headrace.lowering.reference import Bag, Bags, OperatorInput, answer_of_bags, output_of_tick, sum_bags
+from headrace.lowering.row_code import Row
+from headrace.lowering.slot import Slot, thaw_list
+from headrace.lowering.step import Step, register_step
 from headrace.operators.unservable import LATER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
+    from pyspark.sql import DataFrame
+
     from headrace.expr.types import Schema
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.node import Columns
+    from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
+    from headrace.lowering.forms import BatchSite
 
 
 # --- defer-tick operator: delay rows by one tick --------------------------------------------------
@@ -48,6 +58,7 @@ class DeferTick(Operator):
     """
 
     kind: ClassVar[str] = "defer_tick"
+    examples: ClassVar[Examples] = {"defer_tick": lambda x, y: y.defer_tick()}
     nondet: str | None = field(default=None, metadata=ALTERABLE)
 
     def ports(self) -> tuple[Port, ...]:
@@ -113,6 +124,7 @@ class DeferTickLazy(Operator):
     """
 
     kind: ClassVar[str] = "defer_tick_lazy"
+    examples: ClassVar[Examples] = {"defer_tick_lazy": lambda x, y: y.defer_tick_lazy()}
     nondet: str | None = field(default=None, metadata=ALTERABLE)
 
     def ports(self) -> tuple[Port, ...]:
@@ -180,6 +192,7 @@ class DeferSignal(Operator):
     """
 
     kind: ClassVar[str] = "defer_signal"
+    examples: ClassVar[Examples] = {"defer_signal": lambda x, y: y.defer_signal(x)}
     nondet: str | None = field(default=None, metadata=ALTERABLE)
 
     def ports(self) -> tuple[Port, ...]:
@@ -224,3 +237,81 @@ class DeferSignal(Operator):
 
     def describe(self) -> str:
         return f"nondet: {self.nondet}" if self.nondet else ""
+
+
+@register_step(DeferSignal)
+class DeferSignalStep(Step):
+    """Step of defer_signal. Slot, under the key (): the changes since the last signal, in order."""
+
+    takes_rows = False
+    keeps_state = True
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.held", thaw_list),)
+
+    def finish(self) -> None:
+        writer, code, node = self.writer, self.code, self.node.id
+        rows, signals = (writer.buffer(source) for source in self.node.inputs)
+        held = writer.fresh("held")
+        self.state("held").get_or_add(held, "()", "[]")
+        if writer.is_as_given(self.node.inputs[0]):
+            with writer.each_row(self.node, 0) as change:
+                code.line(f"{held}.append({change.flat(append=False)})")
+        else:
+            code.line(f"{held}.extend({rows})")
+        with code.block(f"if {signals} and {held}:"):
+            code.line(f"del {self.slot('held')}[()]")
+            row = writer.fresh("row")
+            if writer.is_append(node):
+                with code.block(f"for {row} in {held}:"):
+                    self.emit_unpacked(row)
+                return
+            columns = tuple(writer.fresh(field.name) for field in self.node.schema.fields)
+            weight = writer.fresh("weight")
+            with code.block(f"for {', '.join((*columns, weight))} in x_consolidate({held}):"):
+                self.emit(Row(columns, None, weight))
+
+
+# --- in a batch of Spark: one tick of input, and the ticks that pending rows start -----------------
+
+
+@lower_operator.register(DeferTick)
+def _defer_tick_on_spark(operator: DeferTick, site: BatchSite) -> DataFrame:
+    return site.inputs[0]
+
+
+@lower_operator.register(DeferTickLazy)
+def _defer_tick_lazy_on_spark(operator: DeferTickLazy, site: BatchSite) -> DataFrame:
+    return site.empty()
+
+
+@lower_operator.register(DeferSignal)
+def _defer_signal_on_spark(operator: DeferSignal, site: BatchSite) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    rows, signal = site.inputs
+    return rows.join(signal.select(f.lit(1).alias("headrace signal")).limit(1)).drop("headrace signal")
+
+
+# --- reference answers ----------------------------------------------------------------------------
+
+
+@answer_of_bags.register(DeferTick)
+def _defer_tick_answer(operator: DeferTick, node: Node, inputs: Bags) -> Bag:
+    # Once nothing is pending, deferred rows have arrived.
+    return inputs[0][1]
+
+
+@output_of_tick.register(DeferTick)
+@output_of_tick.register(DeferTickLazy)
+def _defer_tick_output(operator: Operator, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
+    return sum_bags(inputs[0].changes[-2:-1])
+
+
+@output_of_tick.register(DeferSignal)
+def _defer_signal_output(operator: DeferSignal, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
+    rows, signals = inputs
+    if not signals.tick_changes:
+        return Counter()
+    since = max((at + 1 for at, came in enumerate(signals.changes[:-1]) if came), default=0)
+    return sum_bags(rows.changes[since:])

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.expr.check import check
-from headrace.expr.types import INT64, Field
+from headrace.expr.row_classes import from_user, to_user
+from headrace.expr.types import INT64, AnyType, Field
 from headrace.graph.node import ALTERABLE, identity_lineage
 from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, place_by_key
-from headrace.operators.fold import described, named_functions
+from headrace.lattice import Max
+from headrace.lowering.examples import Examples, Pair
+from headrace.lowering.row_code import Row
+from headrace.lowering.slot import Slot
+from headrace.lowering.step import Step, register_step
+from headrace.lowering.user_rows import holds_any, merged_item, user_form, write_received
+from headrace.operators.fold import describe_fold
 from headrace.operators.function_claims import NO_CLAIMS
 from headrace.operators.lattice_fold import lattice_claims, lattice_functions
 from headrace.operators.lifetime import Lifetime, WithLifetime, describe_lifetime
 from headrace.operators.unservable import IN_ORDER
+from headrace.state.codec import Exact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,12 +31,10 @@ if TYPE_CHECKING:
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.node import Columns
+    from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
     from headrace.lattice import Lattice
-
-
-# --- base class of operators that read rows in order ----------------------------------------------
+    from headrace.lowering.step_writer import StepWriter
 
 
 class OrderedOperator(WithLifetime):
@@ -80,7 +87,8 @@ class OrderedOperator(WithLifetime):
         return [*keys, *describe_lifetime(self.lifetime)]
 
 
-# --- scan operator: map rows one by one with a carried value --------------------------------------
+def _carry(last: int, pair: Pair) -> tuple[int, int]:
+    return pair.a, pair.a - last
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +112,10 @@ class Scan(OrderedOperator):
     """
 
     kind: ClassVar[str] = "scan"
+    examples: ClassVar[Examples] = {
+        "scan": lambda x, y: x.scan(0, _carry),
+        "per key": lambda x, y: x.scan(0, _carry, per="b"),
+    }
     order_reason: ClassVar[str] = "what is carried along depends on the rows before"
     init: object
     function: Callable[..., object]
@@ -123,14 +135,13 @@ class Scan(OrderedOperator):
         return {"carried": KeyedSlot()}
 
     def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
-        yield from named_functions(self.init, self.function)
+        if callable(self.init):
+            yield "init", self.init
+        yield "function", self.function
 
     def describe(self) -> str:
-        what = described(self.function, NO_CLAIMS)
+        what = describe_fold(self.function, NO_CLAIMS)
         return ", ".join([what, *self.keys_and_lifetime()])
-
-
-# --- enumerate operator: number the rows ----------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +160,10 @@ class Enumerate(OrderedOperator):
     """
 
     kind: ClassVar[str] = "enumerate"
+    examples: ClassVar[Examples] = {
+        "enumerate": lambda x, y: x.enumerate(per="a"),
+        "of all": lambda x, y: x.enumerate(),
+    }
     order_reason: ClassVar[str] = "a row's number counts the rows before it"
     start: int = 0
     per: tuple[Expr, ...] = ()
@@ -173,9 +188,6 @@ class Enumerate(OrderedOperator):
         return ", ".join([f"from {self.start}", *self.keys_and_lifetime()])
 
 
-# --- state operator: the rows that make a merged value grow ---------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class State(OrderedOperator):
     """The rows whose item is not yet contained in the merge of the earlier ones.
@@ -191,6 +203,10 @@ class State(OrderedOperator):
     """
 
     kind: ClassVar[str] = "state"
+    examples: ClassVar[Examples] = {
+        "state": lambda x, y: x.state(Max(), value="a", per="b"),
+        "of all": lambda x, y: x.state(Max(), value="a"),
+    }
     order_reason: ClassVar[str] = "which rows are news depends on the rows before"
     lattice: Lattice
     item: Expr
@@ -226,3 +242,167 @@ class State(OrderedOperator):
 
     def describe(self) -> str:
         return ", ".join([f"{self.lattice} of {self.item}", *self.keys_and_lifetime()])
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+@register_step(Scan)
+class ScanStep(Step):
+    """Step of scan. Slot: key -> the inside row of the carried value, or () after its end.
+
+    Within a tick the keys that came carry (value,) as the function knows it, which may be altered.
+    """
+
+    operator: Scan
+    keeps_state = True
+
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        super().__init__(node, writer)
+        operator = self.operator
+        self.function = writer.constant("f", operator.function)
+        self.checked = writer.constant("rows", from_user(node.schema, what=f"a row sent by {node.name!r}"))
+        self.of_a_tick = operator.lifetime is Lifetime.TICK
+        kept, seen = storage_functions(operator.carried, f"the value that {node.name!r} carries")
+        self.kept, self.seen = writer.constant("kept", kept), writer.constant("seen", seen)
+        self.live = self.slot("carried") if self.of_a_tick else writer.node_variable("live", node.id)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.carried", transient=self.of_a_tick),)
+
+    def begin(self) -> None:
+        if not self.of_a_tick:
+            self.code.line(f"{self.live} = {{}}")
+
+    def _first(self) -> str:
+        init, writer = self.operator.init, self.writer
+        name = writer.constant("init", init)
+        if callable(init):
+            return f"({name}(),)"
+        if deepcopy(init) is init:
+            return f"({name},)"
+        # A function may alter what it is given, and each key, each engine begins anew.
+        return f"({writer.constant('deepcopy', deepcopy)}({name}),)"
+
+    def consume(self, port: int, row: Row) -> None:
+        code, writer = self.code, self.writer
+        key, carried, made, out = (writer.fresh(n) for n in ("key", "carried", "made", "row"))
+        schema = self.input_schema()
+        writer.assign_key(key, self.operator.per, schema, row.columns)
+        code.line(f"{carried} = {self.live}.get({key})")
+        with code.block(f"if {carried} is None:"):
+            if not self.of_a_tick:
+                code.line(f"{carried} = {self.slot_getter('carried')}({key})")
+            first = self._first()
+            before = first if self.of_a_tick else f"{first} if {carried} is None else {self.seen}({carried})"
+            code.line(f"{carried} = {before}")
+        with code.block(f"if {carried}:"):
+            code.line(f"{made} = {self.function}({carried}[0], {user_form(writer, schema, row)})")
+            with code.block(f"if {made} is None:"):
+                code.line(f"{self.live}[{key}] = ()")
+            with code.block("else:"):
+                value = writer.fresh("value")
+                with code.block(f"if {made}.__class__ is not tuple or len({made}) != 2:"):
+                    code.line(f"x_no_pair({made})")
+                code.line(f"{value}, {out} = {made}")
+                code.line(f"{self.live}[{key}] = ({value},)")
+                self.emit(write_received(writer, self.node.schema, out, self.checked))
+
+    def finish(self) -> None:
+        if self.of_a_tick:
+            return
+        key, carried = self.writer.fresh("key"), self.writer.fresh("carried")
+        with self.code.block(f"for {key}, {carried} in {self.live}.items():"):
+            self.code.line(f"{self.slot('carried')}[{key}] = {self.kept}({carried})")
+
+
+def storage_functions(carried: Schema, what: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """Return the functions that convert (carried value,) to its stored form and back; () is unchanged."""
+    if carried.scalar and isinstance(carried.fields[0].type, AnyType):
+        # It stands in no row, and need not be hashable.
+        return lambda one: Exact(one[0]) if one else (), lambda kept: (kept.value,) if kept else ()
+    inside, seen = from_user(carried, what=what), to_user(carried)
+    if holds_any(carried):
+        return (
+            lambda one: Exact(tuple(inside(one)[0])) if one else (),
+            lambda kept: (seen(kept.value),) if kept else (),
+        )
+    return lambda one: inside(one)[0] if one else (), lambda kept: (seen(kept),) if kept else ()
+
+
+@register_step(Enumerate)
+class EnumerateStep(Step):
+    """Step of enumerate. Slot: key -> number of rows so far."""
+
+    operator: Enumerate
+    keeps_state = True
+
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        super().__init__(node, writer)
+        self.count = writer.node_variable("count", node.id)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.count", transient=self.operator.lifetime is Lifetime.TICK),)
+
+    def begin(self) -> None:
+        if not self.operator.per:
+            self.code.line(f"{self.count} = {self.slot_getter('count')}(()) or 0")
+
+    def consume(self, port: int, row: Row) -> None:
+        code, writer, start = self.code, self.writer, self.operator.start
+        if not self.operator.per:
+            code.line(f"{self.count} += 1")
+            number = self.count
+        else:
+            number = writer.fresh("n")
+            key = writer.key("key", self.operator.per, self.input_schema(), row.columns)
+            before = f"{self.slot_getter('count')}({key}) or 0"
+            code.line(f"{number} = {self.slot('count')}[{key}] = ({before}) + 1")
+        index = number
+        if start != 1:
+            index = writer.fresh("index")
+            code.line(f"{index} = {number} {'+' if start > 1 else '-'} {abs(start - 1)}")
+            if start > 2**62:
+                # From lower on, no stream comes so far.
+                with code.block(f"if {index} >= {2**63}:"):
+                    code.line(f"x_overflow({index}, 'int64')")
+        elif not self.operator.per:
+            # A buffer keeps the row, and the counter goes on.
+            index = writer.fresh("index")
+            code.line(f"{index} = {number}")
+        self.emit(Row((index, *row.columns)))
+
+    def finish(self) -> None:
+        if not self.operator.per:
+            with self.code.block(f"if {self.count}:"):
+                self.code.line(f"{self.slot('count')}[()] = {self.count}")
+
+
+@register_step(State)
+class StateStep(Step):
+    """Step of state. Slot: key -> the merge so far; absent while that is the bottom."""
+
+    operator: State
+    keeps_state = True
+
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        super().__init__(node, writer)
+        self.absorb = writer.constant("absorb", self.operator.lattice.absorb)
+        self.bottom = writer.constant("bottom", self.operator.lattice.bottom)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.merged", transient=self.operator.lifetime is Lifetime.TICK),)
+
+    def consume(self, port: int, row: Row) -> None:
+        code, writer = self.code, self.writer
+        key, old, new = writer.fresh("key"), writer.fresh("old"), writer.fresh("new")
+        writer.assign_key(key, self.operator.per, self.input_schema(), row.columns)
+        code.line(f"{old} = {self.slot_getter('merged')}({key})")
+        with code.block(f"if {old} is None:"):
+            code.line(f"{old} = {self.bottom}")
+        item = merged_item(writer, self.node, self.operator.item, row)
+        code.line(f"{new} = {self.absorb}({old}, {item})")
+        # As parts of tuples, NaN is NaN.
+        with code.block(f"if ({new},) != ({old},):"):
+            code.line(f"{self.slot('merged')}[{key}] = {new}")
+            self.emit(row)

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.graph.node import Operator
 from headrace.graph.operator_declarations import ANYWHERE, WHOLE, Facts, Placement, Port, meet
+from headrace.lowering.examples import Examples
+from headrace.lowering.forms import lower_operator
+from headrace.lowering.reference import Bag, Bags, answer_of_bags
+from headrace.lowering.row_code import Row
+from headrace.lowering.slot import Slot
+from headrace.lowering.step import Step, register_step
 from headrace.operators.column_arguments import ANY_VALUE
 from headrace.operators.unservable import BOUNDED
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from headrace.expr.types import Schema
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.node import Columns
+    from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Unservable
+    from headrace.lowering.forms import BatchSite
 
 
 # --- source operator: entry point of rows ---------------------------------------------------------
@@ -43,6 +53,7 @@ class Source(Operator):
     """
 
     kind: ClassVar[str] = "source"
+    examples: ClassVar[Examples] = {"append": lambda x, y: x, "table": lambda x, y: y}
     name: str
     schema: Schema
     bounded: bool = False
@@ -94,6 +105,10 @@ class Initialize(Operator):
     """
 
     kind: ClassVar[str] = "initialize"
+    examples: ClassVar[Examples] = {
+        "initialize": lambda x, y: x.flow.initialize(),
+        "mapped": lambda x, y: x.flow.initialize().map(lambda _: 1, returns=int),
+    }
     runs_first_tick: ClassVar[bool] = True
 
     def ports(self) -> tuple[Port, ...]:
@@ -134,6 +149,7 @@ class Null(Operator):
     """
 
     kind: ClassVar[str] = "null"
+    examples: ClassVar[Examples] = {"null": lambda x, y: y.null()}
     ends_streams: ClassVar[bool] = True
     swallows: bool
 
@@ -151,3 +167,36 @@ class Null(Operator):
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return meet(())
+
+
+@register_step(Initialize)
+class InitializeStep(Step):
+    """Step of initialize. Slot, under the key (): present after the first tick."""
+
+    keeps_state = True
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.begun"),)
+
+    def finish(self) -> None:
+        with self.code.block(f"if {self.slot_getter('begun')}(()) is None:"):
+            self.code.line(f"{self.slot('begun')}[()] = True")
+            self.emit(Row(("()",)))
+
+
+@register_step(Null)
+class NullStep(Step):
+    """Step that emits nothing."""
+
+    def consume(self, port: int, row: Row) -> None:
+        pass
+
+
+@lower_operator.register(Null)
+def _null_on_spark(operator: Null, site: BatchSite) -> DataFrame:
+    return site.empty()
+
+
+@answer_of_bags.register(Null)
+def _null_answer(operator: Null, node: Node, inputs: Bags) -> Bag:
+    return Counter()

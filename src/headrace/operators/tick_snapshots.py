@@ -8,12 +8,22 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.graph.node import ALTERABLE, Operator
 from headrace.graph.operator_declarations import WHOLE, Facts, Need, Placement, Port
+from headrace.lowering.examples import Examples
+from headrace.lowering.forms import lower_operator
+from headrace.lowering.reference import Bag, OperatorInput, output_of_tick, sum_bags
+from headrace.lowering.row_code import Row
+from headrace.lowering.slot import Slot, thaw_dict, thaw_list
+from headrace.lowering.step import Step, register_step
 from headrace.operators.unservable import LATER
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.node import Columns
+    from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Unservable
+    from headrace.lowering.forms import BatchSite
+    from headrace.lowering.step_writer import StepWriter
 
 
 # --- every-tick operator: emit all current rows again in each tick --------------------------------
@@ -42,6 +52,7 @@ class EveryTick(Operator):
     """
 
     kind: ClassVar[str] = "every_tick"
+    examples: ClassVar[Examples] = {"every_tick": lambda x, y: y.every_tick()}
     runs_each_tick: ClassVar[bool] = True
     nondet: str | None = field(default=None, metadata=ALTERABLE)
 
@@ -109,6 +120,7 @@ class MultisetDelta(Operator):
     """
 
     kind: ClassVar[str] = "multiset_delta"
+    examples: ClassVar[Examples] = {"multiset_delta": lambda x, y: x.multiset_delta()}
     runs_each_tick: ClassVar[bool] = True
     nondet: str | None = field(default=None, metadata=ALTERABLE)
 
@@ -145,3 +157,103 @@ class MultisetDelta(Operator):
 
     def describe(self) -> str:
         return f"nondet: {self.nondet}" if self.nondet else ""
+
+
+@register_step(EveryTick)
+class EveryTickStep(Step):
+    """Step of every_tick. Slot, under the key (): the rows so far in order; for a table, {row: copies}."""
+
+    takes_rows = False
+    keeps_state = True
+
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        super().__init__(node, writer)
+        self.appends = writer.is_append(node.inputs[0])
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.rows", thaw_list if self.appends else thaw_dict),)
+
+    def finish(self) -> None:
+        writer, code = self.writer, self.code
+        own, row = writer.fresh("own"), writer.fresh("row")
+        self.state("rows").get_or_add(own, "()", "[]" if self.appends else "{}")
+        if not self.appends:
+            self._show_table(own)
+            return
+        fresh, shown = writer.buffer(self.node.inputs[0]), writer.fresh("shown")
+        code.line(f"{own}.extend({fresh})")
+        in_loop = writer.is_in_loop(self.node.id)
+        # Later rounds show what is new in them: the first has shown all the rest.
+        code.line(
+            f"{shown} = {fresh} if {writer.round_variable(self.node.id)} else {own}"
+            if in_loop
+            else f"{shown} = {own}"
+        )
+        with code.block(f"for {row} in {shown}:"):
+            self.emit_unpacked(row)
+
+    def _show_table(self, own: str) -> None:
+        writer, code = self.writer, self.code
+        with writer.each_row(self.node, 0) as change:
+            total, key = writer.fresh("n"), writer.fresh("row")
+            code.line(f"{key} = {writer.row_key(self.node.schema, change.columns)}")
+            code.line(f"{total} = {own}.get({key}, 0) + {change.copies}")
+            with code.block(f"if {total}:"):
+                code.line(f"{own}[{key}] = {total}")
+            with code.block("else:"):
+                code.line(f"del {own}[{key}]")
+        row, copies = writer.fresh("row"), writer.fresh("n")
+        with code.block(f"for {row}, {copies} in {own}.items():"):
+            writer.emit_copies(self.node.id, Row(writer.unpack(self.node.schema, row), row, copies))
+
+
+@register_step(MultisetDelta)
+class MultisetDeltaStep(Step):
+    """Step of multiset_delta. Slot, under the key (): {row: copies} of the last tick.
+
+    `before` has those not matched yet in this tick, `now` counts this tick's rows.
+    """
+
+    keeps_state = True
+    merges = True
+
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        super().__init__(node, writer)
+        self.before = writer.node_variable("before", node.id)
+        self.now = writer.node_variable("now", node.id)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.rows", thaw_dict),)
+
+    def begin(self) -> None:
+        with self.writer.in_first_round(self.node.id):
+            self.code.line(f"{self.before} = {self.slot_getter('rows')}(()) or {{}}")
+            self.code.line(f"{self.now} = {self.slot('rows')}[()] = {{}}")
+
+    def consume(self, port: int, row: Row) -> None:
+        writer, code = self.writer, self.code
+        key, copies = writer.fresh("row"), writer.fresh("n")
+        code.line(f"{key} = {writer.row_key(self.node.schema, row.columns)}")
+        code.line(f"{self.now}[{key}] = {self.now}.get({key}, 0) + 1")
+        code.line(f"{copies} = {self.before}.get({key})")
+        with code.block(f"if {copies}:"):
+            code.line(f"{self.before}[{key}] = {copies} - 1")
+        with code.block("else:"):
+            self.emit(row)
+
+
+@lower_operator.register(EveryTick)
+@lower_operator.register(MultisetDelta)
+def _on_spark(operator: Operator, site: BatchSite) -> DataFrame:
+    # A batch has one tick.
+    return site.inputs[0]
+
+
+@output_of_tick.register(EveryTick)
+def _every_tick_output(operator: EveryTick, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
+    return inputs[0].now
+
+
+@output_of_tick.register(MultisetDelta)
+def _multiset_delta_output(operator: MultisetDelta, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
+    return inputs[0].tick_changes - sum_bags(inputs[0].changes[-2:-1])

@@ -29,14 +29,12 @@ from headrace.lowering.reference import (
 from headrace.operators.aggregate import Aggregate
 from headrace.operators.assume_ordered import AssumeOrdered
 from headrace.operators.bag_feedback import BagFeedback
-from headrace.operators.chain import Chain
-from headrace.operators.deferral import DeferTick
 from headrace.operators.difference import Difference
 from headrace.operators.distinct import Distinct
 from headrace.operators.feedback import Feedback
 from headrace.operators.history import History
 from headrace.operators.join import How, Join
-from headrace.operators.source import Null, Source
+from headrace.operators.source import Source
 from headrace.operators.temporal_filter import Presence, TemporalFilter
 from headrace.operators.top_k import TopK
 from headrace.operators.upsert import OnMisfit, Upsert, UpsertRule
@@ -84,22 +82,6 @@ def node_bags(graph: FlowGraph, inputs: Mapping[str, Mapping[Row, int]]) -> list
         if bags == before:
             return bags
     raise NoFixpoint(f"flow {graph.name!r} found new rows in {rounds} rounds and more")
-
-
-@answer_of_bags.register
-def _defer_tick(operator: DeferTick, node: Node, inputs: Bags) -> Bag:
-    # Once nothing is pending, deferred rows have arrived.
-    return inputs[0][1]
-
-
-@answer_of_bags.register
-def _chain(operator: Chain, node: Node, inputs: Bags) -> Bag:
-    return Counter(row for _, bag in inputs for row in copies(bag))
-
-
-@answer_of_bags.register
-def _null(operator: Null, node: Node, inputs: Bags) -> Bag:
-    return Counter()
 
 
 @answer_of_bags.register

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.engine import partition_frames, partition_ranks, partition_values, partitions
 from headrace.engine.steps.group_code import ROWS, Group
-from headrace.engine.steps.sort import comparable
 from headrace.expr.check import check
 from headrace.expr.sort_keys import order_key
-from headrace.lowering.row_code import Row, item_sources, tuple_source
+from headrace.lowering.row_code import Row, comparable, item_sources, tuple_source
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
 from headrace.operators.aggregates import Aggregation
