@@ -16,20 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.engine.signals.statistics import (
-    FUNCTIONS,
-    SILENT,
-    InputValues,
-    compile_kernel,
-    kernel_of,
-    suffixes,
-)
 from headrace.errors import EvaluationError
+from headrace.operators.statistics import kernel_runtime
 from headrace.operators.statistics.ewm import Decay, EwmMean, EwmVar
+from headrace.operators.statistics.kernel import SILENT, InputValues, compile_kernel, kernel_of
+from headrace.operators.statistics.kernel_runtime import FUNCTIONS
 from headrace.operators.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
 from headrace.operators.statistics.ordering import First, Interpolation, Last, Max, Min, Quantile, Rank, Ties
-from headrace.operators.statistics.value_kinds import Holes
-from headrace.operators.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
+from headrace.operators.statistics.statistic import CountWindow, Expanding, Holes, TimeWindow, Window
 from tests.signals.statistics_from_scratch import (
     NAN,
     START,
@@ -414,7 +408,7 @@ def test_old_parts_are_made_about_once_per_window() -> None:
     def counting(*given: Any) -> Any:
         nonlocal made
         made += 1
-        return suffixes.deviations(*given)
+        return kernel_runtime.deviations(*given)
 
     kernel = kernel_of(Var(CountWindow(50, 50)), InputValues())
     state, step = kernel.start(FUNCTIONS), compile_kernel(kernel, {**FUNCTIONS, "deviations": counting})

@@ -17,13 +17,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.engine.signals.statistics import SILENT
 from headrace.operators.statistics.differences import PctChange
 from headrace.operators.statistics.ewm import Decay, EwmMean, EwmStd, EwmVar
+from headrace.operators.statistics.kernel import SILENT
 from headrace.operators.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
 from headrace.operators.statistics.ordering import Interpolation, Max, Min, Quantile
-from headrace.operators.statistics.value_kinds import Holes
-from headrace.operators.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
+from headrace.operators.statistics.statistic import CountWindow, Expanding, Holes, TimeWindow, Window
 from tests.properties.effort import examples
 from tests.signals.statistics_from_scratch import NAN, START, Event, from_scratch, is_missing, root, stepwise
 from tests.signals.test_statistics import windows

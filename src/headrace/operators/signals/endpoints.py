@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.graph.node import ALTERABLE, Operator
 from headrace.graph.operator_declarations import WHOLE, Facts, Need, Placement, Port
+from headrace.lowering.signal_step import SignalStep, SignalWriter, register_signal_step
 from headrace.operators.signals.signal_operator import ONE_INPUT, SignalOperator
+from headrace.operators.sink import Sink
 from headrace.operators.unservable import SIGNAL
 
 if TYPE_CHECKING:
@@ -17,9 +19,6 @@ if TYPE_CHECKING:
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Columns
     from headrace.graph.operator_declarations import Unservable
-
-
-# --- source operator of signals -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +50,6 @@ class SignalSource(SignalOperator):
         context.check_name(self.name)
         context.require(self.schema == context.output, "the source has another type than its values")
         return self.schema.fields
-
-
-# --- conversion from a stream to a signal: the last row of each tick ------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +108,6 @@ class LastRow(SignalOperator):
         return f"nondet: {self.nondet}" if self.nondet else ""
 
 
-# --- conversion from a signal to a stream: one row per value --------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class ValueRows(Operator):
     """The value as a row in each tick in which the signal fires.
@@ -141,3 +134,19 @@ class ValueRows(Operator):
 
     def placement(self) -> Placement:
         return WHOLE
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+@register_signal_step(SignalSource, LastRow)
+class SignalSourceStep(SignalStep):
+    """Step of a source, without code: the value is an argument or loop variable of the function."""
+
+
+@register_signal_step(Sink, ValueRows)
+class EmittingStep(SignalStep):
+    """Step that emits a value to a sink or a stream."""
+
+    def write(self, writer: SignalWriter, *inputs: str) -> None:
+        writer.write_leaving(self.node.id, inputs[0])

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.graph.operator_declarations import Port
+from headrace.lowering.signal_step import Cell, Outcome, SignalStep, SignalWriter, register_signal_step
 from headrace.operators.signals.signal_operator import ONE_INPUT, SignalOperator
 
 if TYPE_CHECKING:
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Columns
-
-
-# --- filter operator for signals ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +51,6 @@ class FilterSignal(SignalOperator):
         return getattr(self.predicate, "__name__", type(self.predicate).__name__)
 
 
-# --- when operator: the values of a signal while a condition is true ------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class When(SignalOperator):
     """The value of `value` when it fires while `condition`, as settled in this tick, is true.
@@ -84,9 +79,6 @@ class When(SignalOperator):
 
     def may_be_silent(self) -> bool:
         return True
-
-
-# --- sample operator: a signal's value when another fires -----------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +111,6 @@ class Sample(SignalOperator):
         return True
 
 
-# --- no-repeats operator: drop consecutive equal values of a signal -------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class NoRepeats(SignalOperator):
     """The values that differ from the previous one, starting with the first.
@@ -147,3 +136,66 @@ class NoRepeats(SignalOperator):
 
     def may_be_silent(self) -> bool:
         return True
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+@register_signal_step(FilterSignal)
+class FilterSignalStep(SignalStep):
+    operator: FilterSignal
+
+    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
+        return Outcome(inputs[0], f"{writer.constant('f', self.operator.predicate)}({inputs[0]})")
+
+
+@register_signal_step(When)
+class WhenStep(SignalStep):
+    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
+        value, condition = inputs
+        known = writer.has_value(self.node, 1)
+        return Outcome(value, condition if known is None else f"{known} and {condition}")
+
+
+@register_signal_step(Sample)
+class SampleStep(SignalStep):
+    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
+        return Outcome(inputs[0], writer.has_value(self.node, 0))
+
+
+@register_signal_step(NoRepeats)
+class NoRepeatsStep(SignalStep):
+    """Removal of repetitions: passes only values that differ from the last one emitted."""
+
+    def cells(self) -> tuple[Cell, ...]:
+        return (Cell("last", lambda: None), Cell("any", lambda: False))
+
+    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
+        (value,) = inputs
+        last, any_yet = writer.cell(self.node, "last"), writer.cell(self.node, "any")
+        differs = writer.fresh("differs")
+        function = writer.constant("differ", values_differ)
+        # Most values are of one type and not equal: that is found without a call.
+        writer.code.line(f"{differs} = not {any_yet} or {function}({last}, {value})")
+        with writer.code.block(f"if {differs}:"):
+            writer.code.line(f"{last} = {value}")
+            writer.code.line(f"{any_yet} = True")
+        return Outcome(value, differs)
+
+
+def values_differ(one: object, other: object) -> bool:
+    """Return whether two values differ: True and 1 do, NaN and NaN do not.
+
+    The items of lists, tuples and dicts are compared likewise.
+    """
+    if one is other:
+        return False
+    if isinstance(one, bool) is not isinstance(other, bool):
+        return True
+    if isinstance(one, list | tuple):
+        if not isinstance(other, list | tuple) or isinstance(one, list) is not isinstance(other, list):
+            return True
+        return len(one) != len(other) or any(map(values_differ, one, other))  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() != other.keys() or any(values_differ(v, other[k]) for k, v in one.items())  # pyright: ignore
+    return not (one == other or (one != one and other != other))

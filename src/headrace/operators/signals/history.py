@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.graph.operator_declarations import Port
+from headrace.lowering.signal_step import Cell, Outcome, SignalStep, SignalWriter, register_signal_step
 from headrace.operators.column_arguments import ANY_VALUE
-from headrace.operators.signals.lift import Constant
+from headrace.operators.signals.lift import Constant, constant_source
 from headrace.operators.signals.signal_operator import ONE_INPUT, SignalOperator
 
 if TYPE_CHECKING:
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Columns
-
-
-# --- scan operator for signals: accumulate over firings -------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +54,6 @@ class ScanSignal(SignalOperator):
         return (
             f"from {self.initial!r:.40}: {getattr(self.function, '__name__', type(self.function).__name__)}"
         )
-
-
-# --- window operator for signals: a function of the last values -----------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +99,6 @@ class WindowSignal(SignalOperator):
         return f"{name} of the last {self.size}" + (", full ones only" if self.full else "")
 
 
-# --- delay operator for signals -------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class DelaySignal(SignalOperator):
     """The value of the input `count` firings ago, each time it fires. Ticks are not counted.
@@ -141,3 +136,64 @@ class DelaySignal(SignalOperator):
 
     def describe(self) -> str:
         return f"{self.count}" + (f", at first {self.initial.value!r:.40}" if self.initial else "")
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+@register_signal_step(ScanSignal)
+class ScanSignalStep(SignalStep):
+    operator: ScanSignal
+
+    def cells(self) -> tuple[Cell, ...]:
+        # A function may alter a list or dict that it is given, and the operator is any number of engines'.
+        return (Cell("accumulator", partial(deepcopy, self.operator.initial)),)
+
+    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
+        accumulator = writer.cell(self.node, "accumulator")
+        function = writer.constant("f", self.operator.function)
+        writer.code.line(f"{accumulator} = {function}({accumulator}, {inputs[0]})")
+        return Outcome(accumulator)
+
+
+@register_signal_step(WindowSignal)
+class WindowSignalStep(SignalStep):
+    operator: WindowSignal
+
+    def cells(self) -> tuple[Cell, ...]:
+        return (last_values(self.operator.size),)
+
+    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
+        values = writer.cell(self.node, "history")
+        writer.code.line(f"{values}.append({inputs[0]})")
+        call = f"{writer.constant('f', self.operator.function)}(list({values}))"
+        if not self.operator.may_be_silent():
+            return Outcome(call)
+        return Outcome(call, f"len({values}) == {self.operator.size}")
+
+
+@register_signal_step(DelaySignal)
+class DelaySignalStep(SignalStep):
+    operator: DelaySignal
+
+    def cells(self) -> tuple[Cell, ...]:
+        # One more than the delay: the oldest is the one to show.
+        return (last_values(self.operator.count + 1),)
+
+    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
+        values = writer.cell(self.node, "history")
+        writer.code.line(f"{values}.append({inputs[0]})")
+        is_full = f"len({values}) > {self.operator.count}"
+        if self.operator.initial is None:
+            return Outcome(f"{values}[0]", is_full)
+        initial = constant_source(writer, self.operator.initial.value)
+        return Outcome(f"{values}[0] if {is_full} else {initial}")
+
+
+def last_values(size: int) -> Cell:
+    """Return the cell `history` with the last `size` values, oldest first."""
+    return Cell("history", partial(_last, (), size=size), tuple, partial(_last, size=size))
+
+
+def _last(values: Iterable[Any], *, size: int) -> deque[Any]:
+    return deque(values, maxlen=size)
