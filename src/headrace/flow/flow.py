@@ -254,11 +254,11 @@ class Flow(MethodGuesses, Shown):
         return self, self.add_feedback(operator, schema, None, location).node_id, schema
 
     def null(self, rows: type[T], *, name: str | None = None) -> Stream[T, Bounded, Append, Ordered]:
-        """Add a stream without rows (see `operators.null`)."""
+        """Add a stream without rows (see `operators.source`)."""
         return self.add(Null(swallows=False), schema_of(rows), (), name, SourceLocation.of_caller())
 
     def initialize(self, *, name: str | None = None) -> Stream[tuple[()], Bounded, Append, Ordered]:
-        """Add a stream with one row, `()`, in the first tick of a run (see `operators.initialize`)."""
+        """Add a stream with one row, `()`, in the first tick of a run (see `operators.source`)."""
         return self.add(Initialize(), schema_of(object), (), name, SourceLocation.of_caller())
 
     # -- for the stream methods -------------------------------------------------------------

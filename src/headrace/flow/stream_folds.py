@@ -71,7 +71,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
 
         init:     a value, or a function without arguments that returns one.
         lifetime: "static": a table of one row. "tick": one plain row in each tick (see
-                  `operators.fold_tick`), which needs `nondet` unless ticks are given.
+                  `operators.fold`), which needs `nondet` unless ticks are given.
         commutative, idempotent, monotone: claims (see `headrace.operators.function_claims`).
         returns:  type of the value; by default the function's return annotation, or the type of `init`.
         """
@@ -100,7 +100,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         name: str | None = None,
     ) -> Stream[T_co, B, Any, Any]:
         """Reduce all rows to one by `function(so far, row)`, from the first row on (see
-        `operators.reduce`).
+        `operators.fold`).
         """
         from headrace.operators.fold import Reduce
 
@@ -128,7 +128,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[Any, B, Any, Any]:
-        """Fold the rows of each key into a value in column `into` (see `operators.fold_keyed`).
+        """Fold the rows of each key into a value in column `into` (see `operators.keyed_fold`).
 
         by:    names or columns of the key.
         value: the item passed to the function; by default the whole row.
@@ -163,7 +163,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[Any, B, Any, Any]:
-        """Reduce the values of each key to one (see `operators.reduce_keyed`).
+        """Reduce the values of each key to one (see `operators.keyed_fold`).
 
         value: the items to fold; optional if there is only one non-key column.
         into:  name of the result column; by default that of `value`.
@@ -317,7 +317,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[Any, B, G, O]:
-        """Number the rows, in the column `index` (see `operators.enumerate`).
+        """Number the rows, in the column `index` (see `operators.scan`).
 
         per: names or columns of keys, each of which is numbered separately.
         """
@@ -422,7 +422,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[T_co, B, G, O]:
-        """Keep the rows that make the merge of all items grow (see `operators.state`).
+        """Keep the rows that make the merge of all items grow (see `operators.scan`).
 
         The arguments are as in `lattice_fold`.
         """

@@ -61,7 +61,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[T_co, B | B2, Append, Ordered]:
-        """Keep the first `count` rows of each tick of this and the others (see `operators.chain_first_n`).
+        """Keep the first `count` rows of each tick of this and the others (see `operators.chain`).
 
         Raises `WrongType` unless the count is an integer of at least 0.
         """
@@ -113,7 +113,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         into: Any = None,
         name: str | None = None,
     ) -> Stream[Any, B | B2, Append, Ordered]:
-        """Pair the rows of each tick by position, up to the longer stream (see `operators.zip_longest`).
+        """Pair the rows of each tick by position, up to the longer stream (see `operators.zip`).
 
         Missing rows of the shorter stream are replaced by nulls.
         """

@@ -152,7 +152,7 @@ class LatticeFold(Operator):
     emitted. An empty tick changes nothing.
 
     The order and the number of copies of items do not matter. In a cycle within a tick, the operator is
-    non-blocking: see `operators.lattice_growth`.
+    non-blocking: see `operators.lattice_fold`.
 
     >>> from headrace.lattice import Max
     >>> from headrace.testing import show
