@@ -40,29 +40,19 @@ if TYPE_CHECKING:
     from headrace.lowering.forms import BatchSite
 
 
-# --- defer-tick operator: delay rows by one tick --------------------------------------------------
+class TickDelay(Operator):
+    """Base of operators that emit the changes of the previous tick.
 
-
-@dataclass(frozen=True, slots=True)
-class DeferTick(Operator):
-    """The changes of the previous tick. Pending changes start a tick if nothing else does.
-
-    Every cycle through a blocking input needs a tick delay such as this. The results of such a cycle depend
-    on how the input is cut into ticks, which needs a reason: `nondet="..."`, or a flow with `ticks="given"`.
-
-    >>> from headrace.testing import show
-    >>> show(lambda numbers: numbers.union(numbers.defer_tick()), numbers=[1])
-    + 1
-    tick 2:
-    + 1
+    delay:  whether pending changes start a tick.
+    nondet: field defined by each subclass.
     """
 
-    kind: ClassVar[str] = "defer_tick"
-    examples: ClassVar[Examples] = {"defer_tick": lambda x, y: y.defer_tick()}
-    nondet: str | None = field(default=None, metadata=ALTERABLE)
+    __slots__ = ()
+    delay: ClassVar[Delay]
+    nondet: str | None
 
     def ports(self) -> tuple[Port, ...]:
-        return (Port("input", delay=Delay.TICK),)
+        return (Port("input", delay=self.delay),)
 
     def output(self, context: CheckContext) -> Columns:
         return context.input.fields
@@ -98,11 +88,28 @@ class DeferTick(Operator):
         return f"nondet: {self.nondet}" if self.nondet else ""
 
 
-# --- lazy defer-tick operator: delay rows to the next tick without starting it --------------------
+@dataclass(frozen=True, slots=True)
+class DeferTick(TickDelay):
+    """The changes of the previous tick. Pending changes start a tick if nothing else does.
+
+    Every cycle through a blocking input needs a tick delay such as this. The results of such a cycle depend
+    on how the input is cut into ticks, which needs a reason: `nondet="..."`, or a flow with `ticks="given"`.
+
+    >>> from headrace.testing import show
+    >>> show(lambda numbers: numbers.union(numbers.defer_tick()), numbers=[1])
+    + 1
+    tick 2:
+    + 1
+    """
+
+    kind: ClassVar[str] = "defer_tick"
+    examples: ClassVar[Examples] = {"defer_tick": lambda x, y: y.defer_tick()}
+    delay: ClassVar[Delay] = Delay.TICK
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
 
 
 @dataclass(frozen=True, slots=True)
-class DeferTickLazy(Operator):
+class DeferTickLazy(TickDelay):
     """The changes of the previous tick. Pending changes wait for a tick that something else starts.
 
     So changes pending when a run ends are not emitted. Like `defer_tick`, it may be in a cycle through a
@@ -125,49 +132,11 @@ class DeferTickLazy(Operator):
 
     kind: ClassVar[str] = "defer_tick_lazy"
     examples: ClassVar[Examples] = {"defer_tick_lazy": lambda x, y: y.defer_tick_lazy()}
+    delay: ClassVar[Delay] = Delay.LAZY
     nondet: str | None = field(default=None, metadata=ALTERABLE)
-
-    def ports(self) -> tuple[Port, ...]:
-        return (Port("input", delay=Delay.LAZY),)
-
-    def output(self, context: CheckContext) -> Columns:
-        return context.input.fields
-
-    def unservable(self) -> Unservable | None:
-        return LATER
-
-    def reads(
-        self, inputs: Sequence[Schema], output: Schema, live: AbstractSet[str]
-    ) -> tuple[AbstractSet[str], ...] | None:
-        return (live,)
-
-    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
-        return (identity_lineage(inputs[0]),)
-
-    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
-        return {"deferred": PendingSlot()}
-
-    def placement(self) -> Placement:
-        # The state must be kept on some shard, and any will do.
-        return place_by_key(EQUAL_ROWS)
-
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
-        return all(inputs)
-
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
-        return inputs[0].but(bounded=False, det=inputs[0].det and self.nondet is None)
-
-    def guard(self) -> str | None:
-        return self.nondet
 
     def depends_on_cut(self) -> str:
         return "What it holds waits for a tick that something else starts, so the number of ticks shows."
-
-    def describe(self) -> str:
-        return f"nondet: {self.nondet}" if self.nondet else ""
-
-
-# --- defer-signal operator: hold rows back until another stream has a row -------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,9 +271,8 @@ def _defer_tick_answer(operator: DeferTick, node: Node, inputs: Bags) -> Bag:
     return inputs[0][1]
 
 
-@output_of_tick.register(DeferTick)
-@output_of_tick.register(DeferTickLazy)
-def _defer_tick_output(operator: Operator, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
+@output_of_tick.register(TickDelay)
+def _defer_tick_output(operator: TickDelay, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
     return sum_bags(inputs[0].changes[-2:-1])
 
 
