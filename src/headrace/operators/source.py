@@ -197,6 +197,11 @@ def _null_on_spark(operator: Null, site: BatchSite) -> DataFrame:
     return site.empty()
 
 
+@answer_of_bags.register(Initialize)
+def _initialize_answer(operator: Initialize, node: Node, inputs: Bags) -> Bag:
+    return Counter({((),): 1})
+
+
 @answer_of_bags.register(Null)
 def _null_answer(operator: Null, node: Node, inputs: Bags) -> Bag:
     return Counter()

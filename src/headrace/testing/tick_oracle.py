@@ -33,7 +33,7 @@ from headrace.operators.distinct import Distinct
 from headrace.operators.feedback import Feedback
 from headrace.operators.join import Join
 from headrace.operators.lifetime import Lifetime
-from headrace.operators.source import Initialize, Source
+from headrace.operators.source import Source
 from headrace.operators.top_k import TopK
 from headrace.testing.oracle import reads_ticks
 
@@ -75,8 +75,6 @@ class TickOracle:
             OperatorInput(self._graph.nodes[i].schema, [*self._past[i], bag_difference(now[i], before[i])])
             for i in node.inputs
         ]
-        if isinstance(node.operator, Initialize):
-            return Counter({((),): 1})
         if isinstance(node.operator, DeferTick) or reads_ticks(node.operator):
             return sum_bags([before[node.id], output_of_tick(node.operator, node, reads)])
         return answer_of_bags(node.operator, node, [(read.schema, read.now) for read in reads])
