@@ -16,7 +16,7 @@ from headrace.operators.statistics.statistic import (
     Holes,
     Statistic,
     TimeWindow,
-    Window,
+    ValueWindow,
 )
 
 NAN = math.nan
@@ -32,7 +32,7 @@ def stepwise(statistic: Statistic, events: Sequence[Event], holes: Holes = Holes
 
 
 def from_scratch(
-    window: Window, events: Sequence[Event], answer: Callable[[list[Event]], Any], *, pairs: bool = False
+    window: ValueWindow, events: Sequence[Event], answer: Callable[[list[Event]], Any], *, pairs: bool = False
 ) -> list[Any]:
     """`answer(values that are there)` for the window at each event, as its `min_periods` allow."""
     answers: list[Any] = []

@@ -18,9 +18,9 @@ from headrace.expr.row_classes import schema_of
 from headrace.flow.output_handle import Output
 from headrace.flow.signal_statistics import SignalStatistics
 from headrace.operators.column_arguments import ANY_VALUE, render_argument
+from headrace.operators.signals.earlier_values import DelaySignal, ScanSignal, WindowSignal
 from headrace.operators.signals.endpoints import ValueRows
 from headrace.operators.signals.filters import FilterSignal, NoRepeats, Sample, When
-from headrace.operators.signals.history import DelaySignal, ScanSignal, WindowSignal
 from headrace.operators.signals.lift import Align, Argument, Constant, Lift
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
     # -- history ---------------------------------------------------------------------------------
 
     def scan(self, init: U, function: Callable[[U, T_co], U], *, name: str | None = None) -> Signal[U]:
-        """Accumulate the values, starting with `init` (see `operators.signals.history`)."""
+        """Accumulate the values, starting with `init` (see `operators.signals.earlier_values`)."""
         location = SourceLocation.of_caller()
         check_function("scan", function, location)
         return self.add(ScanSignal(init, function), location, name=name)
@@ -114,14 +114,14 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
         full: bool = False,
         name: str | None = None,
     ) -> Signal[U]:
-        """Apply a function to the last `size` values (see `operators.signals.history`)."""
+        """Apply a function to the last `size` values (see `operators.signals.earlier_values`)."""
         location = SourceLocation.of_caller()
         check_function("window", function, location)
         check_count("window", size, location)
         return self.add(WindowSignal(size, function, full), location, name=name)
 
     def delay(self, count: int = 1, *, init: Any = _NOT_GIVEN, name: str | None = None) -> Signal[Any]:
-        """The value `count` firings ago (see `operators.signals.history`).
+        """The value `count` firings ago (see `operators.signals.earlier_values`).
 
         init: value for the first `count` firings; without it, the result does not fire for these.
         """

@@ -24,7 +24,7 @@ from headrace.operators.statistics.statistic import Holes, Times
 
 if TYPE_CHECKING:
     from headrace.flow.signal import Signal
-    from headrace.operators.statistics.statistic import Statistic, Window
+    from headrace.operators.statistics.statistic import Statistic, ValueWindow
 
 
 class SignalLike:
@@ -91,7 +91,9 @@ class Windowed:
 
     __slots__ = ("_at", "_relaxed", "_signal", "_window")
 
-    def __init__(self, signal: Signal[Any], window: Window, at: Signal[Any] | None, relaxed: bool) -> None:
+    def __init__(
+        self, signal: Signal[Any], window: ValueWindow, at: Signal[Any] | None, relaxed: bool
+    ) -> None:
         self._signal = signal
         self._window = window
         self._at = at

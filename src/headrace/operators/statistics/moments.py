@@ -12,7 +12,7 @@ from headrace.operators.statistics.statistic import Need, Result, TimeWindow, Wi
 from headrace.operators.statistics.windows import StatisticResult, windowed
 
 if TYPE_CHECKING:
-    from headrace.operators.statistics.statistic import Window
+    from headrace.operators.statistics.statistic import ValueWindow
 
 
 class Count(Windowed):
@@ -157,7 +157,7 @@ def _spread(ddof: int) -> str:
     return f"(0.0 if $v < 0 else $v) / ($n * ($n - {ddof}))"
 
 
-def _from(count: int, window: Window, answer: StatisticResult) -> StatisticResult:
+def _from(count: int, window: ValueWindow, answer: StatisticResult) -> StatisticResult:
     """Guard `answer` with NaN for fewer than `count` values. Windows of as many need no test."""
     if window.min_periods >= count:
         return answer

@@ -21,7 +21,7 @@ from headrace.operators.statistics.statistic import (
     Need,
     Result,
     TimeWindow,
-    Window,
+    ValueWindow,
     Windowed,
 )
 from headrace.operators.statistics.windows import StatisticResult, windowed
@@ -70,13 +70,15 @@ _FEW = 2_000
 """Window size up to which one list is faster than blocks."""
 
 
-def choose_sorted_structure(window: Window) -> SortedCode:
+def choose_sorted_structure(window: ValueWindow) -> SortedCode:
     """Choose the sorted structure for a window's values."""
     return FEW if isinstance(window, CountWindow) and window.size <= _FEW else MANY
 
 
 @singledispatch
-def sorted_window_kernel(window: Window, inputs: InputValues, lines: tuple[str, ...], value: str) -> Kernel:
+def sorted_window_kernel(
+    window: ValueWindow, inputs: InputValues, lines: tuple[str, ...], value: str
+) -> Kernel:
     """Return the kernel of `value` after `lines`, over the sorted values and their count `$n`."""
     raise NotImplementedError(f"no kernel for {type(window).__name__}")
 
@@ -292,5 +294,5 @@ def _rank(statistic: Rank, inputs: InputValues) -> Kernel:
     return sorted_window_kernel(statistic.window, inputs, lines, value)
 
 
-def _some(value: str, window: Window) -> str:
+def _some(value: str, window: ValueWindow) -> str:
     return value if window.min_periods else f"({value} if $n else $NAN)"

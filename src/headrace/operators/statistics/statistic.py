@@ -80,7 +80,7 @@ class Expanding:
         return "all so far"
 
 
-Window = CountWindow | TimeWindow | Expanding
+ValueWindow = CountWindow | TimeWindow | Expanding
 
 
 # --- base classes of statistics -------------------------------------------------------------------
@@ -137,7 +137,7 @@ class Statistic(ABC):
 class Windowed(Statistic):
     """A statistic over a sliding or expanding window."""
 
-    window: Window
+    window: ValueWindow
 
     def check(self, need: Need) -> None:
         window = self.window

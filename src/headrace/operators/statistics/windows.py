@@ -20,7 +20,7 @@ from headrace.operators.statistics.kernel import (
     rename_variables,
     spans,
 )
-from headrace.operators.statistics.statistic import CountWindow, Expanding, TimeWindow, Window
+from headrace.operators.statistics.statistic import CountWindow, Expanding, TimeWindow, ValueWindow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,7 +92,9 @@ def tally_variable(aggregate: Aggregate, inputs: InputValues, start: str = "[]")
 
 
 @singledispatch
-def windowed(window: Window, aggregate: Aggregate, inputs: InputValues, answer: StatisticResult) -> Kernel:
+def windowed(
+    window: ValueWindow, aggregate: Aggregate, inputs: InputValues, answer: StatisticResult
+) -> Kernel:
     """Return the kernel of a statistic over a window's values."""
     raise NotImplementedError(f"no kernel for {type(window).__name__}")
 
