@@ -14,7 +14,7 @@ from headrace.graph.check_context import CheckContext
 from headrace.graph.node import Columns, Edge, FlowGraph, Node, Operator
 from headrace.graph.operator_declarations import WHOLE, Delay, Facts, Placement, Port, Unservable
 from headrace.operators.aggregate.operator import Aggregate
-from headrace.operators.defer_tick import DeferTick
+from headrace.operators.deferral import DeferTick
 from headrace.operators.distinct import Distinct
 from headrace.operators.feedback import Feedback
 from headrace.operators.join.difference import Difference

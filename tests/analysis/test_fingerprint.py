@@ -23,7 +23,7 @@ from headrace.errors import SourceLocation
 from headrace.expr.tree import Call, Column, Expr, Literal
 from headrace.expr.types import INT32, INT64, STR, DecimalType, Field, Schema, StructType
 from headrace.graph.node import FlowGraph, Node
-from headrace.operators.defer_tick import DeferTick
+from headrace.operators.deferral import DeferTick
 from headrace.operators.feedback import Feedback
 from headrace.operators.filter import Filter
 from headrace.operators.map import Map

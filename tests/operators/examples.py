@@ -10,45 +10,20 @@ from headrace.expr.row_classes import schema_of
 from headrace.lattice import Max, Min
 from headrace.lowering.examples import Examples, Pair
 from headrace.operators import all_operators
-from headrace.operators.at_least import AtLeast
 from headrace.operators.bag_feedback import BagFeedback
-from headrace.operators.chain import Chain
-from headrace.operators.chain_first_n import ChainFirstN
-from headrace.operators.defer_signal import DeferSignal
-from headrace.operators.defer_tick import DeferTick
-from headrace.operators.defer_tick_lazy import DeferTickLazy
 from headrace.operators.end_of_input import EndOfInput
-from headrace.operators.enumerate import Enumerate
-from headrace.operators.every_tick import EveryTick
 from headrace.operators.feedback import Feedback
 from headrace.operators.first_within import FirstWithin
-from headrace.operators.fold import Fold
-from headrace.operators.fold_keyed import FoldKeyed
-from headrace.operators.fold_tick import FoldTick
 from headrace.operators.history import History
-from headrace.operators.initialize import Initialize
 from headrace.operators.join.operator import How
 from headrace.operators.late_rows import LateRows
-from headrace.operators.lattice_fold import LatticeFold
-from headrace.operators.lattice_merge import LatticeGrowth
-from headrace.operators.lattice_reduce import LatticeReduce
 from headrace.operators.least_watermark import LeastWatermark
 from headrace.operators.misfits import Misfits
-from headrace.operators.multiset_delta import MultisetDelta
-from headrace.operators.null import Null
 from headrace.operators.on_time import OnTime
-from headrace.operators.reduce import Reduce
-from headrace.operators.reduce_keyed import ReduceKeyed
-from headrace.operators.scan import Scan
-from headrace.operators.sort import Sort
-from headrace.operators.source import Source
-from headrace.operators.state import State
 from headrace.operators.temporal_filter import TemporalFilter
 from headrace.operators.upsert import Upsert
 from headrace.operators.watermark import Watermark
 from headrace.operators.window import Window
-from headrace.operators.zip import Zip
-from headrace.operators.zip_longest import ZipLongest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,13 +49,6 @@ def carry(last: int, n: Pair) -> tuple[int, int]:
     return n.a, n.a - last
 
 
-def counting_up(pairs: AnyStream) -> AnyStream:
-    back = pairs.flow.feedback(int)
-    top = pairs.map(lambda n: n.a, returns=int).union(back).lattice_fold(Max())
-    back.close(top.filter(col.value < 5).map(lambda n: n + 1, returns=int))
-    return top
-
-
 def down(pairs: AnyStream) -> AnyStream:
     return pairs.filter(col.a > 0).with_columns(a=col.a - 1)
 
@@ -103,7 +71,6 @@ def _suffix(how: How) -> dict[str, str]:
 # Per operator the flows that show it, from two streams of pairs of which the first only grows.
 EXAMPLES: dict[type[Operator], Examples] = {
     **{cls: cls.examples for cls in all_operators() if cls.examples},
-    Source: {"append": lambda x, y: x, "table": lambda x, y: y},
     Upsert: {
         "in order": lambda x, y: x.upsert("a", deleted=col.b == 1),
         "of rows before": lambda x, y: x.upsert(
@@ -137,50 +104,11 @@ EXAMPLES: dict[type[Operator], Examples] = {
         "since": lambda x, y: y.valid(x.select(t=col.a), since=col.b),
         "since and until": lambda x, y: y.valid(x.select(t=col.a), since=col.a, until=col.b),
     },
-    DeferTick: {"defer_tick": lambda x, y: y.defer_tick()},
     Feedback: {
         "fixpoint": lambda x, y: x.flow.fixpoint(down, x),
         "fixpoint of rows that come and go": lambda x, y: x.flow.fixpoint(down, y),
     },
-    Chain: {"chain": lambda x, y: x.chain(y)},
-    ChainFirstN: {"chain_first_n": lambda x, y: x.chain_first_n(1, x)},
-    Zip: {"zip": lambda x, y: x.zip(x, suffix="_y")},
-    ZipLongest: {"zip_longest": lambda x, y: x.zip_longest(x, suffix="_y")},
-    EveryTick: {"every_tick": lambda x, y: y.every_tick()},
-    MultisetDelta: {"multiset_delta": lambda x, y: x.multiset_delta()},
-    DeferTickLazy: {"defer_tick_lazy": lambda x, y: y.defer_tick_lazy()},
-    DeferSignal: {"defer_signal": lambda x, y: y.defer_signal(x)},
-    Null: {"null": lambda x, y: y.null()},
-    Initialize: {
-        "initialize": lambda x, y: x.flow.initialize(),
-        "mapped": lambda x, y: x.flow.initialize().map(lambda _: 1, returns=int),
-    },
     BagFeedback: {"feedback of a bag": lambda x, y: all_the_way_down(x)},
-    Fold: {"fold": lambda x, y: x.fold(0, lambda n, pair: n + pair.a, commutative=True)},
-    FoldTick: {
-        "fold": lambda x, y: x.fold(0, lambda n, pair: n + pair.a, commutative=True, lifetime="tick"),
-        "lattice_fold": lambda x, y: x.lattice_fold(Max(), value="a", lifetime="tick"),
-    },
-    Reduce: {"reduce": lambda x, y: x.reduce(first, commutative=True)},
-    FoldKeyed: {
-        "of values": lambda x, y: x.fold_keyed("a", 0, add, value="b", commutative=True),
-        "of rows": lambda x, y: x.fold_keyed(["a", "b"], 0, lambda n, pair: n + 1, commutative=True),
-    },
-    ReduceKeyed: {"reduce_keyed": lambda x, y: x.reduce_keyed("b", max, commutative=True)},
-    Scan: {"scan": lambda x, y: x.scan(0, carry), "per key": lambda x, y: x.scan(0, carry, per="b")},
-    Enumerate: {"enumerate": lambda x, y: x.enumerate(per="a"), "of all": lambda x, y: x.enumerate()},
-    State: {
-        "state": lambda x, y: x.state(Max(), value="a", per="b"),
-        "of all": lambda x, y: x.state(Max(), value="a"),
-    },
-    Sort: {"sort": lambda x, y: x.sort(lifetime="tick")},
-    LatticeFold: {
-        "of all": lambda x, y: x.lattice_fold(Max(), value="b"),
-        "per key": lambda x, y: x.lattice_fold(Min(), value="b", per="a"),
-    },
-    LatticeReduce: {"lattice_reduce": lambda x, y: x.lattice_reduce(Max(), value="b")},
-    LatticeGrowth: {"lattice_fold in a loop": lambda x, y: counting_up(x)},
-    AtLeast: {"at_least": lambda x, y: x.group_by("a").agg(n=hr.count()).at_least(2)},
     OnTime: {"on_time": lambda x, y: x.watermark(col.a, lateness=0)},
     LateRows: {"late_rows": lambda x, y: x.watermark(col.a, lateness=0).late()},
     Watermark: {"close": lambda x, y: in_windows(x, hr.tumbling(col.a, 2), "close")},

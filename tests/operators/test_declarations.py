@@ -8,7 +8,7 @@ from headrace.analysis import analyse
 from headrace.engine.program import compile_program
 from headrace.graph.node import Operator
 from headrace.graph.operator_declarations import EQUAL_ROWS
-from headrace.operators.lattice_merge import LatticeGrowth
+from headrace.operators.lattice_fold import LatticeGrowth
 from tests.operators.examples import ALL, EXAMPLES, example
 
 DECLARED = ("ports", "output", "placement", "unservable")

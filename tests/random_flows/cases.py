@@ -19,7 +19,7 @@ from headrace.expr.row_classes import from_user
 from headrace.flow.flow import Flow
 from headrace.flow.stream import Stream
 from headrace.graph.node import FlowGraph
-from headrace.operators.defer_tick import DeferTick
+from headrace.operators.deferral import DeferTick
 from headrace.operators.sink import Sink
 from headrace.operators.source import Source
 from headrace.testing.strategies import rows

@@ -8,10 +8,16 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
-from headrace.engine.signals.statistics import FUNCTIONS, SILENT, InputValues, compile_kernel, kernel_of
-from headrace.operators.statistics.statistic import Statistic
-from headrace.operators.statistics.value_kinds import Holes
-from headrace.operators.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
+from headrace.operators.statistics.kernel import SILENT, InputValues, compile_kernel, kernel_of
+from headrace.operators.statistics.kernel_runtime import FUNCTIONS
+from headrace.operators.statistics.statistic import (
+    CountWindow,
+    Expanding,
+    Holes,
+    Statistic,
+    TimeWindow,
+    ValueWindow,
+)
 
 NAN = math.nan
 Event = tuple[Any, Any, Any]
@@ -26,7 +32,7 @@ def stepwise(statistic: Statistic, events: Sequence[Event], holes: Holes = Holes
 
 
 def from_scratch(
-    window: Window, events: Sequence[Event], answer: Callable[[list[Event]], Any], *, pairs: bool = False
+    window: ValueWindow, events: Sequence[Event], answer: Callable[[list[Event]], Any], *, pairs: bool = False
 ) -> list[Any]:
     """`answer(values that are there)` for the window at each event, as its `min_periods` allow."""
     answers: list[Any] = []

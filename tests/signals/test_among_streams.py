@@ -12,10 +12,9 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.analysis import Verdict, analyse
-from headrace.engine.signals import steps  # noqa: F401
-from headrace.engine.signals.step import signal_step
 from headrace.errors import BadInput, BadRow, NotOnSpark
 from headrace.graph.node import Operator
+from headrace.lowering.signal_step import signal_step
 from headrace.operators import signals
 from headrace.operators.signals.signal_operator import SignalOperator
 from headrace.spark.refusals import check_runs_on_spark, refusal

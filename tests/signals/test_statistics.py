@@ -16,20 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.engine.signals.statistics import (
-    FUNCTIONS,
-    SILENT,
-    InputValues,
-    compile_kernel,
-    kernel_of,
-    suffixes,
-)
 from headrace.errors import EvaluationError
+from headrace.operators.statistics import kernel_runtime
 from headrace.operators.statistics.ewm import Decay, EwmMean, EwmVar
+from headrace.operators.statistics.kernel import SILENT, InputValues, compile_kernel, kernel_of
+from headrace.operators.statistics.kernel_runtime import FUNCTIONS
 from headrace.operators.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
 from headrace.operators.statistics.ordering import First, Interpolation, Last, Max, Min, Quantile, Rank, Ties
-from headrace.operators.statistics.value_kinds import Holes
-from headrace.operators.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
+from headrace.operators.statistics.statistic import CountWindow, Expanding, Holes, TimeWindow, ValueWindow
 from tests.signals.statistics_from_scratch import (
     NAN,
     START,
@@ -56,7 +50,7 @@ ANY = st.one_of(FINITE, FINITE, FINITE, HOLES, st.sampled_from([math.inf, -math.
 
 
 @st.composite
-def windows(draw: st.DrawFn) -> Window:
+def windows(draw: st.DrawFn) -> ValueWindow:
     least = draw(st.integers(0, 4))
     match draw(st.sampled_from(["count", "time", "all"])):
         case "count":
@@ -96,7 +90,7 @@ def same(one: Any, other: Any, bound: float = 0.0) -> bool:
     return one == other or abs(one - other) <= bound
 
 
-def bounds(window: Window, events: list[Event], of: Any, *, pairs: bool = False) -> list[float]:
+def bounds(window: ValueWindow, events: list[Event], of: Any, *, pairs: bool = False) -> list[float]:
     """What rounding may do to each answer; nothing where there is none."""
     found = from_scratch(window, events, of, pairs=pairs)
     return [0.0 if b is SILENT or b != b else b for b in found]
@@ -114,12 +108,12 @@ def ys(events: list[Event]) -> list[Any]:
 
 
 @given(windows(), runs())
-def test_count_counts_what_is_there(window: Window, events: list[Event]) -> None:
+def test_count_counts_what_is_there(window: ValueWindow, events: list[Event]) -> None:
     check(stepwise(Count(window), events), from_scratch(window, events, len))
 
 
 @given(windows(), runs())
-def test_sum_and_mean_are_those_of_the_window(window: Window, events: list[Event]) -> None:
+def test_sum_and_mean_are_those_of_the_window(window: ValueWindow, events: list[Event]) -> None:
     def total(there: list[Event]) -> float:
         values = xs(there)
         return math.fsum(values) if is_finite(values) else sum(values)
@@ -150,7 +144,9 @@ def test_an_expanding_sum_loses_no_digit(events: list[Event]) -> None:
 
 
 @given(windows(), runs(), st.integers(0, 2))
-def test_variance_and_deviation_keep_their_digits(window: Window, events: list[Event], ddof: int) -> None:
+def test_variance_and_deviation_keep_their_digits(
+    window: ValueWindow, events: list[Event], ddof: int
+) -> None:
     def variance(there: list[Event]) -> float:
         n, values = len(there), xs(there)
         if n <= ddof or not is_finite(values):
@@ -166,7 +162,7 @@ def test_variance_and_deviation_keep_their_digits(window: Window, events: list[E
 
 
 @given(windows(), runs())
-def test_covariance_and_correlation_keep_their_digits(window: Window, events: list[Event]) -> None:
+def test_covariance_and_correlation_keep_their_digits(window: ValueWindow, events: list[Event]) -> None:
     def covariance(there: list[Event]) -> float:
         n = len(there)
         if n < 2 or not is_finite(xs(there)) or not is_finite(ys(there)):
@@ -193,7 +189,7 @@ def test_covariance_and_correlation_keep_their_digits(window: Window, events: li
 
 @given(windows(), runs(st.one_of(FINITE, HOLES)), st.sampled_from(Against))
 def test_a_regression_is_the_line_of_least_squares(
-    window: Window, events: list[Event], against: Against
+    window: ValueWindow, events: list[Event], against: Against
 ) -> None:
     match against:
         case Against.SIGNAL:
@@ -303,7 +299,7 @@ def test_a_weighted_mean_never_gets_rid_of_infinity(adjust: bool) -> None:
 
 @given(windows(), runs())
 def test_least_greatest_oldest_and_newest_are_those_of_the_window(
-    window: Window, events: list[Event]
+    window: ValueWindow, events: list[Event]
 ) -> None:
     for statistic, answer in (
         (Min(window), lambda there: min(xs(there), default=NAN)),
@@ -316,7 +312,7 @@ def test_least_greatest_oldest_and_newest_are_those_of_the_window(
 
 @given(windows(), runs(), st.floats(0, 1), st.sampled_from(Interpolation))
 def test_quantiles_are_those_of_the_sorted_window(
-    window: Window, events: list[Event], q: float, interpolation: Interpolation
+    window: ValueWindow, events: list[Event], q: float, interpolation: Interpolation
 ) -> None:
     def quantile(there: list[Event]) -> float:
         if not there:
@@ -346,7 +342,7 @@ def test_quantiles_are_those_of_the_sorted_window(
 
 @given(windows(), runs(), st.sampled_from(Ties), st.booleans())
 def test_rank_is_the_place_of_the_newest_value(
-    window: Window, events: list[Event], ties: Ties, pct: bool
+    window: ValueWindow, events: list[Event], ties: Ties, pct: bool
 ) -> None:
     got = stepwise(Rank(window, ties, pct), events)
     counts = from_scratch(window, events, lambda there: there)
@@ -414,7 +410,7 @@ def test_old_parts_are_made_about_once_per_window() -> None:
     def counting(*given: Any) -> Any:
         nonlocal made
         made += 1
-        return suffixes.deviations(*given)
+        return kernel_runtime.deviations(*given)
 
     kernel = kernel_of(Var(CountWindow(50, 50)), InputValues())
     state, step = kernel.start(FUNCTIONS), compile_kernel(kernel, {**FUNCTIONS, "deviations": counting})

@@ -14,13 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.engine.signals.statistics import SILENT
 from headrace.operators.statistics.differences import Diff, PctChange
 from headrace.operators.statistics.ewm import Decay, EwmMean, EwmStd, EwmVar
+from headrace.operators.statistics.kernel import SILENT
 from headrace.operators.statistics.moments import Corr, Count, Cov, Mean, Std, Sum, Var
 from headrace.operators.statistics.ordering import Interpolation, Max, Min, Quantile, Rank, Ties
-from headrace.operators.statistics.statistic import Statistic
-from headrace.operators.statistics.value_windows import CountWindow, Expanding, TimeWindow
+from headrace.operators.statistics.statistic import CountWindow, Expanding, Statistic, TimeWindow
 from tests.signals.statistics_from_scratch import NAN, START, Event, stepwise
 
 np = pytest.importorskip("numpy", reason="compared with NumPy, which comes with the extra dev")

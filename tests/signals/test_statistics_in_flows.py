@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.engine.program import compile_program
-from headrace.engine.signals.statistics import FUNCTIONS, SILENT, InputValues, compile_kernel, kernel_of
 from headrace.flow.signal import Signal
 from headrace.operators.signals.statistic_signal import StatisticSignal
+from headrace.operators.statistics.kernel import SILENT, InputValues, compile_kernel, kernel_of
+from headrace.operators.statistics.kernel_runtime import FUNCTIONS
 from headrace.state.codec import decode, value_encoder
 from tests.properties.effort import examples
 

@@ -17,13 +17,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.engine.signals.statistics import SILENT
 from headrace.operators.statistics.differences import PctChange
 from headrace.operators.statistics.ewm import Decay, EwmMean, EwmStd, EwmVar
+from headrace.operators.statistics.kernel import SILENT
 from headrace.operators.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
 from headrace.operators.statistics.ordering import Interpolation, Max, Min, Quantile
-from headrace.operators.statistics.value_kinds import Holes
-from headrace.operators.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
+from headrace.operators.statistics.statistic import CountWindow, Expanding, Holes, TimeWindow, ValueWindow
 from tests.properties.effort import examples
 from tests.signals.statistics_from_scratch import NAN, START, Event, from_scratch, is_missing, root, stepwise
 from tests.signals.test_statistics import windows
@@ -142,7 +141,7 @@ KINDS = st.sampled_from(Holes)
 
 @given(data=st.data(), holes=KINDS, window=windows())
 @examples(2)
-def test_sums_and_means(data: st.DataObject, holes: Holes, window: Window) -> None:
+def test_sums_and_means(data: st.DataObject, holes: Holes, window: ValueWindow) -> None:
     events = data.draw(runs(holes))
 
     def answer(there: list[Event], count: int) -> Any:
@@ -175,7 +174,7 @@ def test_sums_and_means(data: st.DataObject, holes: Holes, window: Window) -> No
 
 @given(data=st.data(), holes=KINDS, window=windows(), ddof=st.integers(0, 2))
 @examples(2)
-def test_variances_and_deviations(data: st.DataObject, holes: Holes, window: Window, ddof: int) -> None:
+def test_variances_and_deviations(data: st.DataObject, holes: Holes, window: ValueWindow, ddof: int) -> None:
     events = data.draw(runs(holes))
 
     def variance(there: list[Event]) -> Any:
@@ -202,7 +201,7 @@ def test_variances_and_deviations(data: st.DataObject, holes: Holes, window: Win
 
 @given(data=st.data(), holes=KINDS, window=windows())
 @examples(2)
-def test_covariances_correlations_and_lines(data: st.DataObject, holes: Holes, window: Window) -> None:
+def test_covariances_correlations_and_lines(data: st.DataObject, holes: Holes, window: ValueWindow) -> None:
     events = data.draw(runs(holes))
 
     def covariance(there: list[Event]) -> Any:
@@ -227,7 +226,7 @@ def test_covariances_correlations_and_lines(data: st.DataObject, holes: Holes, w
         check_lines(window, events, holes, against)
 
 
-def check_lines(window: Window, events: list[Event], holes: Holes, against: Against) -> None:
+def check_lines(window: ValueWindow, events: list[Event], holes: Holes, against: Against) -> None:
     def line(there: list[Event]) -> Any:
         xs, ys = columns(there)
         if not there or not finite(xs, ys):
@@ -270,7 +269,7 @@ def square_root(square: Fraction) -> Fraction:
 @given(data=st.data(), holes=KINDS, window=windows(), q=st.sampled_from([0.5, 0.25, 0.1, 0.9, 1.0, 1 / 3]))
 @examples(2)
 @example(None, Holes.NAN, Expanding(1), 0.5)
-def test_quantiles(data: st.DataObject | None, holes: Holes, window: Window, q: float) -> None:
+def test_quantiles(data: st.DataObject | None, holes: Holes, window: ValueWindow, q: float) -> None:
     if data is None:
         events: list[Event] = [(v, None, START) for v in (-1.7e308, 1.7e308, -1.7e308, 1.7e308)]
     else:
@@ -299,7 +298,7 @@ def test_quantiles(data: st.DataObject | None, holes: Holes, window: Window, q: 
 
 
 @given(data=st.data(), holes=KINDS, window=windows())
-def test_least_and_greatest(data: st.DataObject, holes: Holes, window: Window) -> None:
+def test_least_and_greatest(data: st.DataObject, holes: Holes, window: ValueWindow) -> None:
     events = data.draw(runs(holes))
     for statistic, best in ((Min(window), min), (Max(window), max)):
         got = stepwise(statistic, events, holes)

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.engine.signals.statistics import FUNCTIONS, SILENT, InputValues, compile_kernel, kernel_of
 from headrace.operators.signals.statistic_signal import StatisticSignal
 from headrace.operators.statistics.differences import Crossed, Diff, Direction, PctChange
 from headrace.operators.statistics.downsampling import (
@@ -22,8 +21,9 @@ from headrace.operators.statistics.downsampling import (
     Throttle,
     Timer,
 )
-from headrace.operators.statistics.statistic import Statistic
-from headrace.operators.statistics.value_kinds import Holes, Times
+from headrace.operators.statistics.kernel import SILENT, InputValues, compile_kernel, kernel_of
+from headrace.operators.statistics.kernel_runtime import FUNCTIONS
+from headrace.operators.statistics.statistic import Holes, Statistic, Times
 from tests.signals.statistics_from_scratch import NAN, Event, stepwise
 
 SECONDS = timedelta(seconds=1)

@@ -9,15 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.engine.signals.statistics import (
-    FUNCTIONS,
-    SILENT,
-    InputValues,
-    compile_kernel,
-    kernel_of,
-    sorted_blocks,
-)
-from headrace.engine.signals.steps.statistics import as_cell
+from headrace.operators.signals.statistic_signal import as_cell
+from headrace.operators.statistics import kernel_runtime
 from headrace.operators.statistics.differences import Crossed, Diff, Direction, PctChange
 from headrace.operators.statistics.downsampling import (
     BarsByCount,
@@ -28,10 +21,11 @@ from headrace.operators.statistics.downsampling import (
     Timer,
 )
 from headrace.operators.statistics.ewm import Decay, EwmMean, EwmStd, EwmVar
+from headrace.operators.statistics.kernel import SILENT, InputValues, compile_kernel, kernel_of
+from headrace.operators.statistics.kernel_runtime import FUNCTIONS
 from headrace.operators.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
 from headrace.operators.statistics.ordering import First, Last, Max, Min, Quantile, Rank
-from headrace.operators.statistics.statistic import Statistic
-from headrace.operators.statistics.value_windows import CountWindow, Expanding, TimeWindow
+from headrace.operators.statistics.statistic import CountWindow, Expanding, Statistic, TimeWindow
 from headrace.state.codec import decode, value_encoder
 from tests.properties.effort import examples
 
@@ -97,17 +91,17 @@ def test_sorted_blocks_are_a_sorted_list(changes: list[tuple[bool, int]]) -> Non
     counts: list[int] = []
     for comes, value in changes:
         if comes:
-            sorted_blocks.put(blocks, greatest, counts, value)
+            kernel_runtime.put(blocks, greatest, counts, value)
             whole.append(value)
         elif value in whole:
-            sorted_blocks.take(blocks, greatest, counts, value)
+            kernel_runtime.take(blocks, greatest, counts, value)
             whole.remove(value)
         whole.sort()
-        assert [sorted_blocks.at(blocks, counts, i) for i in range(len(whole))] == whole
+        assert [kernel_runtime.at(blocks, counts, i) for i in range(len(whole))] == whole
         expected = sum(v < value for v in whole), sum(v <= value for v in whole)
-        assert sorted_blocks.places(blocks, greatest, counts, value) == expected
+        assert kernel_runtime.places(blocks, greatest, counts, value) == expected
 
 
 def test_many_blocks_are_a_sorted_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sorted_blocks, "_LARGEST", 3)
+    monkeypatch.setattr(kernel_runtime, "_LARGEST", 3)
     test_sorted_blocks_are_a_sorted_list()

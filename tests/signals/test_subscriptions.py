@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.engine.signals.signal_machine import SignalMachine
-from headrace.engine.signals.statistics import FUNCTIONS, InputValues, compile_kernel, kernel_of
-from headrace.engine.signals.statistics import SILENT as NO_ANSWER
 from headrace.engine.signals.watchers import Subscription
 from headrace.errors import BadInput, UserFunctionFailed
 from headrace.operators.signals.statistic_signal import StatisticSignal
+from headrace.operators.statistics.kernel import SILENT as NO_ANSWER
+from headrace.operators.statistics.kernel import InputValues, compile_kernel, kernel_of
+from headrace.operators.statistics.kernel_runtime import FUNCTIONS
 from tests.conformance.signal_cases import SCHEDULES, NodeDescription, add_signal_node
 from tests.properties.effort import examples
 from tests.signals.oracle import SILENT, SignalOracle

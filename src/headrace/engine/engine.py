@@ -24,7 +24,7 @@ from headrace.engine.tick_listeners import TickListeners
 from headrace.errors import BadInput, EngineStopped, SourceLocation
 from headrace.expr.row_classes import to_user
 from headrace.graph.node import graph_of
-from headrace.operators.signals.signal_source import SignalSource
+from headrace.operators.signals.endpoints import SignalSource
 from headrace.operators.source import TICK_TIME, Source
 from headrace.shown import Shown
 

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING
 
 from headrace.graph.operator_declarations import Delay
 from headrace.operators.end_of_input import EndOfInput
-from headrace.operators.signals.last_row import LastRow
+from headrace.operators.signals.endpoints import LastRow, SignalSource, ValueRows
 from headrace.operators.signals.signal_operator import SignalOperator
-from headrace.operators.signals.signal_source import SignalSource
-from headrace.operators.signals.value_rows import ValueRows
 from headrace.operators.sink import Sink
 from headrace.operators.source import Source
 

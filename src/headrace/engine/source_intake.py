@@ -14,7 +14,7 @@ from headrace.expr.row_classes import from_user
 from headrace.expr.row_conversion import from_trusted
 from headrace.near_names import did_you_mean
 from headrace.operators.keyed_source import KeyedSource
-from headrace.operators.signals.signal_source import SignalSource
+from headrace.operators.signals.endpoints import SignalSource
 from headrace.operators.source import Source
 
 Rows: TypeAlias = "list[tuple[Any, ...]]"

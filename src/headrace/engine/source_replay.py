@@ -18,7 +18,7 @@ from headrace.io.change_data import ChangeData
 from headrace.io.delta import DeltaRows
 from headrace.io.files.file_source import Files
 from headrace.io.in_process import Rows
-from headrace.operators.signals.signal_source import SignalSource
+from headrace.operators.signals.endpoints import SignalSource
 from headrace.operators.source import Source as SourceOperator
 
 if TYPE_CHECKING:

@@ -25,11 +25,11 @@ from headrace.expr.types import Field
 from headrace.flow.join_condition import pair_names, plan_outer_join
 from headrace.operators.column_arguments import all_columns, with_row_class
 from headrace.operators.distinct import Distinct
-from headrace.operators.every_tick import EveryTick
 from headrace.operators.join.difference import Difference
 from headrace.operators.join.operator import How, Join
 from headrace.operators.lifetime import Lifetime
 from headrace.operators.select import Select
+from headrace.operators.tick_snapshots import EveryTick
 from headrace.operators.union import Union
 
 if TYPE_CHECKING:

@@ -23,17 +23,15 @@ from headrace.graph.node import FlowGraph, Node, Operator, inside_loops
 from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.column_arguments import check_name
 from headrace.operators.feedback import Feedback
-from headrace.operators.initialize import Initialize
-from headrace.operators.null import Null
 from headrace.operators.sink import Sink
-from headrace.operators.source import Source
+from headrace.operators.source import Initialize, Null, Source
 from headrace.shown import Shown
 
 if TYPE_CHECKING:
     from headrace.flow.keyed_tables import OnMisfitName
     from headrace.flow.signal import Signal
     from headrace.flow.timed_columns import Times
-    from headrace.operators.signals.signal_source import SignalSource
+    from headrace.operators.signals.endpoints import SignalSource
     from headrace.operators.time_spans import GivenSpan
 
 T = TypeVar("T")
@@ -150,7 +148,7 @@ class Flow(MethodGuesses, Shown):
         """
         # Imported here, so that flows without signals do not load them.
         from headrace.flow.signal import Signal
-        from headrace.operators.signals.signal_source import SignalSource
+        from headrace.operators.signals.endpoints import SignalSource
 
         location = SourceLocation.of_caller()
         self._check_source_name(name, location)
@@ -256,11 +254,11 @@ class Flow(MethodGuesses, Shown):
         return self, self.add_feedback(operator, schema, None, location).node_id, schema
 
     def null(self, rows: type[T], *, name: str | None = None) -> Stream[T, Bounded, Append, Ordered]:
-        """Add a stream without rows (see `operators.null`)."""
+        """Add a stream without rows (see `operators.source`)."""
         return self.add(Null(swallows=False), schema_of(rows), (), name, SourceLocation.of_caller())
 
     def initialize(self, *, name: str | None = None) -> Stream[tuple[()], Bounded, Append, Ordered]:
-        """Add a stream with one row, `()`, in the first tick of a run (see `operators.initialize`)."""
+        """Add a stream with one row, `()`, in the first tick of a run (see `operators.source`)."""
         return self.add(Initialize(), schema_of(object), (), name, SourceLocation.of_caller())
 
     # -- for the stream methods -------------------------------------------------------------

@@ -18,15 +18,10 @@ from headrace.expr.row_classes import schema_of
 from headrace.flow.output_handle import Output
 from headrace.flow.signal_statistics import SignalStatistics
 from headrace.operators.column_arguments import ANY_VALUE, render_argument
-from headrace.operators.signals.delay_signal import DelaySignal
-from headrace.operators.signals.filter_signal import FilterSignal
+from headrace.operators.signals.earlier_values import DelaySignal, ScanSignal, WindowSignal
+from headrace.operators.signals.endpoints import ValueRows
+from headrace.operators.signals.filters import FilterSignal, NoRepeats, Sample, When
 from headrace.operators.signals.lift import Align, Argument, Constant, Lift
-from headrace.operators.signals.no_repeats import NoRepeats
-from headrace.operators.signals.sample import Sample
-from headrace.operators.signals.scan_signal import ScanSignal
-from headrace.operators.signals.value_rows import ValueRows
-from headrace.operators.signals.when import When
-from headrace.operators.signals.window import Window
 
 if TYPE_CHECKING:
     from headrace.expr.types import Schema
@@ -81,10 +76,10 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
     def filter(
         self, predicate: Callable[[T_co], object] | Signal[Any], *, name: str | None = None
     ) -> Signal[T_co]:
-        """The values that satisfy `predicate` (see `operators.signals.filter_signal`).
+        """The values that satisfy `predicate` (see `operators.signals.filters`).
 
         predicate: a function of a value; or a signal, to keep the values while it is true (see
-                   `operators.signals.when`).
+                   `operators.signals.filters`).
         """
         location = SourceLocation.of_caller()
         if isinstance(predicate, Signal):
@@ -94,11 +89,11 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
         return self.add(FilterSignal(predicate), location, schema=self._schema, name=name)
 
     def changes(self, *, name: str | None = None) -> Signal[T_co]:
-        """The values that differ from the previous one (see `operators.signals.no_repeats`)."""
+        """The values that differ from the previous one (see `operators.signals.filters`)."""
         return self.add(NoRepeats(), SourceLocation.of_caller(), schema=self._schema, name=name)
 
     def sample(self, trigger: Signal[Any], *, name: str | None = None) -> Signal[T_co]:
-        """The current value whenever `trigger` fires (see `operators.signals.sample`)."""
+        """The current value whenever `trigger` fires (see `operators.signals.filters`)."""
         location = SourceLocation.of_caller()
         check_signal("sample", trigger, location)
         return self.add(Sample(), location, (trigger,), schema=self._schema, name=name)
@@ -106,7 +101,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
     # -- history ---------------------------------------------------------------------------------
 
     def scan(self, init: U, function: Callable[[U, T_co], U], *, name: str | None = None) -> Signal[U]:
-        """Accumulate the values, starting with `init` (see `operators.signals.scan_signal`)."""
+        """Accumulate the values, starting with `init` (see `operators.signals.earlier_values`)."""
         location = SourceLocation.of_caller()
         check_function("scan", function, location)
         return self.add(ScanSignal(init, function), location, name=name)
@@ -119,14 +114,14 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
         full: bool = False,
         name: str | None = None,
     ) -> Signal[U]:
-        """Apply a function to the last `size` values (see `operators.signals.window`)."""
+        """Apply a function to the last `size` values (see `operators.signals.earlier_values`)."""
         location = SourceLocation.of_caller()
         check_function("window", function, location)
         check_count("window", size, location)
-        return self.add(Window(size, function, full), location, name=name)
+        return self.add(WindowSignal(size, function, full), location, name=name)
 
     def delay(self, count: int = 1, *, init: Any = _NOT_GIVEN, name: str | None = None) -> Signal[Any]:
-        """The value `count` firings ago (see `operators.signals.delay_signal`).
+        """The value `count` firings ago (see `operators.signals.earlier_values`).
 
         init: value for the first `count` firings; without it, the result does not fire for these.
         """
@@ -145,7 +140,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
     def stream(
         self, rows: type[U] | None = None, *, name: str | None = None
     ) -> Stream[U, Unbounded, Append, Ordered]:
-        """The values as a stream, one row per firing (see `operators.signals.value_rows`).
+        """The values as a stream, one row per firing (see `operators.signals.endpoints`).
 
         rows: type of the values; a value of another type raises `BadRow`. By default the type of the source;
               for computed values `object`, which means any value.

@@ -35,7 +35,7 @@ from headrace.operators.statistics.downsampling import (
     Throttle,
     Timer,
 )
-from headrace.operators.statistics.value_windows import CountWindow, Expanding, TimeWindow
+from headrace.operators.statistics.statistic import CountWindow, Expanding, TimeWindow
 
 if TYPE_CHECKING:
     from datetime import timedelta

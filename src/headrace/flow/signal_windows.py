@@ -20,12 +20,11 @@ from headrace.operators.statistic_arguments import (
 from headrace.operators.statistics.ewm import Decay, EwmMean, EwmStd, EwmVar
 from headrace.operators.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
 from headrace.operators.statistics.ordering import First, Interpolation, Last, Max, Min, Quantile, Rank, Ties
-from headrace.operators.statistics.value_kinds import Holes, Times
+from headrace.operators.statistics.statistic import Holes, Times
 
 if TYPE_CHECKING:
     from headrace.flow.signal import Signal
-    from headrace.operators.statistics.statistic import Statistic
-    from headrace.operators.statistics.value_windows import Window
+    from headrace.operators.statistics.statistic import Statistic, ValueWindow
 
 
 class SignalLike:
@@ -92,7 +91,9 @@ class Windowed:
 
     __slots__ = ("_at", "_relaxed", "_signal", "_window")
 
-    def __init__(self, signal: Signal[Any], window: Window, at: Signal[Any] | None, relaxed: bool) -> None:
+    def __init__(
+        self, signal: Signal[Any], window: ValueWindow, at: Signal[Any] | None, relaxed: bool
+    ) -> None:
         self._signal = signal
         self._window = window
         self._at = at

@@ -105,7 +105,7 @@ class Stream(
         returns: type[U] | None = None,
         name: str | None = None,
     ) -> Stream[U, B, G, O]:
-        """Map each row to any number of rows, by an opaque function (see `operators.flat_map`).
+        """Map each row to any number of rows, by an opaque function (see `operators.map`).
 
         The row type is `returns`, or the item type of the function's return annotation.
         """

@@ -71,12 +71,11 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
 
         init:     a value, or a function without arguments that returns one.
         lifetime: "static": a table of one row. "tick": one plain row in each tick (see
-                  `operators.fold_tick`), which needs `nondet` unless ticks are given.
+                  `operators.fold`), which needs `nondet` unless ticks are given.
         commutative, idempotent, monotone: claims (see `headrace.operators.function_claims`).
         returns:  type of the value; by default the function's return annotation, or the type of `init`.
         """
-        from headrace.operators.fold import Fold
-        from headrace.operators.fold_tick import FoldTick
+        from headrace.operators.fold import Fold, FoldTick
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -101,9 +100,9 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         name: str | None = None,
     ) -> Stream[T_co, B, Any, Any]:
         """Reduce all rows to one by `function(so far, row)`, from the first row on (see
-        `operators.reduce`).
+        `operators.fold`).
         """
-        from headrace.operators.reduce import Reduce
+        from headrace.operators.fold import Reduce
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -129,13 +128,13 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[Any, B, Any, Any]:
-        """Fold the rows of each key into a value in column `into` (see `operators.fold_keyed`).
+        """Fold the rows of each key into a value in column `into` (see `operators.keyed_fold`).
 
         by:    names or columns of the key.
         value: the item passed to the function; by default the whole row.
         Other arguments are as in `fold`.
         """
-        from headrace.operators.fold_keyed import FoldKeyed
+        from headrace.operators.keyed_fold import FoldKeyed
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -164,13 +163,13 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[Any, B, Any, Any]:
-        """Reduce the values of each key to one (see `operators.reduce_keyed`).
+        """Reduce the values of each key to one (see `operators.keyed_fold`).
 
         value: the items to fold; optional if there is only one non-key column.
         into:  name of the result column; by default that of `value`.
         Other arguments are as in `fold_keyed`.
         """
-        from headrace.operators.reduce_keyed import ReduceKeyed
+        from headrace.operators.keyed_fold import ReduceKeyed
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -318,11 +317,11 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[Any, B, G, O]:
-        """Number the rows, in the column `index` (see `operators.enumerate`).
+        """Number the rows, in the column `index` (see `operators.scan`).
 
         per: names or columns of keys, each of which is numbered separately.
         """
-        from headrace.operators.enumerate import Enumerate
+        from headrace.operators.scan import Enumerate
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -370,7 +369,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         name: str | None = None,
     ) -> Stream[Any, Any, Any, Any]:
         """Merge all items like `lattice_fold`, without a row before the first item."""
-        from headrace.operators.lattice_reduce import LatticeReduce
+        from headrace.operators.lattice_fold import LatticeReduce
 
         location = SourceLocation.of_caller()
         return self._lattice_fold(LatticeReduce, lattice, value, per, into, lifetime, nondet, name, location)
@@ -387,8 +386,8 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         name: str | None,
         location: SourceLocation,
     ) -> Stream[Any, Any, Any, Any]:
-        from headrace.operators.fold_keyed import FoldKeyed
-        from headrace.operators.fold_tick import FoldTick
+        from headrace.operators.fold import FoldTick
+        from headrace.operators.keyed_fold import FoldKeyed
 
         check_reason(nondet, location)
         (life,) = parse_lifetimes(lifetime, 1, kind.kind, location)
@@ -423,11 +422,11 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[T_co, B, G, O]:
-        """Keep the rows that make the merge of all items grow (see `operators.state`).
+        """Keep the rows that make the merge of all items grow (see `operators.scan`).
 
         The arguments are as in `lattice_fold`.
         """
-        from headrace.operators.state import State
+        from headrace.operators.scan import State
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)

@@ -17,9 +17,9 @@ from headrace.flow.stream_base import B, G, O, StreamBase, T_co, check_reason, c
 from headrace.flow.type_markers import Append, Changes, NoOrder, Ordered, Unbounded
 from headrace.operators.column_arguments import all_columns, render_argument, with_row_class
 from headrace.operators.distinct import Distinct
-from headrace.operators.every_tick import EveryTick
 from headrace.operators.join.operator import How
 from headrace.operators.lifetime import Lifetime, Lifetimes, parse_lifetimes
+from headrace.operators.tick_snapshots import EveryTick
 from headrace.operators.top_k import TopK
 
 if TYPE_CHECKING:
@@ -61,11 +61,11 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[T_co, B | B2, Append, Ordered]:
-        """Keep the first `count` rows of each tick of this and the others (see `operators.chain_first_n`).
+        """Keep the first `count` rows of each tick of this and the others (see `operators.chain`).
 
         Raises `WrongType` unless the count is an integer of at least 0.
         """
-        from headrace.operators.chain_first_n import ChainFirstN
+        from headrace.operators.chain import ChainFirstN
 
         location = SourceLocation.of_caller()
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -113,11 +113,11 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         into: Any = None,
         name: str | None = None,
     ) -> Stream[Any, B | B2, Append, Ordered]:
-        """Pair the rows of each tick by position, up to the longer stream (see `operators.zip_longest`).
+        """Pair the rows of each tick by position, up to the longer stream (see `operators.zip`).
 
         Missing rows of the shorter stream are replaced by nulls.
         """
-        from headrace.operators.zip_longest import ZipLongest
+        from headrace.operators.zip import ZipLongest
 
         location = SourceLocation.of_caller()
         check_stream(other, "zip_longest", location)

@@ -181,7 +181,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         returns: type[U] | None = None,
         name: str | None = None,
     ) -> Stream[U, B, G, O]:
-        """Map each row to at most one row; None drops it (see `operators.filter_map`).
+        """Map each row to at most one row; None drops it (see `operators.map`).
 
         The row type is `returns`, or the function's return annotation without None.
         """
@@ -278,7 +278,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
     def inspect(
         self, function: Callable[[T_co], object], *, name: str | None = None
     ) -> Stream[T_co, B, G, O]:
-        """Call a function on each row, and pass all rows on (see `operators.inspect`)."""
+        """Call a function on each row, and pass all rows on (see `operators.map`)."""
         from headrace.operators.map import Inspect
 
         location = SourceLocation.of_caller()

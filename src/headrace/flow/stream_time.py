@@ -20,8 +20,8 @@ from headrace.operators.column_arguments import (
     named_columns,
     render_argument,
 )
-from headrace.operators.defer_tick import DeferTick
-from headrace.operators.every_tick import EveryTick
+from headrace.operators.deferral import DeferTick
+from headrace.operators.tick_snapshots import EveryTick
 from headrace.operators.time_spans import TIME_TYPES, GivenSpan, Unit, span_in_unit
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
     def defer_tick(
         self, *, nondet: str | None = None, name: str | None = None
     ) -> Stream[T_co, Unbounded, G, O]:
-        """Delay all rows by one tick (see `operators.defer_tick`).
+        """Delay all rows by one tick (see `operators.deferral`).
 
         nondet: reason why results may depend on the cut into ticks; required if the delay is in a cycle
                 through a blocking input.
@@ -210,11 +210,11 @@ class StreamTime(StreamBase[T_co, B, G, O]):
     def defer_tick_lazy(
         self, *, nondet: str | None = None, name: str | None = None
     ) -> Stream[T_co, Unbounded, G, O]:
-        """Delay all rows to the next tick, without starting it (see `operators.defer_tick_lazy`).
+        """Delay all rows to the next tick, without starting it (see `operators.deferral`).
 
         nondet: reason why results may depend on the cut into ticks; not needed if the ticks are given.
         """
-        from headrace.operators.defer_tick_lazy import DeferTickLazy
+        from headrace.operators.deferral import DeferTickLazy
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -223,11 +223,11 @@ class StreamTime(StreamBase[T_co, B, G, O]):
     def defer_signal(
         self, signal: Stream[Any, Any, Append, Any], *, nondet: str | None = None, name: str | None = None
     ) -> Stream[T_co, Unbounded, G, O]:
-        """Hold rows back until the next row of `signal` (see `operators.defer_signal`).
+        """Hold rows back until the next row of `signal` (see `operators.deferral`).
 
         nondet: as in `defer_tick_lazy`.
         """
-        from headrace.operators.defer_signal import DeferSignal
+        from headrace.operators.deferral import DeferSignal
 
         location = SourceLocation.of_caller()
         check_stream(signal, "defer_signal", location)
@@ -244,7 +244,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
     def every_tick(
         self, *, nondet: str | None = None, name: str | None = None
     ) -> Stream[T_co, Unbounded, Append, O]:
-        """Emit all rows so far again in each tick, as plain rows (see `operators.every_tick`).
+        """Emit all rows so far again in each tick, as plain rows (see `operators.tick_snapshots`).
 
         nondet: as in `defer_tick_lazy`.
         """
@@ -255,31 +255,31 @@ class StreamTime(StreamBase[T_co, B, G, O]):
     def multiset_delta(
         self, *, nondet: str | None = None, name: str | None = None
     ) -> Stream[T_co, B, Append, O]:
-        """Emit the rows of this tick in excess of the previous tick (see `operators.multiset_delta`).
+        """Emit the rows of this tick in excess of the previous tick (see `operators.tick_snapshots`).
 
         nondet: as in `defer_tick_lazy`.
         """
-        from headrace.operators.multiset_delta import MultisetDelta
+        from headrace.operators.tick_snapshots import MultisetDelta
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
         return self._add(MultisetDelta(nondet), self._schema, name, location)
 
     def null(self, *, name: str | None = None) -> Stream[T_co, Bounded, Append, Ordered]:
-        """Consume rows that no sink needs, so that their operators still run (see `operators.null`)."""
-        from headrace.operators.null import Null
+        """Consume rows that no sink needs, so that their operators still run (see `operators.source`)."""
+        from headrace.operators.source import Null
 
         location = SourceLocation.of_caller()
         return self._add(Null(swallows=True), self._schema, name, location)
 
     def latest(self, *, nondet: str | None = None, name: str | None = None) -> Signal[T_co]:
-        """Return the last row of each tick with rows, as a signal (see `operators.signals.last_row`).
+        """Return the last row of each tick with rows, as a signal (see `operators.signals.endpoints`).
 
         nondet: reason why this may depend on the cut into ticks; not needed if the ticks are given.
         """
         # Imported here, so that flows without signals do not load them.
         from headrace.flow.signal import Signal
-        from headrace.operators.signals.last_row import LastRow
+        from headrace.operators.signals.endpoints import LastRow
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)

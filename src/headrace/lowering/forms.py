@@ -67,6 +67,10 @@ class BatchSite(Protocol):
 def lower_operator(operator: Operator, site: BatchSite) -> DataFrame:
     """Lower an operator to its output bag on Spark, for a batch whose input comes in one tick.
 
+    So the output of that tick is the output of the run: rows repeated in every tick appear once, and rows
+    that wait for a tick started by something else never appear. Operators that read the order of rows, or
+    show the number of several ticks, run in a subplan instead.
+
     Raises `NotOnSpark` for an operator without such a form.
     """
     raise NotOnSpark(

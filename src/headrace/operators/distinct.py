@@ -26,8 +26,14 @@ from headrace.lowering.round_history import SetLoopStep
 from headrace.lowering.row_code import Row, tuple_source
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_loop_step, step_for
-from headrace.operators.lifetime import Lifetime, WithLifetime, rows_by_lifetime, tick_needs, with_lifetimes
-from headrace.operators.reduce import describe_lifetime
+from headrace.operators.lifetime import (
+    Lifetime,
+    WithLifetime,
+    describe_lifetime,
+    rows_by_lifetime,
+    tick_needs,
+    with_lifetimes,
+)
 from headrace.operators.unservable import EVENT_TIME
 
 if TYPE_CHECKING:

@@ -1,27 +1,146 @@
-"""Lattice fold operator: maintain the merge of all items."""
+"""Lattice folds: merge all items, and in a cycle emit the merge whenever it grows."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.expr.check import check
-from headrace.expr.types import AnyType, Field
+from headrace.expr.compile_python import key_of
+from headrace.expr.constructors import col
+from headrace.expr.row_classes import from_user
+from headrace.expr.types import AnyType, Field, Schema
 from headrace.graph.monotone_columns import MonotoneColumns
-from headrace.graph.node import ALTERABLE, Operator
+from headrace.graph.node import ALTERABLE, Operator, function_name
 from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, place_by_key
-from headrace.operators.lattice_merge import LatticeGrowth, lattice_claims, lattice_functions
+from headrace.lattice import Max, Merging, Min
+from headrace.lowering.examples import Examples
+from headrace.lowering.reference import Bag, Bags, answer_of_bags
+from headrace.lowering.row_code import MappingCode, Row, key_columns
+from headrace.lowering.slot import Slot
+from headrace.lowering.step import Step, register_step
+from headrace.lowering.user_rows import merged_item, write_received
+from headrace.operators.fold import items_by_key
+from headrace.operators.unservable import LOOP_OF_LATTICES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headrace.expr.tree import Expr
-    from headrace.expr.types import Schema
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.node import Columns
+    from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
     from headrace.lattice import Lattice
+    from headrace.lowering.step_writer import StepWriter
+
+
+def _counting_up(pairs: Any) -> Any:
+    back = pairs.flow.feedback(int)
+    top = pairs.map(lambda n: n.a, returns=int).union(back).lattice_fold(Max())
+    back.close(top.filter(col.value < 5).map(lambda n: n + 1, returns=int))
+    return top
+
+
+@dataclass(frozen=True, slots=True)
+class LatticeGrowth(Operator):
+    """Lattice fold in a cycle within a tick: non-blocking and without retractions.
+
+    Each item that makes the value grow emits the new value, so the cycle ends when no value grows any more.
+    If all operators downstream are monotone, the final value does not depend on the order; the intermediate
+    ones depend on order and ticks, so a reason is required outside of flows with `ticks="given"`.
+
+    >>> import headrace as hr
+    >>> from headrace.lattice import Max
+    >>> from headrace.testing import show
+    >>> def count_up(seed):
+    ...     numbers = seed.flow.feedback(int)
+    ...     top = seed.union(numbers).lattice_fold(Max(), nondet="only the last one is read")
+    ...     more = top.filter(hr.col.value < 3).map(lambda n: n + 1, returns=int)
+    ...     numbers.close(more)
+    ...     return top
+    >>> show(count_up, seed=[1])
+    + 1
+    + 2
+    + 3
+    """
+
+    kind: ClassVar[str] = "lattice_fold"
+    plan_name: ClassVar[str | None] = ""
+    examples: ClassVar[Examples] = {"lattice_fold in a loop": lambda x, y: _counting_up(x)}
+    merges_equal: ClassVar[bool] = True
+    lattice: Lattice
+    keys: tuple[tuple[str, Expr], ...]
+    into: str
+    item: Expr
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input"),)
+
+    def output(self, context: CheckContext) -> Columns:
+        raise context.unbuildable_error(f"{self.kind} in a loop is made by the graph, and not written")
+
+    def unservable(self) -> Unservable | None:
+        return LOOP_OF_LATTICES
+
+    def placement(self) -> Placement:
+        return place_by_key(tuple(expr for _, expr in self.keys))
+
+    def needs(self) -> tuple[Need, ...]:
+        return (
+            Need(
+                0,
+                "append",
+                "a merged value cannot shrink:\nof an item that is taken back it would not know",
+                "feed the loop from streams that only grow",
+            ),
+        )
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return inputs[0].but(ordered=False, once=True, det=inputs[0].det and self.nondet is None)
+
+    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
+        return MonotoneColumns(tuple(name for name, _ in self.keys), {self.into: self.lattice})
+
+    def guard(self) -> str | None:
+        return self.nondet
+
+    def depends_on_cut(self) -> str:
+        return "In a cycle it shows its value each time it has grown, and ticks decide how often that is."
+
+    def expressions(self) -> Iterator[tuple[str, Expr]]:
+        yield from self.keys
+        yield self.into, self.item
+
+    def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
+        yield from lattice_functions(self.lattice)
+
+    def assumptions(self) -> Iterator[str]:
+        yield from lattice_claims(self.lattice)
+
+    def describe(self) -> str:
+        keys = f" per {', '.join(name for name, _ in self.keys)}" if self.keys else ""
+        return f"{self.lattice} of {self.item}{keys}"
+
+
+def lattice_functions(lattice: Lattice) -> Iterator[tuple[str, Callable[..., object]]]:
+    """Yield the opaque user functions of a lattice."""
+    yield "merge", lattice.function if isinstance(lattice, Merging) else lattice.merge
+
+
+def lattice_claims(lattice: Lattice) -> Iterator[str]:
+    """Yield the assumptions about a user's lattice, one clause each. Built-in lattices need none."""
+    if isinstance(lattice, Merging):
+        yield f"{function_name(lattice.function)} {_MERGES}"
+    elif type(lattice).__module__ != Merging.__module__:
+        yield f"{function_name(type(lattice))} {_MERGES}"
+    for part in lattice.parts:
+        yield from lattice_claims(part)
+
+
+_MERGES = "merges in any order and any number of times alike"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +152,7 @@ class LatticeFold(Operator):
     emitted. An empty tick changes nothing.
 
     The order and the number of copies of items do not matter. In a cycle within a tick, the operator is
-    non-blocking: see `operators.lattice_growth`.
+    non-blocking: see `operators.lattice_fold`.
 
     >>> from headrace.lattice import Max
     >>> from headrace.testing import show
@@ -42,6 +161,10 @@ class LatticeFold(Operator):
     """
 
     kind: ClassVar[str] = "lattice_fold"
+    examples: ClassVar[Examples] = {
+        "of all": lambda x, y: x.lattice_fold(Max(), value="b"),
+        "per key": lambda x, y: x.lattice_fold(Min(), value="b", per="a"),
+    }
     merges_equal: ClassVar[bool] = True
     runs_first_tick: ClassVar[bool] = True
     lattice: Lattice
@@ -105,3 +228,132 @@ class LatticeFold(Operator):
     def describe(self) -> str:
         keys = f" per {', '.join(name for name, _ in self.keys)}" if self.keys else ""
         return f"{self.lattice} of {self.item}{keys}"
+
+
+@dataclass(frozen=True, slots=True)
+class LatticeReduce(LatticeFold):
+    """Lattice fold that emits no row before the first item.
+
+    >>> from headrace.lattice import Max
+    >>> from headrace.testing import show
+    >>> show(lambda numbers: numbers.filter(lambda n: n > 9).lattice_reduce(Max()), numbers=[1, 3, 2])
+    """
+
+    kind: ClassVar[str] = "lattice_reduce"
+    examples: ClassVar[Examples] = {"lattice_reduce": lambda x, y: x.lattice_reduce(Max(), value="b")}
+    runs_first_tick: ClassVar[bool] = False
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+class LatticeStep(Step):
+    """Base of both steps of lattice folds. Slot: key -> (the merge so far,)."""
+
+    operator: LatticeFold | LatticeGrowth
+    keeps_state = True
+
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        super().__init__(node, writer)
+        self.keys = tuple(expr for _, expr in self.operator.keys)
+        self.bottom = writer.constant("bottom", self.operator.lattice.bottom)
+        self.merged = Schema(node.schema.fields[-1:], scalar=True)
+        what = f"the value that {node.name!r} merged"
+        self.checked = writer.constant("rows", from_user(self.merged, what=what))
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.merged", tuple),)
+
+    def assign_key(self, row: Row) -> str:
+        key = self.writer.fresh("key")
+        self.writer.assign_key(key, self.keys, self.input_schema(), row.columns)
+        return key
+
+    def value_of(self, call: str) -> str:
+        """Return the source of a lattice call's result, checked against the column's type."""
+        value = write_received(self.writer, self.merged, call, self.checked).columns[0]
+        (field,) = self.merged.fields
+        source = key_of(field.type, field.nullable, value)
+        if source != value:
+            value = self.writer.fresh("value")
+            self.code.line(f"{value} = {source}")
+        return value
+
+    def emit_value(self, key: str, value: str, weight: str | None) -> None:
+        self.emit(Row((*key_columns(key, len(self.keys)), value), None, weight))
+
+
+@register_step(LatticeFold)
+class LatticeFoldStep(LatticeStep):
+    """Fold that gathers a tick's items per key in `touched` and merges them together."""
+
+    consolidates = True
+
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        super().__init__(node, writer)
+        self.absorb_all = writer.constant("absorb_all", self.operator.lattice.absorb_all)
+        self.touched = writer.node_variable("touched", node.id)
+        self.sites = 1 if writer.is_append(node.id) else 2
+
+    def begin(self) -> None:
+        shown = self.operator.runs_first_tick and not self.keys
+        missing = f"{self.slot_getter('merged')}(()) is None"
+        self.code.line(f"{self.touched} = {f'{{(): []}} if {missing} else {{}}' if shown else '{}'}")
+
+    def consume(self, port: int, row: Row) -> None:
+        code, items = self.code, self.writer.fresh("items")
+        key = self.assign_key(row)
+        MappingCode(self.writer, self.touched).get_or_add(items, key, "[]")
+        code.line(f"{items}.append({merged_item(self.writer, self.node, self.operator.item, row)})")
+
+    def finish(self) -> None:
+        code, writer = self.code, self.writer
+        key, items, old, new = (writer.fresh(n) for n in ("key", "items", "old", "new"))
+        slot = self.slot("merged")
+        with code.block(f"for {key}, {items} in {self.touched}.items():"):
+            code.line(f"{old} = {self.slot_getter('merged')}({key})")
+            before = f"{self.bottom} if {old} is None else {old}[0]"
+            value = self.value_of(f"{self.absorb_all}({before}, {items})")
+            code.line(f"{new} = ({value},)")
+            with code.block(f"if {new} != {old}:"):
+                code.line(f"{slot}[{key}] = {new}")
+                if not writer.is_append(self.node.id):
+                    with code.block(f"if {old} is not None:"):
+                        self.emit_value(key, f"{old}[0]", "-1")
+                self.emit_value(key, f"{new}[0]", "1")
+
+
+@register_step(LatticeGrowth)
+class LatticeGrowthStep(LatticeStep):
+    """Fold that emits the value whenever an item makes it grow."""
+
+    def consume(self, port: int, row: Row) -> None:
+        code, writer = self.code, self.writer
+        absorb = writer.constant("absorb", self.operator.lattice.absorb)
+        old = writer.fresh("old")
+        key = self.assign_key(row)
+        code.line(f"{old} = {self.slot_getter('merged')}({key})")
+        item = merged_item(writer, self.node, self.operator.item, row)
+        new = self.value_of(f"{absorb}({self.bottom} if {old} is None else {old}[0], {item})")
+        with code.block(f"if {old} is None or ({new},) != {old}:"):
+            code.line(f"{self.slot('merged')}[{key}] = ({new},)")
+            self.emit_value(key, new, None)
+
+
+# --- reference answer -----------------------------------------------------------------------------
+
+
+@answer_of_bags.register(LatticeFold)
+def _answer(operator: LatticeFold, node: Node, inputs: Bags) -> Bag:
+    [(schema, bag)] = inputs
+    lattice = operator.lattice
+    groups = items_by_key(schema, bag, operator.keys, operator.item)
+    if not operator.keys and operator.runs_first_tick:
+        groups.setdefault((), [])
+    out: Bag = Counter()
+    for key, items in groups.items():
+        merged = lattice.bottom
+        for item in items:
+            merged = lattice.merge(merged, lattice.value(item))
+        out[(*key, merged)] += 1
+    return out

@@ -133,3 +133,8 @@ def check_reason(nondet: object, location: SourceLocation) -> None:
         why="Who reads the flow wants to know why its answers may depend on ticks.",
         fix='nondet="an offer counts from the day after it was made"',
     )
+
+
+def describe_lifetime(lifetime: Lifetime) -> list[str]:
+    """Render a lifetime for `describe`; the default is omitted."""
+    return ["per tick"] if lifetime is Lifetime.TICK else []

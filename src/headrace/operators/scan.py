@@ -1,27 +1,94 @@
-"""Scan operator: map rows one by one with a carried value."""
+"""Operators that carry a value from row to row, in order: scan, enumerate, state."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.graph.node import ALTERABLE
-from headrace.graph.operator_declarations import KeyedSlot
-from headrace.operators.fold import described, named_functions
+from headrace.expr.check import check
+from headrace.expr.row_classes import from_user, to_user
+from headrace.expr.types import INT64, AnyType, Field
+from headrace.graph.node import ALTERABLE, identity_lineage
+from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, place_by_key
+from headrace.lattice import Max
+from headrace.lowering.examples import Examples, Pair
+from headrace.lowering.row_code import Row
+from headrace.lowering.slot import Slot
+from headrace.lowering.step import Step, register_step
+from headrace.lowering.user_rows import holds_any, merged_item, user_form, write_received
+from headrace.operators.fold import describe_fold
 from headrace.operators.function_claims import NO_CLAIMS
-from headrace.operators.lifetime import Lifetime
-from headrace.operators.ordered_operator import OrderedOperator
+from headrace.operators.lattice_fold import lattice_claims, lattice_functions
+from headrace.operators.lifetime import Lifetime, WithLifetime, describe_lifetime
 from headrace.operators.unservable import IN_ORDER
+from headrace.state.codec import Exact
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.node import Columns
-    from headrace.graph.operator_declarations import SlotLayout, Unservable
+    from headrace.graph.node import Columns, Node
+    from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
+    from headrace.lattice import Lattice
+    from headrace.lowering.step_writer import StepWriter
+
+
+class OrderedOperator(WithLifetime):
+    """Base of operators whose output for a row depends on the rows before it, per key if there are keys.
+
+    order_reason: clause that says what depends on the earlier rows.
+    per:          field defined by each subclass: the keys, none for all rows together.
+    """
+
+    __slots__ = ()
+    order_reason: ClassVar[str]
+    per: tuple[Expr, ...]
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input"),)
+
+    def needs(self) -> tuple[Need, ...]:
+        why = self.order_reason
+        return (
+            Need(
+                0,
+                "append",
+                f"{why},\nand a row that is taken back would have been one of them",
+                "feed it from a stream that only grows",
+            ),
+            Need(
+                0,
+                "ordered",
+                why,
+                'say what the order is by .assume_ordered(nondet="why it is kept"), or sort a bounded stream',
+            ),
+        )
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        rows = inputs[0]
+        if self.lifetime is Lifetime.TICK:
+            return rows.but(det=rows.det and self.nondet is None)
+        return rows
+
+    def placement(self) -> Placement:
+        return place_by_key(self.per)
+
+    def expressions(self) -> Iterator[tuple[str, Expr]]:
+        for expr in self.per:
+            yield "per", expr
+
+    def keys_and_lifetime(self) -> list[str]:
+        """Render keys and lifetime for `describe`."""
+        keys = [f"per {', '.join(str(e) for e in self.per)}"] if self.per else []
+        return [*keys, *describe_lifetime(self.lifetime)]
+
+
+def _carry(last: int, pair: Pair) -> tuple[int, int]:
+    return pair.a, pair.a - last
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +112,10 @@ class Scan(OrderedOperator):
     """
 
     kind: ClassVar[str] = "scan"
+    examples: ClassVar[Examples] = {
+        "scan": lambda x, y: x.scan(0, _carry),
+        "per key": lambda x, y: x.scan(0, _carry, per="b"),
+    }
     order_reason: ClassVar[str] = "what is carried along depends on the rows before"
     init: object
     function: Callable[..., object]
@@ -64,8 +135,274 @@ class Scan(OrderedOperator):
         return {"carried": KeyedSlot()}
 
     def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
-        yield from named_functions(self.init, self.function)
+        if callable(self.init):
+            yield "init", self.init
+        yield "function", self.function
 
     def describe(self) -> str:
-        what = described(self.function, NO_CLAIMS)
+        what = describe_fold(self.function, NO_CLAIMS)
         return ", ".join([what, *self.keys_and_lifetime()])
+
+
+@dataclass(frozen=True, slots=True)
+class Enumerate(OrderedOperator):
+    """Each row with its number in front: `start`, `start + 1`, ... in row order.
+
+    The operator is non-blocking. With keys `per`, each key is numbered separately, so `start=1` makes a
+    running count. With lifetime TICK, numbers start again in each tick. An empty tick emits nothing. A number
+    beyond 64 bits stops the tick with `EvaluationError`.
+
+    >>> from headrace.testing import show
+    >>> show(lambda words: words.enumerate(start=1, per="value"), words=["a", "b", "a"])
+    + (index=1, value='a')
+    + (index=1, value='b')
+    + (index=2, value='a')
+    """
+
+    kind: ClassVar[str] = "enumerate"
+    examples: ClassVar[Examples] = {
+        "enumerate": lambda x, y: x.enumerate(per="a"),
+        "of all": lambda x, y: x.enumerate(),
+    }
+    order_reason: ClassVar[str] = "a row's number counts the rows before it"
+    start: int = 0
+    per: tuple[Expr, ...] = ()
+    lifetime: Lifetime = Lifetime.STATIC
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def output(self, context: CheckContext) -> Columns:
+        context.require(-(2**63) <= self.start < 2**63, "numbers begin beyond 64 bits")
+        context.check_keys(self.per)
+        return (Field(context.output.names[0], INT64), *context.input.fields)
+
+    def unservable(self) -> Unservable | None:
+        return IN_ORDER
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (identity_lineage(inputs[0]),)
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return {"count": KeyedSlot()}
+
+    def describe(self) -> str:
+        return ", ".join([f"from {self.start}", *self.keys_and_lifetime()])
+
+
+@dataclass(frozen=True, slots=True)
+class State(OrderedOperator):
+    """The rows whose item is not yet contained in the merge of the earlier ones.
+
+    The operator is non-blocking, and rows keep their order. With keys `per`, each key has a value of its own.
+    With lifetime TICK, the value starts from the bottom in each tick. An empty tick emits nothing.
+
+    >>> from headrace.lattice import Max
+    >>> from headrace.testing import show
+    >>> show(lambda numbers: numbers.state(Max()), numbers=[3, 1, 5, 5])
+    + 3
+    + 5
+    """
+
+    kind: ClassVar[str] = "state"
+    examples: ClassVar[Examples] = {
+        "state": lambda x, y: x.state(Max(), value="a", per="b"),
+        "of all": lambda x, y: x.state(Max(), value="a"),
+    }
+    order_reason: ClassVar[str] = "which rows are news depends on the rows before"
+    lattice: Lattice
+    item: Expr
+    per: tuple[Expr, ...] = ()
+    lifetime: Lifetime = Lifetime.STATIC
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def output(self, context: CheckContext) -> Columns:
+        typed = check(self.item, context.input)
+        self.lattice.column(Field("item", typed.type, typed.nullable))
+        context.check_keys(self.per)
+        return context.input.fields
+
+    def unservable(self) -> Unservable | None:
+        return IN_ORDER
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (identity_lineage(inputs[0]),)
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return {"merged": KeyedSlot()}
+
+    def expressions(self) -> Iterator[tuple[str, Expr]]:
+        yield "item", self.item
+        # Not `super()`, because a dataclass with slots is a different class from the one defined here.
+        yield from OrderedOperator.expressions(self)
+
+    def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
+        yield from lattice_functions(self.lattice)
+
+    def assumptions(self) -> Iterator[str]:
+        yield from lattice_claims(self.lattice)
+
+    def describe(self) -> str:
+        return ", ".join([f"{self.lattice} of {self.item}", *self.keys_and_lifetime()])
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+@register_step(Scan)
+class ScanStep(Step):
+    """Step of scan. Slot: key -> the inside row of the carried value, or () after its end.
+
+    Within a tick the keys that came carry (value,) as the function knows it, which may be altered.
+    """
+
+    operator: Scan
+    keeps_state = True
+
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        super().__init__(node, writer)
+        operator = self.operator
+        self.function = writer.constant("f", operator.function)
+        self.checked = writer.constant("rows", from_user(node.schema, what=f"a row sent by {node.name!r}"))
+        self.of_a_tick = operator.lifetime is Lifetime.TICK
+        kept, seen = storage_functions(operator.carried, f"the value that {node.name!r} carries")
+        self.kept, self.seen = writer.constant("kept", kept), writer.constant("seen", seen)
+        self.live = self.slot("carried") if self.of_a_tick else writer.node_variable("live", node.id)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.carried", transient=self.of_a_tick),)
+
+    def begin(self) -> None:
+        if not self.of_a_tick:
+            self.code.line(f"{self.live} = {{}}")
+
+    def _first(self) -> str:
+        init, writer = self.operator.init, self.writer
+        name = writer.constant("init", init)
+        if callable(init):
+            return f"({name}(),)"
+        if deepcopy(init) is init:
+            return f"({name},)"
+        # A function may alter what it is given, and each key, each engine begins anew.
+        return f"({writer.constant('deepcopy', deepcopy)}({name}),)"
+
+    def consume(self, port: int, row: Row) -> None:
+        code, writer = self.code, self.writer
+        key, carried, made, out = (writer.fresh(n) for n in ("key", "carried", "made", "row"))
+        schema = self.input_schema()
+        writer.assign_key(key, self.operator.per, schema, row.columns)
+        code.line(f"{carried} = {self.live}.get({key})")
+        with code.block(f"if {carried} is None:"):
+            if not self.of_a_tick:
+                code.line(f"{carried} = {self.slot_getter('carried')}({key})")
+            first = self._first()
+            before = first if self.of_a_tick else f"{first} if {carried} is None else {self.seen}({carried})"
+            code.line(f"{carried} = {before}")
+        with code.block(f"if {carried}:"):
+            code.line(f"{made} = {self.function}({carried}[0], {user_form(writer, schema, row)})")
+            with code.block(f"if {made} is None:"):
+                code.line(f"{self.live}[{key}] = ()")
+            with code.block("else:"):
+                value = writer.fresh("value")
+                with code.block(f"if {made}.__class__ is not tuple or len({made}) != 2:"):
+                    code.line(f"x_no_pair({made})")
+                code.line(f"{value}, {out} = {made}")
+                code.line(f"{self.live}[{key}] = ({value},)")
+                self.emit(write_received(writer, self.node.schema, out, self.checked))
+
+    def finish(self) -> None:
+        if self.of_a_tick:
+            return
+        key, carried = self.writer.fresh("key"), self.writer.fresh("carried")
+        with self.code.block(f"for {key}, {carried} in {self.live}.items():"):
+            self.code.line(f"{self.slot('carried')}[{key}] = {self.kept}({carried})")
+
+
+def storage_functions(carried: Schema, what: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """Return the functions that convert (carried value,) to its stored form and back; () is unchanged."""
+    if carried.scalar and isinstance(carried.fields[0].type, AnyType):
+        # It stands in no row, and need not be hashable.
+        return lambda one: Exact(one[0]) if one else (), lambda kept: (kept.value,) if kept else ()
+    inside, seen = from_user(carried, what=what), to_user(carried)
+    if holds_any(carried):
+        return (
+            lambda one: Exact(tuple(inside(one)[0])) if one else (),
+            lambda kept: (seen(kept.value),) if kept else (),
+        )
+    return lambda one: inside(one)[0] if one else (), lambda kept: (seen(kept),) if kept else ()
+
+
+@register_step(Enumerate)
+class EnumerateStep(Step):
+    """Step of enumerate. Slot: key -> number of rows so far."""
+
+    operator: Enumerate
+    keeps_state = True
+
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        super().__init__(node, writer)
+        self.count = writer.node_variable("count", node.id)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.count", transient=self.operator.lifetime is Lifetime.TICK),)
+
+    def begin(self) -> None:
+        if not self.operator.per:
+            self.code.line(f"{self.count} = {self.slot_getter('count')}(()) or 0")
+
+    def consume(self, port: int, row: Row) -> None:
+        code, writer, start = self.code, self.writer, self.operator.start
+        if not self.operator.per:
+            code.line(f"{self.count} += 1")
+            number = self.count
+        else:
+            number = writer.fresh("n")
+            key = writer.key("key", self.operator.per, self.input_schema(), row.columns)
+            before = f"{self.slot_getter('count')}({key}) or 0"
+            code.line(f"{number} = {self.slot('count')}[{key}] = ({before}) + 1")
+        index = number
+        if start != 1:
+            index = writer.fresh("index")
+            code.line(f"{index} = {number} {'+' if start > 1 else '-'} {abs(start - 1)}")
+            if start > 2**62:
+                # From lower on, no stream comes so far.
+                with code.block(f"if {index} >= {2**63}:"):
+                    code.line(f"x_overflow({index}, 'int64')")
+        elif not self.operator.per:
+            # A buffer keeps the row, and the counter goes on.
+            index = writer.fresh("index")
+            code.line(f"{index} = {number}")
+        self.emit(Row((index, *row.columns)))
+
+    def finish(self) -> None:
+        if not self.operator.per:
+            with self.code.block(f"if {self.count}:"):
+                self.code.line(f"{self.slot('count')}[()] = {self.count}")
+
+
+@register_step(State)
+class StateStep(Step):
+    """Step of state. Slot: key -> the merge so far; absent while that is the bottom."""
+
+    operator: State
+    keeps_state = True
+
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        super().__init__(node, writer)
+        self.absorb = writer.constant("absorb", self.operator.lattice.absorb)
+        self.bottom = writer.constant("bottom", self.operator.lattice.bottom)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.merged", transient=self.operator.lifetime is Lifetime.TICK),)
+
+    def consume(self, port: int, row: Row) -> None:
+        code, writer = self.code, self.writer
+        key, old, new = writer.fresh("key"), writer.fresh("old"), writer.fresh("new")
+        writer.assign_key(key, self.operator.per, self.input_schema(), row.columns)
+        code.line(f"{old} = {self.slot_getter('merged')}({key})")
+        with code.block(f"if {old} is None:"):
+            code.line(f"{old} = {self.bottom}")
+        item = merged_item(writer, self.node, self.operator.item, row)
+        code.line(f"{new} = {self.absorb}({old}, {item})")
+        # As parts of tuples, NaN is NaN.
+        with code.block(f"if ({new},) != ({old},):"):
+            code.line(f"{self.slot('merged')}[{key}] = {new}")
+            self.emit(row)

@@ -10,6 +10,8 @@ from headrace.graph.operator_declarations import ANYWHERE, Placement, Port
 from headrace.lowering.examples import Examples
 from headrace.lowering.forms import apply_operator, lower_operator
 from headrace.lowering.reference import Bag, Bags, answer_of_bags
+from headrace.lowering.row_code import Row
+from headrace.lowering.step import Step, register_step
 from headrace.operators.column_arguments import ANY_VALUE
 from headrace.operators.signals.signal_operator import SignalOperator
 
@@ -80,3 +82,23 @@ def _on_spark(operator: Sink, site: BatchSite) -> DataFrame:
 @answer_of_bags.register(Sink)
 def _answer(operator: Sink, node: Node, inputs: Bags) -> Bag:
     return inputs[0][1]
+
+
+@register_step(Sink)
+class SinkStep(Step):
+    """Step that collects a tick's changes for the region to return."""
+
+    keeps_state = True
+    has_result = True
+
+    def begin(self) -> None:
+        self.code.line(f"{self.writer.result_variable(self.node.id)} = []")
+
+    def consume(self, port: int, row: Row) -> None:
+        append = self.writer.is_append(self.node.id)
+        self.code.line(f"{self.writer.result_variable(self.node.id)}.append({row.flat(append=append)})")
+
+    def finish(self) -> None:
+        if not self.writer.is_append(self.node.id) and not self.writer.is_consolidated(self.node.inputs[0]):
+            name = self.writer.result_variable(self.node.id)
+            self.code.line(f"{name} = x_consolidate({name})")

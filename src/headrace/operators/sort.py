@@ -6,18 +6,28 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from headrace.expr.check import check
 from headrace.expr.tree import Ordering
 from headrace.graph.node import ALTERABLE
 from headrace.graph.operator_declarations import WHOLE, Facts, Need, Placement, Port
-from headrace.operators.lifetime import Lifetime, WithLifetime
-from headrace.operators.reduce import describe_lifetime
+from headrace.lowering.examples import Examples
+from headrace.lowering.forms import lower_operator
+from headrace.lowering.reference import Bag, Bags, OperatorInput, answer_of_bags, output_of_tick
+from headrace.lowering.row_code import Row, comparable, tuple_source
+from headrace.lowering.step import Step, register_step
+from headrace.lowering.user_rows import user_form
+from headrace.operators.lifetime import Lifetime, WithLifetime, describe_lifetime
 from headrace.operators.unservable import IN_ORDER
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from headrace.expr.tree import Expr
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.node import Columns
+    from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Unservable
+    from headrace.lowering.forms import BatchSite
+    from headrace.lowering.step_writer import StepWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +49,7 @@ class Sort(WithLifetime):
     """
 
     kind: ClassVar[str] = "sort"
+    examples: ClassVar[Examples] = {"sort": lambda x, y: x.sort(lifetime="tick")}
     makes_order: ClassVar[bool] = True
     by: tuple[Ordering | Callable[..., object], ...] = ()
     lifetime: Lifetime = Lifetime.STATIC
@@ -97,3 +108,62 @@ class Sort(WithLifetime):
         return ", ".join(
             [f"by {', '.join(by)}" if by else "by all columns", *describe_lifetime(self.lifetime)]
         )
+
+
+@register_step(Sort)
+class SortStep(Step):
+    """Step of sort, without state: a bounded stream arrives in one tick, and each tick is sorted alone."""
+
+    operator: Sort
+    keeps_state = True
+
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        super().__init__(node, writer)
+        self.pending = writer.node_variable("pending", node.id)
+        # Where order of arrival means nothing, it must not show in rows that `by` holds equal.
+        self.merges = not writer.analysis.facts[node.inputs[0]].ordered
+
+    def begin(self) -> None:
+        self.code.line(f"{self.pending} = []")
+
+    def consume(self, port: int, row: Row) -> None:
+        keys = list(self._keys(row))
+        key = keys[0] if len(keys) == 1 else tuple_source(keys)
+        self.code.line(f"{self.pending}.append(({key}, {row.source}))")
+
+    def _keys(self, row: Row) -> Iterator[str]:
+        """Yield the sources of a row's sort keys, most significant first."""
+        writer, schema = self.writer, self.input_schema()
+        for one in self.operator.by:
+            if isinstance(one, Ordering):
+                typed = check(one.expr, schema)
+                source = writer.value(one.expr, schema, row.columns)
+                yield comparable(writer, source, typed, descending=one.descending)
+            else:
+                user = user_form(writer, schema, row)
+                yield f"{writer.constant('by', one)}({user})"
+        if not self.operator.by or self.merges:
+            for field, column in zip(schema.fields, row.columns, strict=True):
+                yield comparable(writer, column, field)
+
+    def finish(self) -> None:
+        row = self.writer.fresh("row")
+        self.code.line(f"x_sort({self.pending})")
+        with self.code.block(f"for _, {row} in {self.pending}:"):
+            self.emit_unpacked(row)
+
+
+@lower_operator.register(Sort)
+def _on_spark(operator: Sort, site: BatchSite) -> DataFrame:
+    # A bag has no order. Operators that read the order run in a subplan.
+    return site.inputs[0]
+
+
+@answer_of_bags.register(Sort)
+def _answer(operator: Sort, node: Node, inputs: Bags) -> Bag:
+    return inputs[0][1]
+
+
+@output_of_tick.register(Sort)
+def _tick_output(operator: Sort, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
+    return inputs[0].rows(of_tick=True)[1]

@@ -1,21 +1,35 @@
-"""Source operator: entry point of rows."""
+"""Operators that begin streams: sources, the row of the first tick, and streams without rows."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.graph.node import Operator
-from headrace.graph.operator_declarations import ANYWHERE, Facts, Placement, Port
+from headrace.graph.operator_declarations import ANYWHERE, WHOLE, Facts, Placement, Port, meet
+from headrace.lowering.examples import Examples
+from headrace.lowering.forms import lower_operator
+from headrace.lowering.reference import Bag, Bags, answer_of_bags
+from headrace.lowering.row_code import Row
+from headrace.lowering.slot import Slot
+from headrace.lowering.step import Step, register_step
+from headrace.operators.column_arguments import ANY_VALUE
 from headrace.operators.unservable import BOUNDED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from pyspark.sql import DataFrame
 
     from headrace.expr.types import Schema
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.node import Columns
+    from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Unservable
+    from headrace.lowering.forms import BatchSite
+
+
+# --- source operator: entry point of rows ---------------------------------------------------------
+
 
 TICK_TIME = "tick_time"
 """Name of the source of times that runs feed with the time of their ticks."""
@@ -39,6 +53,7 @@ class Source(Operator):
     """
 
     kind: ClassVar[str] = "source"
+    examples: ClassVar[Examples] = {"append": lambda x, y: x, "table": lambda x, y: y}
     name: str
     schema: Schema
     bounded: bool = False
@@ -68,3 +83,125 @@ class Source(Operator):
 
     def describe(self) -> str:
         return ", ".join(["changes"] * (not self.append) + ["bounded"] * self.bounded)
+
+
+# --- initialize operator: one row in the first tick -----------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Initialize(Operator):
+    """One row, `()`, in the first tick of a run. The operator itself starts no tick.
+
+    A run resumed from a checkpoint has already had its first tick.
+
+    >>> import headrace as hr
+    >>> flow = hr.Flow("start")
+    >>> flow.sink("started", flow.initialize())
+    >>> engine = hr.Engine(flow)
+    >>> [change.row for change in engine.tick()["started"]]
+    [()]
+    >>> [change.row for change in engine.tick()["started"]]
+    []
+    """
+
+    kind: ClassVar[str] = "initialize"
+    examples: ClassVar[Examples] = {
+        "initialize": lambda x, y: x.flow.initialize(),
+        "mapped": lambda x, y: x.flow.initialize().map(lambda _: 1, returns=int),
+    }
+    runs_first_tick: ClassVar[bool] = True
+
+    def ports(self) -> tuple[Port, ...]:
+        return ()
+
+    def output(self, context: CheckContext) -> Columns:
+        return ANY_VALUE.fields
+
+    def unservable(self) -> Unservable | None:
+        return None
+
+    def at_most_one_row(self) -> bool:
+        return True
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return Facts(bounded=True, append=True, ordered=True)
+
+    def placement(self) -> Placement:
+        return WHOLE
+
+
+# --- null operator: an empty stream, and a consumer for unused rows -------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Null(Operator):
+    """Stream without rows.
+
+    swallows: whether it reads a stream. Then the operators upstream run as if for a sink, and their rows are
+              dropped.
+
+    >>> import headrace as hr
+    >>> flow = hr.Flow("watched")
+    >>> _ = flow.source("numbers", int).inspect(print).null()
+    >>> _ = hr.Engine(flow).tick(numbers=[1, 2])
+    1
+    2
+    """
+
+    kind: ClassVar[str] = "null"
+    examples: ClassVar[Examples] = {"null": lambda x, y: y.null()}
+    ends_streams: ClassVar[bool] = True
+    swallows: bool
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input"),) if self.swallows else ()
+
+    def output(self, context: CheckContext) -> Columns:
+        return context.input.fields if self.swallows else None
+
+    def unservable(self) -> Unservable | None:
+        return None
+
+    def placement(self) -> Placement:
+        return ANYWHERE
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return meet(())
+
+
+@register_step(Initialize)
+class InitializeStep(Step):
+    """Step of initialize. Slot, under the key (): present after the first tick."""
+
+    keeps_state = True
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.begun"),)
+
+    def finish(self) -> None:
+        with self.code.block(f"if {self.slot_getter('begun')}(()) is None:"):
+            self.code.line(f"{self.slot('begun')}[()] = True")
+            self.emit(Row(("()",)))
+
+
+@register_step(Null)
+class NullStep(Step):
+    """Step that emits nothing."""
+
+    def consume(self, port: int, row: Row) -> None:
+        pass
+
+
+@lower_operator.register(Null)
+def _null_on_spark(operator: Null, site: BatchSite) -> DataFrame:
+    return site.empty()
+
+
+@answer_of_bags.register(Initialize)
+def _initialize_answer(operator: Initialize, node: Node, inputs: Bags) -> Bag:
+    return Counter({((),): 1})
+
+
+@answer_of_bags.register(Null)
+def _null_answer(operator: Null, node: Node, inputs: Bags) -> Bag:
+    return Counter()

@@ -12,7 +12,7 @@ from headrace.expr.row_classes import schema_of
 from headrace.expr.types import FLOAT32, FLOAT64, INTEGERS, TIMESTAMP, AnyType, BoolType, DataType
 from headrace.operators.column_arguments import render_argument
 from headrace.operators.statistics.ewm import Decay
-from headrace.operators.statistics.value_kinds import Holes, Result, Times
+from headrace.operators.statistics.statistic import Holes, Result, Times
 from headrace.operators.time_spans import time_span
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ To be imported separately: `headrace.testing.strategies`, which needs Hypothesis
 a simulation of served views.
 """
 
-from headrace.testing import oracle_folds as oracle_folds  # registers folds with the oracle
 from headrace.testing.claims import check_claims
 from headrace.testing.lattice_laws import check_lattice
 from headrace.testing.oracle import answers

@@ -18,18 +18,11 @@ from headrace.expr.types import Schema
 from headrace.flow.flow import Flow
 from headrace.graph.node import FlowGraph, Node, Operator
 from headrace.lattice import Lattice, Max
-from headrace.operators.fold import Fold
-from headrace.operators.fold_keyed import FoldKeyed
-from headrace.operators.fold_tick import FoldTick
-from headrace.operators.function_claims import Claims
-from headrace.operators.lattice_fold import LatticeFold
-from headrace.operators.lattice_merge import LatticeGrowth
-from headrace.operators.reduce import Reduce
-from headrace.operators.reduce_keyed import ReduceKeyed
-from headrace.operators.state import State
+from headrace.operators.fold import FoldOperator, user_item
+from headrace.operators.lattice_fold import LatticeFold, LatticeGrowth
+from headrace.operators.scan import State
 from headrace.testing.claim_examples import EXAMPLES, Outcome, Pool, find_list, pools
 from headrace.testing.lattice_laws import LAWS, check_law
-from headrace.testing.oracle_folds import item_of
 
 Items: TypeAlias = list[Any]
 Keys: TypeAlias = tuple[tuple[str, Expr], ...]
@@ -113,7 +106,7 @@ class ClaimedOperator:
         """
         found = [self.given] if self.given is not None else pools(self.schema)
         if item is not None:
-            value, inside = item_of(item, self.schema), from_user(self.schema, what="rows")
+            value, inside = user_item(item, self.schema), from_user(self.schema, what="rows")
             return [[value(row) for row in inside(rows)] for rows in found]
         return [self._of_one_key(rows, keys) for rows in found] if keys else list(found)
 
@@ -173,13 +166,6 @@ def _first(init: object, schema: Schema) -> Callable[[], Any]:
     seen = to_user(schema)
     # Converted from the row each time, because a function may modify its argument.
     return lambda: seen(row)
-
-
-def _try_fold(
-    claims: Claims, folded: FoldFunction, item: Expr | None, keys: Keys = ()
-) -> Iterator[ClaimResult]:
-    kinds = folded.claimed.pools(item, keys)
-    yield from (_try_claim(claim, folded, kinds) for claim in claims.names())
 
 
 def _try_claim(claim: str, folded: FoldFunction, kinds: list[Pool]) -> ClaimResult:
@@ -260,34 +246,13 @@ _FIXES: Mapping[str, str] = {
 }
 
 
-@try_operator_claims.register(Fold)
-@try_operator_claims.register(FoldTick)
-def _fold(operator: Fold | FoldTick, claimed: ClaimedOperator) -> Iterator[ClaimResult]:
-    schema = operator.accumulated
-    inside = from_user(schema, what="values")
-    folded = FoldFunction(operator.function, _first(operator.init, schema), inside, claimed)
-    yield from _try_fold(operator.claims, folded, operator.item if isinstance(operator, FoldTick) else None)
-
-
-@try_operator_claims.register
-def _reduce(operator: Reduce, claimed: ClaimedOperator) -> Iterator[ClaimResult]:
-    folded = FoldFunction(operator.function, None, from_user(claimed.schema, what="values"), claimed)
-    yield from _try_fold(operator.claims, folded, None)
-
-
-@try_operator_claims.register
-def _fold_keyed(operator: FoldKeyed, claimed: ClaimedOperator) -> Iterator[ClaimResult]:
-    schema = Schema(claimed.node.schema.fields[-1:], scalar=True)
-    inside = from_user(schema, what="values")
-    folded = FoldFunction(operator.function, _first(operator.init, schema), inside, claimed)
-    yield from _try_fold(operator.claims, folded, operator.item, operator.keys)
-
-
-@try_operator_claims.register
-def _reduce_keyed(operator: ReduceKeyed, claimed: ClaimedOperator) -> Iterator[ClaimResult]:
-    schema = Schema(claimed.node.schema.fields[-1:], scalar=True)
-    folded = FoldFunction(operator.function, None, from_user(schema, what="values"), claimed)
-    yield from _try_fold(operator.claims, folded, operator.item, operator.keys)
+@try_operator_claims.register(FoldOperator)
+def _fold(operator: FoldOperator, claimed: ClaimedOperator) -> Iterator[ClaimResult]:
+    schema = operator.value_schema(claimed.node.schema)
+    first = None if operator.reduces else _first(operator.init, schema)
+    folded = FoldFunction(operator.function, first, from_user(schema, what="values"), claimed)
+    pools = claimed.pools(operator.folded_item(), operator.group_keys())
+    yield from (_try_claim(claim, folded, pools) for claim in operator.claims.names())
 
 
 # -- lattices -----------------------------------------------------------------------------------

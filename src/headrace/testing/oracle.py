@@ -20,18 +20,14 @@ from headrace.lowering.reference import (
     Row,
     answer_of_bags,
     bag_of,
-    copies,
     function_of,
     functions_of,
     rank,
 )
 from headrace.operators.assume_ordered import AssumeOrdered
 from headrace.operators.bag_feedback import BagFeedback
-from headrace.operators.chain import Chain
-from headrace.operators.defer_tick import DeferTick
 from headrace.operators.feedback import Feedback
 from headrace.operators.history import History
-from headrace.operators.null import Null
 from headrace.operators.source import Source
 from headrace.operators.temporal_filter import Presence, TemporalFilter
 from headrace.operators.upsert import OnMisfit, Upsert, UpsertRule
@@ -78,22 +74,6 @@ def node_bags(graph: FlowGraph, inputs: Mapping[str, Mapping[Row, int]]) -> list
         if bags == before:
             return bags
     raise NoFixpoint(f"flow {graph.name!r} found new rows in {rounds} rounds and more")
-
-
-@answer_of_bags.register
-def _defer_tick(operator: DeferTick, node: Node, inputs: Bags) -> Bag:
-    # Once nothing is pending, deferred rows have arrived.
-    return inputs[0][1]
-
-
-@answer_of_bags.register
-def _chain(operator: Chain, node: Node, inputs: Bags) -> Bag:
-    return Counter(row for _, bag in inputs for row in copies(bag))
-
-
-@answer_of_bags.register
-def _null(operator: Null, node: Node, inputs: Bags) -> Bag:
-    return Counter()
 
 
 @answer_of_bags.register

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from headrace.analysis import analyse
-from headrace.graph.node import FlowGraph, Node, Operator
+from headrace.graph.node import FlowGraph, Node
 from headrace.lowering.reference import (
     Bag,
     OperatorInput,
@@ -25,14 +25,9 @@ from headrace.lowering.reference import (
 )
 from headrace.operators.aggregate.operator import Aggregate
 from headrace.operators.bag_feedback import BagFeedback
-from headrace.operators.defer_signal import DeferSignal
-from headrace.operators.defer_tick import DeferTick
-from headrace.operators.defer_tick_lazy import DeferTickLazy
-from headrace.operators.every_tick import EveryTick
+from headrace.operators.deferral import DeferTick
 from headrace.operators.feedback import Feedback
-from headrace.operators.initialize import Initialize
 from headrace.operators.lifetime import Lifetime
-from headrace.operators.multiset_delta import MultisetDelta
 from headrace.operators.source import Source
 from headrace.operators.top_k import TopK
 from headrace.testing.oracle import reads_ticks
@@ -75,36 +70,9 @@ class TickOracle:
             OperatorInput(self._graph.nodes[i].schema, [*self._past[i], bag_difference(now[i], before[i])])
             for i in node.inputs
         ]
-        if isinstance(node.operator, Initialize):
-            return Counter({((),): 1})
         if isinstance(node.operator, DeferTick) or reads_ticks(node.operator):
             return sum_bags([before[node.id], output_of_tick(node.operator, node, reads)])
         return answer_of_bags(node.operator, node, [(read.schema, read.now) for read in reads])
-
-
-@output_of_tick.register(DeferTick)
-@output_of_tick.register(DeferTickLazy)
-def _deferred(operator: Operator, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
-    return sum_bags(inputs[0].changes[-2:-1])
-
-
-@output_of_tick.register
-def _defer_signal(operator: DeferSignal, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
-    rows, signals = inputs
-    if not signals.tick_changes:
-        return Counter()
-    since = max((at + 1 for at, came in enumerate(signals.changes[:-1]) if came), default=0)
-    return sum_bags(rows.changes[since:])
-
-
-@output_of_tick.register
-def _every_tick(operator: EveryTick, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
-    return inputs[0].now
-
-
-@output_of_tick.register
-def _multiset_delta(operator: MultisetDelta, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
-    return inputs[0].tick_changes - sum_bags(inputs[0].changes[-2:-1])
 
 
 @output_of_tick.register(Aggregate)

@@ -11,7 +11,7 @@ from headrace.compute.plans import decode, encode
 from headrace.compute.plans.generated import plan_pb2 as pb
 from headrace.compute.protocol.dataflow import Plan
 from headrace.graph.node import Operator
-from headrace.operators.fold_keyed import FoldKeyed
+from headrace.operators.keyed_fold import FoldKeyed
 from headrace.operators.map import FilterMap, FlatMap, Map
 from headrace.operators.scan import Scan
 from tests.operators.examples import ALL, example

@@ -19,7 +19,7 @@ from headrace.compute.plans.servable import unservable_reason
 from headrace.graph.node import Operator
 from headrace.lattice import Lattice
 from headrace.operators.aggregate.aggregation import Aggregation
-from headrace.operators.lattice_merge import LatticeGrowth
+from headrace.operators.lattice_fold import LatticeGrowth
 from headrace.operators.statistics.statistic import Statistic
 from tests.operators.examples import ALL, example
 

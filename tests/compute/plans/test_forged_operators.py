@@ -22,7 +22,7 @@ from headrace.operators.least_watermark import Move
 from headrace.operators.lifetime import Lifetime
 from headrace.operators.signals.lift import Constant
 from headrace.operators.statistics.ewm import Decay
-from headrace.operators.statistics.value_windows import CountWindow
+from headrace.operators.statistics.statistic import CountWindow
 from headrace.operators.watermark_policy import WatermarkPolicy
 from headrace.operators.window import Window
 from tests.operators.examples import example

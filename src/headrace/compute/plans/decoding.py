@@ -25,12 +25,10 @@ from headrace.flow.stream import Stream
 from headrace.flow.stream_context import FlowContext
 from headrace.graph.node import FlowGraph, Node, Operator
 from headrace.operators.bag_feedback import BagFeedback
-from headrace.operators.chain_first_n import ChainFirstN
+from headrace.operators.chain import ChainFirstN
 from headrace.operators.feedback import Feedback
-from headrace.operators.signals.last_row import LastRow
+from headrace.operators.signals.endpoints import LastRow, SignalSource, ValueRows
 from headrace.operators.signals.signal_operator import SignalOperator
-from headrace.operators.signals.signal_source import SignalSource
-from headrace.operators.signals.value_rows import ValueRows
 from headrace.operators.sink import Sink
 from headrace.operators.source import Source
 from headrace.operators.union import Union

@@ -38,16 +38,7 @@ from headrace.operators.least_watermark import Move
 from headrace.operators.lifetime import Lifetime
 from headrace.operators.over import navigation, ranks, window_function
 from headrace.operators.signals.lift import Align, Constant
-from headrace.operators.statistics import (
-    differences,
-    downsampling,
-    ewm,
-    moments,
-    ordering,
-    statistic,
-    value_kinds,
-    value_windows,
-)
+from headrace.operators.statistics import differences, downsampling, ewm, moments, ordering, statistic
 from headrace.operators.temporal_filter import Presence
 from headrace.operators.upsert import OnMisfit, UpsertRule
 from headrace.operators.window import Emit
@@ -129,9 +120,9 @@ _PARTS: Mapping[str, type[Any]] = {
     "over.percent_rank": ranks.PercentRank,
     "over.rank": ranks.Rank,
     "over.row_number": ranks.RowNumber,
-    "window.count": value_windows.CountWindow,
-    "window.expanding": value_windows.Expanding,
-    "window.time": value_windows.TimeWindow,
+    "window.count": statistic.CountWindow,
+    "window.expanding": statistic.Expanding,
+    "window.time": statistic.TimeWindow,
     "upsert_rule": UpsertRule,
     "windows.grid": event_time_windows.Grid,
     "windows.sessions": event_time_windows.Sessions,
@@ -154,7 +145,7 @@ CHOICES: Mapping[str, type[Enum]] = MappingProxyType(
         "direction": differences.Direction,
         "emit": Emit,
         "frame_unit": window_function.FrameUnit,
-        "holes": value_kinds.Holes,
+        "holes": statistic.Holes,
         "how": How,
         "presence": Presence,
         "interpolation": ordering.Interpolation,
@@ -162,7 +153,7 @@ CHOICES: Mapping[str, type[Enum]] = MappingProxyType(
         "moment": Moment,
         "on_misfit": OnMisfit,
         "ties": ordering.Ties,
-        "times": value_kinds.Times,
+        "times": statistic.Times,
     }
 )
 """Enumerations; members by name."""

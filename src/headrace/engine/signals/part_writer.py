@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterator, Mapping
 
     from headrace.engine.signals.block_grouping import Arrangement, Block, ScheduledPart
-    from headrace.engine.signals.step import SignalStep
     from headrace.graph.node import Node
     from headrace.lowering.generated_source import Constants
+    from headrace.lowering.signal_step import SignalStep
 
 NOTHING = "NOTHING"
 """Placeholder for the value of a signal that has none yet."""

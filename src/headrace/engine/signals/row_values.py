@@ -13,10 +13,8 @@ from headrace.engine.signals.tick_loops import Loops
 from headrace.errors import BadInput, Step
 from headrace.expr.row_classes import from_user, to_user
 from headrace.expr.types import AnyType
-from headrace.operators.signals.last_row import LastRow
+from headrace.operators.signals.endpoints import LastRow, SignalSource, ValueRows
 from headrace.operators.signals.signal_operator import SignalOperator
-from headrace.operators.signals.signal_source import SignalSource
-from headrace.operators.signals.value_rows import ValueRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

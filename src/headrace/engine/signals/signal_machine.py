@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from headrace.engine.explained_errors import explain_in_signals, raise_explained
 from headrace.engine.plan import Schedule
-from headrace.engine.signals import steps as _registers_steps  # noqa: F401  # pyright: ignore
 from headrace.engine.signals.block_grouping import Arrangement, Block, ScheduledPart
 from headrace.engine.signals.module import GeneratedModule
 from headrace.engine.signals.part_writer import NOTHING, cell_name, stamp_name, value_name
-from headrace.engine.signals.step import SignalStep, signal_step
 from headrace.engine.signals.tick_function import Notifications, TickFunction, function_name, late_name
 from headrace.lowering.generated_source import SourceCode
+from headrace.lowering.signal_step import SignalStep, signal_step
 from headrace.operators.signals.lift import Constant, Lift
 from headrace.operators.signals.signal_operator import SignalOperator
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import BadInput, SourceLocation, Step
 from headrace.graph.node import Node
-from headrace.operators.signals.last_row import LastRow
+from headrace.operators.signals.endpoints import LastRow, SignalSource
 from headrace.operators.signals.signal_operator import SignalOperator
-from headrace.operators.signals.signal_source import SignalSource
 from headrace.operators.sink import Sink
 
 if TYPE_CHECKING:

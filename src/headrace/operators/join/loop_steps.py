@@ -32,7 +32,6 @@ from headrace.operators.join.loop_sides import (
 from headrace.operators.join.operator import How, Join
 from headrace.operators.join.steps import JoinConditionWriter, MatchCounting, keeps_present, key_writer
 from headrace.operators.select import Select
-from headrace.operators.union import Union
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -193,7 +192,7 @@ def find_destination(node: int, writer: StepWriter, steps: Mapping[int, Step]) -
             if not all(isinstance(expr, Column) for expr in chosen):
                 return None
             columns = tuple(columns[names.index(expr.name)] for expr in chosen if isinstance(expr, Column))
-        elif not isinstance(target.operator, Union):
+        elif not target.operator.unites:
             return None
         node = target.id
     return None

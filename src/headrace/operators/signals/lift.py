@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import builtins
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from headrace.graph.operator_declarations import Port
+from headrace.lowering.signal_step import Cell, Outcome, SignalStep, SignalWriter, signal_step
 from headrace.operators.column_arguments import ANY_VALUE
 from headrace.operators.signals.signal_operator import SignalOperator
 
 if TYPE_CHECKING:
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.node import Columns
+    from headrace.graph.node import Columns, Node
 
 
 class Align(Enum):
@@ -101,3 +104,94 @@ class Lift(SignalOperator):
 @lru_cache(maxsize=1024)
 def _ports(count: int) -> tuple[Port, ...]:
     return tuple(Port(f"argument {at + 1}") for at in range(count))
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+# The stubs of these functions have no types that a strict checker accepts.
+_python: Any = operator
+
+
+INLINE: dict[Callable[..., object], str] = {
+    _python.add: "{} + {}",
+    _python.sub: "{} - {}",
+    _python.mul: "{} * {}",
+    _python.truediv: "{} / {}",
+    _python.floordiv: "{} // {}",
+    _python.mod: "{} % {}",
+    _python.pow: "{} ** {}",
+    _python.matmul: "{} @ {}",
+    _python.lshift: "{} << {}",
+    _python.rshift: "{} >> {}",
+    _python.and_: "{} & {}",
+    _python.or_: "{} | {}",
+    _python.xor: "{} ^ {}",
+    _python.eq: "{} == {}",
+    _python.ne: "{} != {}",
+    _python.lt: "{} < {}",
+    _python.le: "{} <= {}",
+    _python.gt: "{} > {}",
+    _python.ge: "{} >= {}",
+    _python.invert: "~{}",
+    _python.neg: "-{}",
+    _python.pos: "+{}",
+    _python.getitem: "{}[{}]",
+    _python.not_: "not {}",
+    builtins.abs: "abs({})",
+}
+
+
+class LiftStep(SignalStep):
+    operator: Lift
+
+    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
+        return Outcome(self.call_source(writer, inputs))
+
+    def call_source(self, writer: SignalWriter, inputs: tuple[str, ...]) -> str:
+        """Return the source of the function's value."""
+        arguments = [
+            constant_source(writer, a.value) if isinstance(a, Constant) else inputs[a]
+            for a in self.operator.arguments
+        ]
+        inline = INLINE.get(self.operator.function) if _is_builtin(self.operator.function) else None
+        if inline is not None:
+            return inline.format(*arguments)
+        return f"{writer.constant('f', self.operator.function)}({', '.join(arguments)})"
+
+
+class ZipSignalStep(LiftStep):
+    """Zip with a buffer per position."""
+
+    def cells(self) -> tuple[Cell, ...]:
+        return tuple(Cell(f"waiting_{at}", list, tuple, list) for at in range(len(self.node.inputs)))
+
+    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
+        buffers = [writer.cell(self.node, f"waiting_{at}") for at in range(len(inputs))]
+        for port, (buffer, value) in enumerate(zip(buffers, inputs, strict=True)):
+            fired = writer.fired_test(self.node, port)
+            if fired is None:
+                writer.code.line(f"{buffer}.append({value})")
+            else:
+                with writer.code.block(f"if {fired}:"):
+                    writer.code.line(f"{buffer}.append({value})")
+        taken = tuple(f"{buffer}.pop(0)" for buffer in buffers)
+        return Outcome(self.call_source(writer, taken), " and ".join(buffers))
+
+
+def constant_source(writer: SignalWriter, value: object) -> str:
+    """Return the source of a constant: a literal if possible, for readable code."""
+    if type(value) in (bool, int, str, type(None)) or (type(value) is float and value - value == 0):
+        return f"({value!r})" if repr(value).startswith("-") else repr(value)
+    return writer.constant("value", value)
+
+
+def _is_builtin(function: object) -> bool:
+    # Others need not be hashable, and must not be looked up.
+    return isinstance(function, type(builtins.abs))
+
+
+@signal_step.register(Lift)
+def _lift(operator: Lift, node: Node) -> SignalStep:
+    zips = operator.align is Align.ZIP and len(node.inputs) > 1
+    return ZipSignalStep(node) if zips else LiftStep(node)

@@ -4,9 +4,147 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import singledispatch
 
-from headrace.operators.statistics.statistic import Need, Windowed
-from headrace.operators.statistics.value_kinds import Result
+from headrace.operators.statistics.aggregates import GREATEST, LEAST, NEWEST, OLDEST
+from headrace.operators.statistics.kernel import (
+    InputValues,
+    Kernel,
+    Variable,
+    kernel_of,
+    reject_earlier_times,
+    spans,
+)
+from headrace.operators.statistics.statistic import (
+    CountWindow,
+    Expanding,
+    Need,
+    Result,
+    TimeWindow,
+    ValueWindow,
+    Windowed,
+)
+from headrace.operators.statistics.windows import StatisticResult, windowed
+
+# --- windows that keep their values in sorted order as well as in order of arrival ----------------
+
+
+@dataclass(frozen=True, slots=True)
+class SortedCode:
+    """Sorted values: sources of statements and expressions, with `{}` for a value or position.
+
+    put, take: insert or remove a value. at: the value at a position, from 0.
+    places:    number of lesser values, and of values not greater.
+    """
+
+    variables: tuple[Variable, ...]
+    put: str
+    take: str
+    at: str
+    places: str
+
+
+FEW = SortedCode(
+    (Variable("sorted", "[]", lists=1),),
+    "$insort($sorted, {})",
+    "del $sorted[$bisect_left($sorted, {})]",
+    "$sorted[{}]",
+    "$bisect_left($sorted, {0}), $bisect_right($sorted, {0})",
+)
+"""Order for small windows: a single list, whose values move faster than a function is called."""
+
+MANY = SortedCode(
+    (
+        Variable("blocks", "[]", lists=2),
+        Variable("tops", "[]", lists=1),
+        Variable("counts", "[]", lists=1),
+    ),
+    "$put_in($blocks, $tops, $counts, {})",
+    "$take_out($blocks, $tops, $counts, {})",
+    "$value_at($blocks, $counts, {})",
+    "$places($blocks, $tops, $counts, {})",
+)
+"""Order for large windows: the blocks of `sorted_blocks.py`."""
+
+_FEW = 2_000
+"""Window size up to which one list is faster than blocks."""
+
+
+def choose_sorted_structure(window: ValueWindow) -> SortedCode:
+    """Choose the sorted structure for a window's values."""
+    return FEW if isinstance(window, CountWindow) and window.size <= _FEW else MANY
+
+
+@singledispatch
+def sorted_window_kernel(
+    window: ValueWindow, inputs: InputValues, lines: tuple[str, ...], value: str
+) -> Kernel:
+    """Return the kernel of `value` after `lines`, over the sorted values and their count `$n`."""
+    raise NotImplementedError(f"no kernel for {type(window).__name__}")
+
+
+@sorted_window_kernel.register(CountWindow)
+def _by_count(window: CountWindow, inputs: InputValues, lines: tuple[str, ...], value: str) -> Kernel:
+    size, least, order = window.size, window.min_periods, choose_sorted_structure(window)
+    variables = (
+        Variable("k", "0"),
+        Variable("n", "0"),
+        Variable("ready", str(least == 0)),
+        Variable("ring", f"[None] * {size}", lists=1),
+        *order.variables,
+    )
+    turn = (
+        "$old = $ring[$k]",
+        "if $old is not None:",
+        f"    {order.take.format('$old')}",
+        "    $n -= 1",
+        *inputs.guarded((order.put.format("$x"), "$n += 1", "$ring[$k] = $x"), ("$ring[$k] = None",)),
+        "$k += 1",
+        f"if $k == {size}:",
+        "    $k = 0",
+        f"if $n >= {least}:",
+        "    $ready = True",
+    )
+    return Kernel(variables, (*turn, *lines), f"({value}) if $n >= {least} else $NAN", "$ready")
+
+
+@sorted_window_kernel.register(TimeWindow)
+def _by_time(window: TimeWindow, inputs: InputValues, lines: tuple[str, ...], value: str) -> Kernel:
+    least, order = window.min_periods, choose_sorted_structure(window)
+    variables = (
+        Variable("k", "0"),
+        Variable("n", "0"),
+        Variable("last", "None"),
+        Variable("ready", str(least == 0)),
+        Variable("times", "[]", lists=1),
+        Variable("values", "[]", lists=1),
+        *order.variables,
+    )
+    turn = (
+        *reject_earlier_times(),
+        f"$limit = $t - {inputs.span}",
+        "while $k < len($times) and $times[$k] <= $limit:",
+        f"    {order.take.format('$values[$k]')}",
+        "    $k += 1",
+        "    $n -= 1",
+        # Once what has left is more than the rest, it goes.
+        "if $k > $n + 16:",
+        "    del $times[:$k], $values[:$k]",
+        "    $k = 0",
+        *inputs.guarded(("$times.append($t)", "$values.append($x)", order.put.format("$x"), "$n += 1")),
+        f"if $n >= {least}:",
+        "    $ready = True",
+    )
+    shown = f"({value}) if $n >= {least} else $NAN"
+    return Kernel(variables, (*turn, *lines), shown, "$ready", spans(window.span))
+
+
+@sorted_window_kernel.register(Expanding)
+def _by_all(window: Expanding, inputs: InputValues, lines: tuple[str, ...], value: str) -> Kernel:
+    order = choose_sorted_structure(window)
+    enter = inputs.guarded((order.put.format("$x"), "$n += 1"))
+    variables = (Variable("n", "0"), *order.variables)
+    return Kernel(variables, (*enter, *lines), value, f"$n >= {window.min_periods}")
 
 
 class Min(Windowed):
@@ -86,3 +224,75 @@ class Rank(Windowed):
     pct: bool = False
     kind = "rank"
     result = Result.FLOAT
+
+
+# --- kernels of order statistics, by arrival and by size ------------------------------------------
+
+
+@kernel_of.register(Min)
+def _min(statistic: Min, inputs: InputValues) -> Kernel:
+    return windowed(statistic.window, LEAST, inputs, StatisticResult(_some("$best", statistic.window)))
+
+
+@kernel_of.register(Max)
+def _max(statistic: Max, inputs: InputValues) -> Kernel:
+    return windowed(statistic.window, GREATEST, inputs, StatisticResult(_some("$best", statistic.window)))
+
+
+@kernel_of.register(First)
+def _first(statistic: First, inputs: InputValues) -> Kernel:
+    return windowed(statistic.window, OLDEST, inputs, StatisticResult(_some("$best", statistic.window)))
+
+
+@kernel_of.register(Last)
+def _last(statistic: Last, inputs: InputValues) -> Kernel:
+    return windowed(statistic.window, NEWEST, inputs, StatisticResult(_some("$best", statistic.window)))
+
+
+@kernel_of.register(Quantile)
+def _quantile(statistic: Quantile, inputs: InputValues) -> Kernel:
+    order = choose_sorted_structure(statistic.window)
+    lines = (
+        # The places beside that of the quantile, and how far it is from the lower one.
+        "if $n:",
+        f"    $part = {statistic.q!r} * ($n - 1)",
+        "    $i = int($part)",
+        "    $part -= $i",
+        f"    $low = {order.at.format('$i')}",
+        f"    $high = {order.at.format('$i + 1')} if $part else $low",
+        "else:",
+        "    $low = $high = $NAN",
+        "    $i = $part = 0",
+    )
+    value = _BETWEEN[statistic.interpolation]
+    if inputs.floats and "$interpolate" in value:
+        # Mostly the difference of two floats is one.
+        part = "0.5" if statistic.interpolation is Interpolation.MIDPOINT else "$part"
+        lines = (*lines, f"$found = $low + ($high - $low) * {part}")
+        value = f"$found if $found - $found == 0 else {value}"
+    return sorted_window_kernel(statistic.window, inputs, lines, value)
+
+
+_BETWEEN = {
+    Interpolation.LINEAR: "$low if $low == $high else $interpolate($low, $high, $part)",
+    Interpolation.MIDPOINT: "$low if $low == $high else $interpolate($low, $high, 0.5)",
+    Interpolation.LOWER: "$low",
+    Interpolation.HIGHER: "$high",
+    Interpolation.NEAREST: "$low if $part < 0.5 or ($part == 0.5 and $i % 2 == 0) else $high",
+}
+
+
+@kernel_of.register(Rank)
+def _rank(statistic: Rank, inputs: InputValues) -> Kernel:
+    rank = {Ties.AVERAGE: "($less + $upto + 1) / 2", Ties.MIN: "$less + 1.0", Ties.MAX: "$upto * 1.0"}
+    value = rank[statistic.ties]
+    if statistic.pct:
+        value = _some(f"({value}) / $n", statistic.window)
+    places = choose_sorted_structure(statistic.window).places.format("$x")
+    # A missing value has no rank.
+    lines = inputs.guarded((f"$less, $upto = {places}",), ("$less = $upto = $NAN",))
+    return sorted_window_kernel(statistic.window, inputs, lines, value)
+
+
+def _some(value: str, window: ValueWindow) -> str:
+    return value if window.min_periods else f"({value} if $n else $NAN)"

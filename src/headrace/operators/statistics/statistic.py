@@ -1,4 +1,4 @@
-"""Base classes of statistics."""
+"""Statistics of signals as data: their base classes, windows over values, kinds of input and result."""
 
 from __future__ import annotations
 
@@ -6,10 +6,85 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import Enum
 from typing import ClassVar, TypeAlias
 
-from headrace.operators.statistics.value_kinds import Result
-from headrace.operators.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
+from headrace.expr.durations import format_duration
+
+# --- kinds of input and result values of statistics, known before the first value -----------------
+
+
+class Holes(Enum):
+    """Values that count as missing. They occupy a slot of a window by count, but are ignored otherwise.
+
+    NONE:     no values.
+    NAN:      NaN.
+    NAN_NONE: NaN and None.
+    """
+
+    NONE = "no value is missing"
+    NAN = "NaN is missing"
+    NAN_NONE = "NaN and None are missing"
+
+
+class Result(Enum):
+    """Type of a statistic's results: float, bool, the type of the input, float for floats, or any."""
+
+    FLOAT = "float"
+    BOOL = "bool"
+    AS_GIVEN = "as given"
+    FLOAT_OF_FLOATS = "float of floats"
+    ANY = "any"
+
+
+class Times(Enum):
+    """Type of the values of a time signal: `datetime`, seconds, or either, determined at run time."""
+
+    DATETIMES = "datetimes"
+    SECONDS = "seconds"
+    EITHER = "either"
+
+
+# --- windows over the values of a signal ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CountWindow:
+    """The last `size` values, missing ones included."""
+
+    size: int
+    min_periods: int
+
+    def __str__(self) -> str:
+        return f"last {self.size}"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    """Values less than `span` older than the newest: open on the left, closed on the right."""
+
+    span: timedelta
+    min_periods: int
+
+    def __str__(self) -> str:
+        return f"last {format_duration(self.span)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Expanding:
+    """All values so far."""
+
+    min_periods: int
+
+    def __str__(self) -> str:
+        return "all so far"
+
+
+ValueWindow = CountWindow | TimeWindow | Expanding
+
+
+# --- base classes of statistics -------------------------------------------------------------------
+
 
 Need: TypeAlias = Callable[[bool, str], None]
 
@@ -62,7 +137,7 @@ class Statistic(ABC):
 class Windowed(Statistic):
     """A statistic over a sliding or expanding window."""
 
-    window: Window
+    window: ValueWindow
 
     def check(self, need: Need) -> None:
         window = self.window

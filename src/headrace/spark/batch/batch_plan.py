@@ -34,7 +34,6 @@ from headrace.operators.end_of_input import EndOfInput
 from headrace.operators.feedback import Feedback
 from headrace.operators.join.operator import Join
 from headrace.operators.sink import Sink
-from headrace.spark.batch import row_operators
 from headrace.spark.batch import sources as batch_sources
 from headrace.spark.batch.order_sensitive_nodes import OrderedNodes, find_order
 from headrace.spark.refusals import check_runs_on_spark
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from headrace.graph.operator_declarations import Facts
 
 
-THEMES = (row_operators, batch_sources)
+THEMES = (batch_sources,)
 """Modules of the operators' native forms, which register with `lower`."""
 
 

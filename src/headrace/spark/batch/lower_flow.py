@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from headrace.expr.spark_columns import with_representatives
 from headrace.graph.graph_algorithms import adjacency_lists, is_cyclic, strongly_connected_components
 from headrace.lowering.forms import lower_operator
-from headrace.operators.defer_tick import DeferTick
+from headrace.operators.deferral import DeferTick
 from headrace.operators.filter import Filter
 from headrace.operators.select import Select
 from headrace.operators.sink import Sink

@@ -15,7 +15,8 @@ from fractions import Fraction
 from math import inf
 from typing import Any, TypeAlias
 
-from headrace.engine.signals.statistics.rounding import (
+from headrace.expr.code_runtime import NAN
+from headrace.operators.statistics.rounding import (
     correlation_of_whole,
     in_two,
     is_plain,
@@ -24,7 +25,6 @@ from headrace.engine.signals.statistics.rounding import (
     root,
     tamed,
 )
-from headrace.expr.code_runtime import NAN
 
 List: TypeAlias = "list[Any]"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from headrace.engine.signals.statistics.kernel import Variable
+from headrace.operators.statistics.kernel import Variable
 
 
 @dataclass(frozen=True, slots=True)

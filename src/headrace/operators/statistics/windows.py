@@ -10,20 +10,22 @@ from dataclasses import dataclass
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from headrace.engine.signals.statistics.input_tests import (
+from headrace.operators.statistics.kernel import (
     InputValues,
+    Kernel,
+    Variable,
     indented,
     may_need_tally,
     reject_earlier_times,
+    rename_variables,
     spans,
 )
-from headrace.engine.signals.statistics.kernel import Kernel, Variable, rename_variables
-from headrace.operators.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
+from headrace.operators.statistics.statistic import CountWindow, Expanding, TimeWindow, ValueWindow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from headrace.engine.signals.statistics.aggregates import Aggregate, Sliding
+    from headrace.operators.statistics.aggregates import Aggregate, Sliding
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,9 @@ def tally_variable(aggregate: Aggregate, inputs: InputValues, start: str = "[]")
 
 
 @singledispatch
-def windowed(window: Window, aggregate: Aggregate, inputs: InputValues, answer: StatisticResult) -> Kernel:
+def windowed(
+    window: ValueWindow, aggregate: Aggregate, inputs: InputValues, answer: StatisticResult
+) -> Kernel:
     """Return the kernel of a statistic over a window's values."""
     raise NotImplementedError(f"no kernel for {type(window).__name__}")
 

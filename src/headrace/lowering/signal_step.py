@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from headrace.graph.node import Node, Operator
@@ -80,12 +80,17 @@ class SignalWriter(Protocol):
 class SignalStep:
     """One operator's part of a function.
 
+    operator: of the node, of the class that the step is registered for.
+
     `write` is called once per generated function and must not keep state: the same operator is written for
     single ticks and for loops over ticks.
     """
 
+    operator: Any
+
     def __init__(self, node: Node) -> None:
         self.node = node
+        self.operator = node.operator
 
     def cells(self) -> tuple[Cell, ...]:
         """Return the state of the operator. In generated code `writer.cell(node, name)` is the variable."""
@@ -101,5 +106,19 @@ class SignalStep:
 
 @singledispatch
 def signal_step(operator: Operator, node: Node) -> SignalStep:
-    """Create the step of an operator on signals; each class registers one."""
+    """Create the step of an operator on signals; every operator class registers one."""
     raise NotImplementedError(f"signals have no step for {type(operator).__name__}")
+
+
+S = TypeVar("S", bound=SignalStep)
+
+
+def register_signal_step(*operators: type[Operator]) -> Callable[[type[S]], type[S]]:
+    """Register a step class for these operators, created from the node only."""
+
+    def register(step: type[S]) -> type[S]:
+        for operator in operators:
+            signal_step.register(operator, lambda operator, node: step(node))
+        return step
+
+    return register

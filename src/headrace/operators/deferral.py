@@ -1,0 +1,285 @@
+"""Operators that hold rows back: until the next tick, or until another stream has a row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from headrace.graph.node import ALTERABLE, Operator, identity_lineage
+from headrace.graph.operator_declarations import (
+    EQUAL_ROWS,
+    WHOLE,
+    Delay,
+    Facts,
+    Need,
+    PendingSlot,
+    Placement,
+    Port,
+    place_by_key,
+)
+from headrace.lowering.examples import Examples
+from headrace.lowering.forms import lower_operator
+from headrace.lowering.reference import Bag, Bags, OperatorInput, answer_of_bags, output_of_tick, sum_bags
+from headrace.lowering.row_code import Row
+from headrace.lowering.slot import Slot, thaw_list
+from headrace.lowering.step import Step, register_step
+from headrace.operators.unservable import LATER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
+
+    from pyspark.sql import DataFrame
+
+    from headrace.expr.types import Schema
+    from headrace.graph.check_context import CheckContext
+    from headrace.graph.node import Columns, Node
+    from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
+    from headrace.lowering.forms import BatchSite
+
+
+class TickDelay(Operator):
+    """Base of operators that emit the changes of the previous tick.
+
+    delay:  whether pending changes start a tick.
+    nondet: field defined by each subclass.
+    """
+
+    __slots__ = ()
+    delay: ClassVar[Delay]
+    nondet: str | None
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input", delay=self.delay),)
+
+    def output(self, context: CheckContext) -> Columns:
+        return context.input.fields
+
+    def unservable(self) -> Unservable | None:
+        return LATER
+
+    def reads(
+        self, inputs: Sequence[Schema], output: Schema, live: AbstractSet[str]
+    ) -> tuple[AbstractSet[str], ...] | None:
+        return (live,)
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (identity_lineage(inputs[0]),)
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return {"deferred": PendingSlot()}
+
+    def placement(self) -> Placement:
+        # The state must be kept on some shard, and any will do.
+        return place_by_key(EQUAL_ROWS)
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return all(inputs)
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return inputs[0].but(bounded=False, det=inputs[0].det and self.nondet is None)
+
+    def guard(self) -> str | None:
+        return self.nondet
+
+    def describe(self) -> str:
+        return f"nondet: {self.nondet}" if self.nondet else ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeferTick(TickDelay):
+    """The changes of the previous tick. Pending changes start a tick if nothing else does.
+
+    Every cycle through a blocking input needs a tick delay such as this. The results of such a cycle depend
+    on how the input is cut into ticks, which needs a reason: `nondet="..."`, or a flow with `ticks="given"`.
+
+    >>> from headrace.testing import show
+    >>> show(lambda numbers: numbers.union(numbers.defer_tick()), numbers=[1])
+    + 1
+    tick 2:
+    + 1
+    """
+
+    kind: ClassVar[str] = "defer_tick"
+    examples: ClassVar[Examples] = {"defer_tick": lambda x, y: y.defer_tick()}
+    delay: ClassVar[Delay] = Delay.TICK
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class DeferTickLazy(TickDelay):
+    """The changes of the previous tick. Pending changes wait for a tick that something else starts.
+
+    So changes pending when a run ends are not emitted. Like `defer_tick`, it may be in a cycle through a
+    blocking input. Rows keep their order. In the first tick, and after a tick without changes, it emits
+    nothing.
+
+    nondet: reason why results may depend on the cut into ticks.
+
+    >>> import headrace as hr
+    >>> flow = hr.Flow("echo")
+    >>> flow.sink("before", flow.source("words", str).defer_tick_lazy(nondet="an echo waits for a call"))
+    >>> engine = hr.Engine(flow)
+    >>> [change.row for change in engine.tick(words=["hey"])["before"]]
+    []
+    >>> engine.pending
+    False
+    >>> [change.row for change in engine.tick(words=["ho"])["before"]]
+    ['hey']
+    """
+
+    kind: ClassVar[str] = "defer_tick_lazy"
+    examples: ClassVar[Examples] = {"defer_tick_lazy": lambda x, y: y.defer_tick_lazy()}
+    delay: ClassVar[Delay] = Delay.LAZY
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def depends_on_cut(self) -> str:
+        return "What it holds waits for a tick that something else starts, so the number of ticks shows."
+
+
+@dataclass(frozen=True, slots=True)
+class DeferSignal(Operator):
+    """All changes since the last signal, emitted in the tick of the next one.
+
+    Any row of `signal` is a signal, which releases the rows of earlier ticks and of its own tick. Several
+    signals in a tick count as one, and a signal without rows to release is used up. Rows retracted meanwhile
+    are never emitted. Rows still held when a run ends are not emitted. Plain rows keep their order.
+
+    nondet: reason why results may depend on the cut into ticks.
+
+    >>> import headrace as hr
+    >>> flow = hr.Flow("post")
+    >>> letters, van = flow.source("letters", str), flow.source("van", str)
+    >>> flow.sink("sent", letters.defer_signal(van, nondet="post leaves with the van"))
+    >>> engine = hr.Engine(flow)
+    >>> [change.row for change in engine.tick(letters=["a", "b"])["sent"]]
+    []
+    >>> [change.row for change in engine.tick(letters=["c"], van=["nine o'clock"])["sent"]]
+    ['a', 'b', 'c']
+    """
+
+    kind: ClassVar[str] = "defer_signal"
+    examples: ClassVar[Examples] = {"defer_signal": lambda x, y: y.defer_signal(x)}
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def ports(self) -> tuple[Port, ...]:
+        return (
+            Port("input", blocking=True, why="a signal releases all rows of its tick together"),
+            Port("signal", blocking=True, why="whether rows are released is not known before"),
+        )
+
+    def output(self, context: CheckContext) -> Columns:
+        return context.input.fields
+
+    def unservable(self) -> Unservable | None:
+        return LATER
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return all(inputs)
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        rows, signal = inputs
+        return rows.but(
+            bounded=rows.bounded and signal.bounded, det=rows.det and signal.det and self.nondet is None
+        )
+
+    def needs(self) -> tuple[Need, ...]:
+        return (
+            Need(
+                1,
+                "append",
+                "a signal that was followed cannot be taken back",
+                "signal by a stream that only grows",
+            ),
+        )
+
+    def guard(self) -> str | None:
+        return self.nondet
+
+    def depends_on_cut(self) -> str:
+        return "A signal releases the rows that came by the end of its tick, so where ticks end shows."
+
+    def placement(self) -> Placement:
+        return WHOLE
+
+    def describe(self) -> str:
+        return f"nondet: {self.nondet}" if self.nondet else ""
+
+
+@register_step(DeferSignal)
+class DeferSignalStep(Step):
+    """Step of defer_signal. Slot, under the key (): the changes since the last signal, in order."""
+
+    takes_rows = False
+    keeps_state = True
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.held", thaw_list),)
+
+    def finish(self) -> None:
+        writer, code, node = self.writer, self.code, self.node.id
+        rows, signals = (writer.buffer(source) for source in self.node.inputs)
+        held = writer.fresh("held")
+        self.state("held").get_or_add(held, "()", "[]")
+        if writer.is_as_given(self.node.inputs[0]):
+            with writer.each_row(self.node, 0) as change:
+                code.line(f"{held}.append({change.flat(append=False)})")
+        else:
+            code.line(f"{held}.extend({rows})")
+        with code.block(f"if {signals} and {held}:"):
+            code.line(f"del {self.slot('held')}[()]")
+            row = writer.fresh("row")
+            if writer.is_append(node):
+                with code.block(f"for {row} in {held}:"):
+                    self.emit_unpacked(row)
+                return
+            columns = tuple(writer.fresh(field.name) for field in self.node.schema.fields)
+            weight = writer.fresh("weight")
+            with code.block(f"for {', '.join((*columns, weight))} in x_consolidate({held}):"):
+                self.emit(Row(columns, None, weight))
+
+
+# --- in a batch of Spark: one tick of input, and the ticks that pending rows start -----------------
+
+
+@lower_operator.register(DeferTick)
+def _defer_tick_on_spark(operator: DeferTick, site: BatchSite) -> DataFrame:
+    return site.inputs[0]
+
+
+@lower_operator.register(DeferTickLazy)
+def _defer_tick_lazy_on_spark(operator: DeferTickLazy, site: BatchSite) -> DataFrame:
+    return site.empty()
+
+
+@lower_operator.register(DeferSignal)
+def _defer_signal_on_spark(operator: DeferSignal, site: BatchSite) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    rows, signal = site.inputs
+    return rows.join(signal.select(f.lit(1).alias("headrace signal")).limit(1)).drop("headrace signal")
+
+
+# --- reference answers ----------------------------------------------------------------------------
+
+
+@answer_of_bags.register(DeferTick)
+def _defer_tick_answer(operator: DeferTick, node: Node, inputs: Bags) -> Bag:
+    # Once nothing is pending, deferred rows have arrived.
+    return inputs[0][1]
+
+
+@output_of_tick.register(TickDelay)
+def _defer_tick_output(operator: TickDelay, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
+    return sum_bags(inputs[0].changes[-2:-1])
+
+
+@output_of_tick.register(DeferSignal)
+def _defer_signal_output(operator: DeferSignal, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
+    rows, signals = inputs
+    if not signals.tick_changes:
+        return Counter()
+    since = max((at + 1 for at, came in enumerate(signals.changes[:-1]) if came), default=0)
+    return sum_bags(rows.changes[since:])
