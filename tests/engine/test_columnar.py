@@ -34,12 +34,11 @@ from headrace.expr.constructors import col, left, right
 from headrace.expr.row_classes import from_user
 from headrace.expr.types import BOOL, FLOAT64, INT64, INTERVAL, INTERVALS, STR, TIMESTAMP, DecimalType
 from headrace.operators.aggregate import Aggregate
-from headrace.operators.event_time_windows import Sessions
+from headrace.operators.event_time.temporal_filter import TemporalFilter
+from headrace.operators.event_time.window import Sessions, Window
 from headrace.operators.expiring_join import JoinOnTime
 from headrace.operators.join import How, Join
-from headrace.operators.temporal_filter import TemporalFilter
 from headrace.operators.top_k import TopK
-from headrace.operators.window import Window
 from headrace.testing.strategies import rows
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, _add_sinks, _taken_back, cases, cuts

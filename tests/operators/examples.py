@@ -24,27 +24,22 @@ from headrace.operators.defer_tick_lazy import DeferTickLazy
 from headrace.operators.difference import Difference
 from headrace.operators.distinct import Distinct
 from headrace.operators.distinct_on_time import DistinctOnTime
-from headrace.operators.end_of_input import EndOfInput
 from headrace.operators.enumerate import Enumerate
 from headrace.operators.every_tick import EveryTick
 from headrace.operators.expiring_join import JoinOnTime
 from headrace.operators.feedback import Feedback
-from headrace.operators.first_within import FirstWithin
 from headrace.operators.fold import Fold
 from headrace.operators.fold_keyed import FoldKeyed
 from headrace.operators.fold_tick import FoldTick
 from headrace.operators.history import History
 from headrace.operators.initialize import Initialize
 from headrace.operators.join import How, Join
-from headrace.operators.late_rows import LateRows
 from headrace.operators.lattice_fold import LatticeFold
 from headrace.operators.lattice_merge import LatticeGrowth
 from headrace.operators.lattice_reduce import LatticeReduce
-from headrace.operators.least_watermark import LeastWatermark
 from headrace.operators.misfits import Misfits
 from headrace.operators.multiset_delta import MultisetDelta
 from headrace.operators.null import Null
-from headrace.operators.on_time import OnTime
 from headrace.operators.over import ComputeOver
 from headrace.operators.reduce import Reduce
 from headrace.operators.reduce_keyed import ReduceKeyed
@@ -52,12 +47,9 @@ from headrace.operators.scan import Scan
 from headrace.operators.sort import Sort
 from headrace.operators.source import Source
 from headrace.operators.state import State
-from headrace.operators.temporal_filter import TemporalFilter
 from headrace.operators.top_k import TopK
 from headrace.operators.unique import Unique
 from headrace.operators.upsert import Upsert
-from headrace.operators.watermark import Watermark
-from headrace.operators.window import Window
 from headrace.operators.zip import Zip
 from headrace.operators.zip_longest import ZipLongest
 
@@ -95,11 +87,6 @@ def all_the_way_down(pairs: AnyStream) -> AnyStream:
     back = pairs.flow.feedback(Pair, distinct=False)
     back.close(down(pairs.union(back)))
     return back
-
-
-def in_windows(pairs: AnyStream, windows: Any, emit: Any) -> AnyStream:
-    timed = pairs.watermark(col.a, lateness=0)
-    return timed.group_by(window=windows, emit=emit).agg(n=hr.count(), sum=hr.sum(col.b))
 
 
 def _suffix(how: How) -> dict[str, str]:
@@ -179,11 +166,6 @@ EXAMPLES: dict[type[Operator], Examples] = {
             "a", sequence=AT // 2, on_misfit="dead_letter", tombstones=0
         ).misfits(),
     },
-    TemporalFilter: {
-        "until": lambda x, y: y.valid(x.select(t=col.a), until=col.b),
-        "since": lambda x, y: y.valid(x.select(t=col.a), since=col.b),
-        "since and until": lambda x, y: y.valid(x.select(t=col.a), since=col.a, until=col.b),
-    },
     ComputeOver: {
         "row_number": lambda x, y: y.with_columns(x=hr.row_number().over(partition_by="a", order_by="b")),
         "rank": lambda x, y: y.with_columns(x=hr.rank().over(order_by=col.b.desc())),
@@ -250,28 +232,7 @@ EXAMPLES: dict[type[Operator], Examples] = {
     LatticeReduce: {"lattice_reduce": lambda x, y: x.lattice_reduce(Max(), value="b")},
     LatticeGrowth: {"lattice_fold in a loop": lambda x, y: counting_up(x)},
     AtLeast: {"at_least": lambda x, y: x.group_by("a").agg(n=hr.count()).at_least(2)},
-    OnTime: {"on_time": lambda x, y: x.watermark(col.a, lateness=0)},
-    LateRows: {"late_rows": lambda x, y: x.watermark(col.a, lateness=0).late()},
-    Watermark: {"close": lambda x, y: in_windows(x, hr.tumbling(col.a, 2), "close")},
-    EndOfInput: {"updates": lambda x, y: in_windows(x, hr.tumbling(col.a, 2), "updates")},
-    LeastWatermark: {
-        "union": lambda x, y: (
-            x.watermark(col.a, lateness=1)
-            .union(x.watermark(col.a, lateness=2))
-            .group_by(window=hr.tumbling(col.a, 2))
-            .agg(n=hr.count())
-        )
-    },
-    Window: {
-        "sliding": lambda x, y: in_windows(x, hr.sliding(col.a, 3, 1), "close"),
-        "per key": lambda x, y: (
-            x.watermark(col.a, lateness=0).group_by("b", window=hr.tumbling(col.a, 2)).agg(n=hr.count())
-        ),
-        "session": lambda x, y: in_windows(x, hr.session(col.a, 1), "close"),
-        "session updates": lambda x, y: in_windows(x, hr.session(col.a, 1), "updates"),
-    },
     DistinctOnTime: {"of a time": lambda x, y: x.watermark(col.a, lateness=1).distinct()},
-    FirstWithin: {"first_within": lambda x, y: x.watermark(col.a, lateness=1).first_within(2, by="b")},
     JoinOnTime: {
         "of times": lambda x, y: x.watermark(col.a, lateness=1).join(
             x.watermark(col.a, lateness=1),

@@ -38,7 +38,6 @@ from headrace.operators.history import History
 from headrace.operators.join import How, Join
 from headrace.operators.null import Null
 from headrace.operators.source import Source
-from headrace.operators.temporal_filter import Presence, TemporalFilter
 from headrace.operators.top_k import TopK
 from headrace.operators.upsert import OnMisfit, Upsert, UpsertRule
 from headrace.testing.oracle_aggregates import answer_of, rank
@@ -122,29 +121,6 @@ def _bag_feedback(operator: BagFeedback, node: Node, inputs: Bags) -> Bag:
 def _difference(operator: Difference, node: Node, inputs: Bags) -> Bag:
     (_, pos), (_, neg) = inputs
     return Counter({row: count for row, count in pos.items() if row not in neg})
-
-
-@answer_of_bags.register
-def _temporal_filter(operator: TemporalFilter, node: Node, inputs: Bags) -> Bag:
-    (schema, rows), (_, clock) = inputs
-    shown = [time for (time,) in clock if time is not None]
-    moment_of = function_of(operator.moment, schema)
-
-    def is_there(row: Row) -> bool:
-        moment = moment_of(row)
-        if moment is None:
-            return False
-        if not shown:
-            return not operator.presence.begins
-        now = max(shown)
-        return {
-            Presence.SINCE: now >= moment,
-            Presence.AFTER: now > moment,
-            Presence.BEFORE: now < moment,
-            Presence.UNTIL: now <= moment,
-        }[operator.presence]
-
-    return Counter({row: count for row, count in rows.items() if is_there(row)})
 
 
 @answer_of_bags.register

@@ -26,15 +26,16 @@ from headrace.graph.node import Operator
 from headrace.operators import (
     aggregates,
     all_operators,
-    event_time_windows,
     moment_aggregates,
     value_aggregates,
-    watermark_policy,
     window_functions,
 )
+from headrace.operators.event_time import watermark, window
+from headrace.operators.event_time.temporal_filter import Presence
+from headrace.operators.event_time.watermark import Move
+from headrace.operators.event_time.window import Emit
 from headrace.operators.function_claims import Claims
 from headrace.operators.join import How, Join
-from headrace.operators.least_watermark import Move
 from headrace.operators.lifetime import Lifetime
 from headrace.operators.signals.lift import Align, Constant
 from headrace.operators.statistics import (
@@ -47,9 +48,7 @@ from headrace.operators.statistics import (
     value_kinds,
     value_windows,
 )
-from headrace.operators.temporal_filter import Presence
 from headrace.operators.upsert import OnMisfit, UpsertRule
-from headrace.operators.window import Emit
 
 OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
     {name: cls for cls in all_operators() if (name := cls.kind if cls.plan_name is None else cls.plan_name)}
@@ -104,7 +103,7 @@ _PARTS: Mapping[str, type[Any]] = {
     "aggregate.string_agg": value_aggregates.StringAgg,
     "aggregate.sum": aggregates.Sum,
     "claims": Claims,
-    "clock": watermark_policy.WatermarkPolicy,
+    "clock": watermark.WatermarkPolicy,
     "constant": Constant,
     "decay": ewm.Decay,
     "lattice.bool_or": lattice.BoolOr,
@@ -132,8 +131,8 @@ _PARTS: Mapping[str, type[Any]] = {
     "window.expanding": value_windows.Expanding,
     "window.time": value_windows.TimeWindow,
     "upsert_rule": UpsertRule,
-    "windows.grid": event_time_windows.Grid,
-    "windows.sessions": event_time_windows.Sessions,
+    "windows.grid": window.Grid,
+    "windows.sessions": window.Sessions,
 }
 
 RECORDS: Mapping[str, type[Any]] = MappingProxyType(
@@ -211,7 +210,7 @@ _HINTED: dict[str, Any] = {
         (
             aggregates.Aggregation,
             Claims,
-            watermark_policy.WatermarkPolicy,
+            watermark.WatermarkPolicy,
             DataType,
             Expr,
             Join,
@@ -220,6 +219,6 @@ _HINTED: dict[str, Any] = {
     ),
     **_named((Ordering, Schema, timedelta)),
     "Callable": Callable,
-    "Shape": event_time_windows.Shape,
+    "Shape": window.Shape,
     "Span": timedelta | int | float,
 }

@@ -33,15 +33,14 @@ from headrace.lowering.forms import apply_operator
 from headrace.operators.aggregate import Aggregate
 from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.distinct import Distinct
+from headrace.operators.event_time.late_rows import LateRows, OnTime
+from headrace.operators.event_time.temporal_filter import TemporalFilter
 from headrace.operators.expiring_join import JoinOnTime
 from headrace.operators.feedback import Feedback
 from headrace.operators.history import History
 from headrace.operators.join import Join
-from headrace.operators.late_rows import LateRows
-from headrace.operators.on_time import OnTime
 from headrace.operators.over import ComputeOver
 from headrace.operators.sink import Sink
-from headrace.operators.temporal_filter import TemporalFilter
 from headrace.operators.top_k import TopK
 from headrace.operators.unique import Unique
 from headrace.operators.upsert import Upsert

@@ -26,11 +26,10 @@ from headrace.engine.steps.windows import (
 from headrace.lowering.row_code import Row, key_columns, tuple_source
 from headrace.lowering.step import Step
 from headrace.operators.aggregate import Aggregate
-from headrace.operators.event_time_windows import Grid
+from headrace.operators.event_time.window import Emit, Grid, Window
 from headrace.operators.join import How, Join
 from headrace.operators.over import ComputeOver
 from headrace.operators.top_k import TopK
-from headrace.operators.window import Emit, Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

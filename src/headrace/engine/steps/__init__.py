@@ -3,7 +3,6 @@
 from headrace.engine.steps import (
     aggregate,
     distinct,
-    event_time,
     fold,
     in_order,
     inner_join,
@@ -15,7 +14,6 @@ from headrace.engine.steps import (
     sessions,
     sort,
     state_expiry,
-    temporal_filter,
     ticks,
     upsert,
     value_accumulators,
@@ -24,7 +22,6 @@ from headrace.engine.steps import (
 __all__ = [
     "aggregate",
     "distinct",
-    "event_time",
     "fold",
     "in_order",
     "inner_join",
@@ -36,7 +33,6 @@ __all__ = [
     "sessions",
     "sort",
     "state_expiry",
-    "temporal_filter",
     "ticks",
     "upsert",
     "value_accumulators",

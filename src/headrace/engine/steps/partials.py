@@ -19,8 +19,7 @@ from headrace.engine.steps.windows import ClosedWindowStep, GridStep, UpdatedWin
 from headrace.lowering.row_code import MappingCode, Row, key_columns
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step, step_for
-from headrace.operators.event_time_windows import Grid
-from headrace.operators.window import Emit
+from headrace.operators.event_time.window import Emit, Grid
 
 if TYPE_CHECKING:
     from headrace.graph.node import Node

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.engine.session_runtime import GROUP, LAST, NUMBER, START, SessionRule
 from headrace.engine.steps.group_code import ANSWER
-from headrace.engine.steps.windows import WindowStep, grid_step, thaw_calendar
+from headrace.engine.steps.windows import WindowStep, grid_step
 from headrace.lowering.slot import Slot, Thaw, thaw_list
 from headrace.lowering.step import Step, step_for
-from headrace.operators.event_time_windows import Grid, Sessions
-from headrace.operators.window import Window
+from headrace.operators.event_time.due_calendar import thaw_calendar
+from headrace.operators.event_time.window import Grid, Sessions, Window
 
 if TYPE_CHECKING:
     from headrace.graph.node import Node

@@ -5,9 +5,7 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.engine.steps.windows import WindowCalendar
 from headrace.engine.upserts import MisfitTexts, TieRule
-from headrace.engine.window_runtime import watermark_function
 from headrace.expr.check import check
 from headrace.expr.row_classes import Unavailable
 from headrace.expr.tree import Call
@@ -15,10 +13,11 @@ from headrace.expr.types import StructType
 from headrace.lowering.row_code import Row
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
+from headrace.operators.event_time.due_calendar import DueCalendar
+from headrace.operators.event_time.watermark import WatermarkPolicy, watermark_function
 from headrace.operators.history import History
 from headrace.operators.misfits import Misfits
 from headrace.operators.upsert import KeyedRecords, OnMisfit, Upsert, UpsertRule
-from headrace.operators.watermark_policy import WatermarkPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +49,7 @@ class KeyedRecordsStep(Step):
         self.texts = writer.constant("misfits", misfit_texts(self.operator, self.input_schema()))
         self.ties = writer.constant("ties", tie_rule(self.rule, self.input_schema()))
         self._highest = writer.node_variable("highest", node.id)
-        self._calendar = None if self.rule.tombstones is None else WindowCalendar(node, writer)
+        self._calendar = None if self.rule.tombstones is None else DueCalendar(node, writer)
 
     def slots(self) -> tuple[Slot, ...]:
         rows = Slot(f"{self.node.id}.rows")
@@ -159,7 +158,7 @@ class KeyedRecordsStep(Step):
         if self._calendar is not None:
             self._forget_tombstones(self._calendar)
 
-    def _forget_tombstones(self, calendar: WindowCalendar) -> None:
+    def _forget_tombstones(self, calendar: DueCalendar) -> None:
         """Write the code that removes deleted keys whose sequence is too far below the highest one."""
         code, writer, slot = self.code, self.writer, self.slot("rows")
         bound = oldest_tombstone(self.rule, self.input_schema())
