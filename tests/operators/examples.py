@@ -31,13 +31,11 @@ from headrace.operators.feedback import Feedback
 from headrace.operators.fold import Fold
 from headrace.operators.fold_keyed import FoldKeyed
 from headrace.operators.fold_tick import FoldTick
-from headrace.operators.history import History
 from headrace.operators.initialize import Initialize
 from headrace.operators.join import How, Join
 from headrace.operators.lattice_fold import LatticeFold
 from headrace.operators.lattice_merge import LatticeGrowth
 from headrace.operators.lattice_reduce import LatticeReduce
-from headrace.operators.misfits import Misfits
 from headrace.operators.multiset_delta import MultisetDelta
 from headrace.operators.null import Null
 from headrace.operators.over import ComputeOver
@@ -45,11 +43,9 @@ from headrace.operators.reduce import Reduce
 from headrace.operators.reduce_keyed import ReduceKeyed
 from headrace.operators.scan import Scan
 from headrace.operators.sort import Sort
-from headrace.operators.source import Source
 from headrace.operators.state import State
 from headrace.operators.top_k import TopK
 from headrace.operators.unique import Unique
-from headrace.operators.upsert import Upsert
 from headrace.operators.zip import Zip
 from headrace.operators.zip_longest import ZipLongest
 
@@ -57,7 +53,6 @@ AnyStream = hr.Stream[Any, Any, Any, Any]
 
 
 PAIR = schema_of(Pair)
-AT = hr.coalesce(col.b, 0)
 
 
 def first(n: Pair, other: Pair) -> Pair:
@@ -96,7 +91,6 @@ def _suffix(how: How) -> dict[str, str]:
 # Per operator the flows that show it, from two streams of pairs of which the first only grows.
 EXAMPLES: dict[type[Operator], Examples] = {
     **{cls: cls.examples for cls in all_operators() if cls.examples},
-    Source: {"append": lambda x, y: x, "table": lambda x, y: y},
     Join: {
         "right": lambda x, y: x.join(y, on="a", how="right", suffix="_y"),
         "full": lambda x, y: x.join(y, on="a", how="full", suffix="_y"),
@@ -137,34 +131,6 @@ EXAMPLES: dict[type[Operator], Examples] = {
     TopK: {
         "top_k": lambda x, y: y.top_k(2, by=col.b.desc(), per="a"),
         "of all": lambda x, y: y.top_k(2, by=col.a),
-    },
-    Upsert: {
-        "in order": lambda x, y: x.upsert("a", deleted=col.b == 1),
-        "of rows before": lambda x, y: x.upsert(
-            "a", before=hr.when(col.b > 1, hr.struct(a=col.a, b=col.b - 1)), on_misfit="dead_letter"
-        ),
-        "by sequence": lambda x, y: x.upsert("a", row=hr.struct(a=col.a, at=AT), sequence=AT),
-        "by sequence, trusted": lambda x, y: x.upsert(
-            "a", row=hr.struct(b=col.b), sequence=AT // 2, deleted=col.b == 3, on_misfit="trust_key"
-        ),
-        "by sequence, some tombstones": lambda x, y: x.upsert(
-            "a", row=hr.struct(a=col.a, at=AT), deleted=AT % 2 == 1, sequence=AT, tombstones=1
-        ),
-    },
-    History: {
-        "versions": lambda x, y: x.history("a", row=hr.struct(a=col.a, at=AT), sequence=AT),
-        "of several a sequence": lambda x, y: x.history(
-            "a", row=hr.struct(b=col.b), sequence=AT // 3, deleted=col.b == 3, on_misfit="trust_key"
-        ),
-        "of some columns": lambda x, y: x.history(
-            "a", sequence=AT // 2, deleted=col.b == 1, track=["a"], on_misfit="trust_key"
-        ),
-    },
-    Misfits: {
-        "misfits": lambda x, y: x.upsert("a", sequence=AT // 2, on_misfit="dead_letter").misfits(),
-        "with some tombstones": lambda x, y: x.upsert(
-            "a", sequence=AT // 2, on_misfit="dead_letter", tombstones=0
-        ).misfits(),
     },
     ComputeOver: {
         "row_number": lambda x, y: y.with_columns(x=hr.row_number().over(partition_by="a", order_by="b")),

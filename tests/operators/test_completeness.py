@@ -15,7 +15,7 @@ from headrace.errors import NotOnSpark
 from headrace.expr.row_classes import from_user
 from headrace.lowering.reference import NotOfBags
 from headrace.operators import all_operators
-from headrace.operators.keyed_source import KeyedSource
+from headrace.operators.source import KeyedSource
 from headrace.spark import run
 from headrace.spark.batch.batch_plan import plan_batch
 from headrace.spark.placing.stages import cut_stages

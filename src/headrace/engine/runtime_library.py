@@ -10,13 +10,13 @@ from operator import itemgetter
 from typing import Any, cast
 
 from headrace.engine.float_totals import RUNTIME as FLOAT_TOTALS
-from headrace.engine.histories import RUNTIME as HISTORIES
 from headrace.engine.loops.round_runtime import RUNTIME as LOOPS
 from headrace.engine.ordered_values import RUNTIME as ORDERED_VALUES
 from headrace.engine.power_sums import RUNTIME as POWER_SUMS
-from headrace.engine.upserts import RUNTIME as UPSERTS
 from headrace.errors import EvaluationError, NoFixpoint, UnknownPort, UserFunctionFailed
 from headrace.expr.sort_keys import any_key
+from headrace.operators.keyed_tables.history import RUNTIME as HISTORIES
+from headrace.operators.keyed_tables.record_order import RUNTIME as UPSERTS
 
 Rows = list[tuple[Any, ...]]
 OrderKey = Callable[[Any], Any] | None

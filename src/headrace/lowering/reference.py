@@ -7,6 +7,7 @@ reading one verifies it. `headrace.testing.oracle` puts the answers of a flow to
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,6 +45,17 @@ def functions_of(exprs: Sequence[Expr], schema: Schema) -> Callable[[Row], Row]:
     """Convert expressions to a function from a row to the tuple of their values."""
     functions = [function_of(expr, schema) for expr in exprs]
     return lambda row: tuple(function(row) for function in functions)
+
+
+def rank(value: Any) -> Any:
+    """Return the sort key of a value: nulls first, NaN greatest, rows and lists from the left."""
+    if value is None:
+        return (0,)
+    if isinstance(value, float):
+        return (2,) if math.isnan(value) else (1, value)
+    if isinstance(value, tuple):
+        return (1, tuple(rank(part) for part in value))
+    return (1, value)
 
 
 def copies(bag: Bag) -> Iterator[Row]:

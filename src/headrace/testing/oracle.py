@@ -8,9 +8,9 @@ equal these bags. Keep the oracle simple, so that its correctness can be verifie
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from headrace.errors import NoFixpoint
 from headrace.expr.types import Schema
@@ -25,6 +25,7 @@ from headrace.lowering.reference import (
     copies,
     function_of,
     functions_of,
+    rank,
 )
 from headrace.operators.aggregate import Aggregate
 from headrace.operators.assume_ordered import AssumeOrdered
@@ -34,13 +35,11 @@ from headrace.operators.defer_tick import DeferTick
 from headrace.operators.difference import Difference
 from headrace.operators.distinct import Distinct
 from headrace.operators.feedback import Feedback
-from headrace.operators.history import History
 from headrace.operators.join import How, Join
 from headrace.operators.null import Null
 from headrace.operators.source import Source
 from headrace.operators.top_k import TopK
-from headrace.operators.upsert import OnMisfit, Upsert, UpsertRule
-from headrace.testing.oracle_aggregates import answer_of, rank
+from headrace.testing.oracle_aggregates import answer_of
 
 
 def reads_ticks(operator: Operator) -> bool:
@@ -169,92 +168,6 @@ def _aggregate(operator: Aggregate, node: Node, inputs: Bags) -> Bag:
             values.append(answer_of(aggregation, field.type, [arguments(row) for row in rows]))
         out[(*group, *values)] += 1
     return out
-
-
-@answer_of_bags.register
-def _upsert(operator: Upsert, node: Node, inputs: Bags) -> Bag:
-    out: Bag = Counter()
-    for records in _by_key(operator.rule, inputs):
-        shown = _held(records, operator.rule, node)
-        if shown is not None:
-            out[shown] += 1
-    return out
-
-
-@answer_of_bags.register
-def _history(operator: History, node: Node, inputs: Bags) -> Bag:
-    names = node.schema.names
-    tracked = [names.index(name) for name in operator.track]
-    out: Bag = Counter()
-    for records in _by_key(operator.rule, inputs):
-        versions: list[list[Any]] = []  # row, start, end
-        for top, at in sorted({record[0]: record[1] for record in records}.items()):
-            shown = _held([record for record in records if record[0] <= top], operator.rule, node)
-            last = versions[-1] if versions and versions[-1][2] is None else None
-            if last and shown and all(last[0][n] == shown[n] or last[0][n] is shown[n] for n in tracked):
-                last[0] = shown
-                continue
-            if last:
-                last[2] = at
-            if shown:
-                versions.append([shown, at, None])
-        out.update((*row, start, end) for row, start, end in versions)
-    return out
-
-
-_Record: TypeAlias = tuple[Any, Any, Any, Any, Any]
-"""Rank of the sequence, sequence, row, image and place of a record."""
-
-
-def _by_key(rule: UpsertRule, inputs: Bags) -> Iterable[list[_Record]]:
-    """Return the records of each key."""
-    if rule.sequence is None:
-        raise NotOfBags("records count in the order in which they come")
-    if rule.tombstones is not None:
-        raise NotOfBags("which tombstones are forgotten depends on the ticks")
-    [(schema, bag)] = inputs
-    key, row = functions_of(rule.keys, schema), function_of(rule.row, schema)
-    sequence = function_of(rule.sequence, schema)
-    image, place = (
-        (lambda record: None) if each is None else function_of(each, schema)
-        for each in (rule.image, rule.place)
-    )
-    records: dict[Row, list[_Record]] = {}
-    for record in bag:
-        at = sequence(record)
-        found = rank(at), at, row(record), image(record), place(record)
-        records.setdefault(key(record), []).append(found)
-    return records.values()
-
-
-def _held(records: list[_Record], rule: UpsertRule, node: Node) -> Row | None:
-    """Return the row that is held after all records of a key, or None."""
-    top = max(at for at, *_ in records)
-    last = [record for record in records if record[0] == top]
-    rows = [row for _, _, row, _, _ in last if row is not None]
-    if len(set(rows)) > 1 and rule.on_misfit is not OnMisfit.TRUST_KEY:
-        raise NotOfBags("records of one sequence differ")
-    shown = max(rows, key=rank, default=None)
-    if not rule.commits and all(record[4] is not None for record in last):
-        return max(last, key=lambda record: record[4])[2]
-    if not rule.commits and len(rows) < len(last) and not _outlives(shown, last, records, rule, node):
-        return None
-    return shown
-
-
-def _outlives(shown: Any, last: list[_Record], held: list[_Record], rule: UpsertRule, node: Node) -> bool:
-    """Return whether a row wins against the deletions among `last`, the records of its sequence."""
-    at = None if rule.version is None else node.schema.names.index(rule.version)
-
-    def named(row: Row) -> Row:
-        return row if at is None else (*row[:at], *row[at + 1 :])
-
-    older = [record for record in held if record[0] < last[0][0] and record[2] is not None]
-    if shown is None or not older:
-        return False
-    before = [named(record[2]) for record in older if record[0] == max(at for at, *_ in older)]
-    images = [named(image) for _, _, row, image, _ in last if row is None and image is not None]
-    return named(shown) not in images or named(shown) in before
 
 
 @answer_of_bags.register

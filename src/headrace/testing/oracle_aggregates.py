@@ -24,6 +24,7 @@ from headrace.expr.types import (
     ListType,
     StructType,
 )
+from headrace.lowering.reference import rank
 from headrace.operators.aggregates import (
     Aggregation,
     Collect,
@@ -43,17 +44,6 @@ from headrace.operators.value_aggregates import BitOperation, Bits, Histogram, M
 from headrace.testing.oracle_statistics import statistic_of
 
 _Arguments: TypeAlias = Sequence[tuple[Any, ...]]
-
-
-def rank(value: Any) -> Any:
-    """Return the sort key of a value: nulls first, NaN greatest, rows and lists from the left."""
-    if value is None:
-        return (0,)
-    if isinstance(value, float):
-        return (2,) if math.isnan(value) else (1, value)
-    if isinstance(value, tuple):
-        return (1, tuple(rank(part) for part in value))
-    return (1, value)
 
 
 @singledispatch

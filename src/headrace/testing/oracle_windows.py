@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.expr.check import check
 from headrace.expr.code_runtime import float32
 from headrace.expr.types import FLOAT32
-from headrace.lowering.reference import Bag, Row, answer_of_bags, copies, function_of, functions_of
+from headrace.lowering.reference import Bag, Row, answer_of_bags, copies, function_of, functions_of, rank
 from headrace.operators.aggregates import Aggregation
 from headrace.operators.over import ComputeOver
 from headrace.operators.window_functions import (
@@ -29,7 +29,7 @@ from headrace.operators.window_functions import (
     RowNumber,
     WindowFunction,
 )
-from headrace.testing.oracle_aggregates import answer_of, rank
+from headrace.testing.oracle_aggregates import answer_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

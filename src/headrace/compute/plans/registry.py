@@ -36,6 +36,7 @@ from headrace.operators.event_time.watermark import Move
 from headrace.operators.event_time.window import Emit
 from headrace.operators.function_claims import Claims
 from headrace.operators.join import How, Join
+from headrace.operators.keyed_tables.upsert_rule import OnMisfit, UpsertRule
 from headrace.operators.lifetime import Lifetime
 from headrace.operators.signals.lift import Align, Constant
 from headrace.operators.statistics import (
@@ -48,7 +49,6 @@ from headrace.operators.statistics import (
     value_kinds,
     value_windows,
 )
-from headrace.operators.upsert import OnMisfit, UpsertRule
 
 OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
     {name: cls for cls in all_operators() if (name := cls.kind if cls.plan_name is None else cls.plan_name)}

@@ -37,13 +37,13 @@ from headrace.operators.event_time.late_rows import LateRows, OnTime
 from headrace.operators.event_time.temporal_filter import TemporalFilter
 from headrace.operators.expiring_join import JoinOnTime
 from headrace.operators.feedback import Feedback
-from headrace.operators.history import History
 from headrace.operators.join import Join
+from headrace.operators.keyed_tables.history import History
+from headrace.operators.keyed_tables.upsert import Upsert
 from headrace.operators.over import ComputeOver
 from headrace.operators.sink import Sink
 from headrace.operators.top_k import TopK
 from headrace.operators.unique import Unique
-from headrace.operators.upsert import Upsert
 
 if TYPE_CHECKING:
     from headrace.analysis import Analysis

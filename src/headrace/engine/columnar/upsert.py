@@ -46,12 +46,12 @@ from headrace.engine.columnar.keyed_records import (
     weighted,
 )
 from headrace.engine.columnar.slot_form import SlotForm, consolidated
-from headrace.engine.steps.upsert import oldest_tombstone
-from headrace.engine.upserts import Sequenced, shown_row
 from headrace.expr.polars_columns import from_series, repeated
 from headrace.expr.types import BYTES, INT8
 from headrace.operators.event_time.due_calendar import pop_due, schedule_entry
-from headrace.operators.upsert import OnMisfit, Upsert
+from headrace.operators.keyed_tables.record_order import Sequenced, shown_row
+from headrace.operators.keyed_tables.upsert import Upsert, oldest_tombstone
+from headrace.operators.keyed_tables.upsert_rule import OnMisfit
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType, Schema

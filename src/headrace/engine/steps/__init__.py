@@ -15,7 +15,6 @@ from headrace.engine.steps import (
     sort,
     state_expiry,
     ticks,
-    upsert,
     value_accumulators,
 )
 
@@ -34,6 +33,5 @@ __all__ = [
     "sort",
     "state_expiry",
     "ticks",
-    "upsert",
     "value_accumulators",
 ]
