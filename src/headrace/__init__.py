@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         min,
         sum,
     )
-    from headrace.operators.event_time.window import session, sliding, tumbling
+    from headrace.operators.event_time.window_shapes import session, sliding, tumbling
     from headrace.operators.moment_aggregates import (
         corr,
         covariance,
@@ -113,7 +113,7 @@ _NAMES_OF = {
     "headrace.flow.signal": "Signal lift",
     "headrace.flow.signal_statistics": "crossed diff ewm lag moving_mean timer",
     "headrace.flow.stream": "Stream Table",
-    "headrace.operators.event_time.window": "session sliding tumbling",
+    "headrace.operators.event_time.window_shapes": "session sliding tumbling",
     "headrace.functions": "aggregate exists filter forall transform zip_with",
     "headrace.queries.query": "from_dataframe sql",
     "headrace.queries.query_file": "load_flow save_flow",

@@ -11,7 +11,7 @@ import headrace as hr
 from headrace.flow.grouped_streams import Grouped, WindowGroups
 from headrace.flow.stream import Stream
 from headrace.operators import aggregates, moment_aggregates, value_aggregates, window_functions
-from headrace.operators.event_time import window
+from headrace.operators.event_time import window_shapes
 from tests.docs.pages import DOCS
 
 REFERENCE = DOCS / "reference"
@@ -36,7 +36,7 @@ METHODS = sorted(
 )
 AGGREGATES = sorted(
     name
-    for module in (aggregates, window, moment_aggregates, value_aggregates, window_functions)
+    for module in (aggregates, window_shapes, moment_aggregates, value_aggregates, window_functions)
     for name, member in inspect.getmembers(module, inspect.isfunction)
     if member.__module__ == module.__name__ and name in hr.__all__
 )

@@ -35,7 +35,8 @@ from headrace.expr.row_classes import from_user
 from headrace.expr.types import BOOL, FLOAT64, INT64, INTERVAL, INTERVALS, STR, TIMESTAMP, DecimalType
 from headrace.operators.aggregate import Aggregate
 from headrace.operators.event_time.temporal_filter import TemporalFilter
-from headrace.operators.event_time.window import Sessions, Window
+from headrace.operators.event_time.window import Window
+from headrace.operators.event_time.window_shapes import Sessions
 from headrace.operators.expiring_join import JoinOnTime
 from headrace.operators.join import How, Join
 from headrace.operators.top_k import TopK

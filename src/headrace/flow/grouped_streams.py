@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from headrace.expr.types import Schema
     from headrace.flow.stream import Stream
-    from headrace.operators.event_time.window import Emit, Shape, Windows
+    from headrace.operators.event_time.window import Emit
+    from headrace.operators.event_time.window_shapes import Shape, Windows
 
 R = TypeVar("R")
 

@@ -310,7 +310,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         self, keys: tuple[Any, ...], named: dict[str, Any], location: SourceLocation
     ) -> WindowGroups[B, Any, Any]:
         from headrace.flow.grouped_streams import WindowGroups
-        from headrace.operators.event_time.window import Windows
+        from headrace.operators.event_time.window_shapes import Windows
 
         windows = named.pop("window", None)
         if not isinstance(windows, Windows) or any(isinstance(n, Windows) for n in (*keys, *named.values())):

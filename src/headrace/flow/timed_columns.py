@@ -22,7 +22,8 @@ from headrace.operators.distinct_on_time import DistinctOnTime
 from headrace.operators.event_time.first_within import FirstWithin
 from headrace.operators.event_time.late_rows import OnTime
 from headrace.operators.event_time.watermark import VALUE, EndOfInput, LeastWatermark, Move, Watermark
-from headrace.operators.event_time.window import END, START, Emit, Grid, Window
+from headrace.operators.event_time.window import END, START, Emit, Window
+from headrace.operators.event_time.window_shapes import Grid
 from headrace.operators.expiring_join import JoinOnTime
 from headrace.operators.filter import Filter
 from headrace.operators.map import Inspect

@@ -21,7 +21,7 @@ from headrace.flow.state_expiry import timed_columns
 from headrace.flow.timed_columns import has_watermark
 from headrace.operators import aggregates
 from headrace.operators.aggregates import Aggregation
-from headrace.operators.event_time.window import session, tumbling
+from headrace.operators.event_time.window_shapes import session, tumbling
 from headrace.operators.filter import Filter
 from headrace.operators.select import Select
 from headrace.operators.source import Source

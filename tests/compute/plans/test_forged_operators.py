@@ -18,7 +18,8 @@ from headrace.compute.protocol.dataflow import Plan
 from headrace.expr.types import INT64
 from headrace.flow.flow import Flow
 from headrace.operators.event_time.watermark import Move, WatermarkPolicy
-from headrace.operators.event_time.window import Grid, Sessions, Window
+from headrace.operators.event_time.window import Window
+from headrace.operators.event_time.window_shapes import Grid, Sessions
 from headrace.operators.lifetime import Lifetime
 from headrace.operators.signals.lift import Constant
 from headrace.operators.statistics.ewm import Decay

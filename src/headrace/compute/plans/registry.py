@@ -30,7 +30,7 @@ from headrace.operators import (
     value_aggregates,
     window_functions,
 )
-from headrace.operators.event_time import watermark, window
+from headrace.operators.event_time import watermark, window_shapes
 from headrace.operators.event_time.temporal_filter import Presence
 from headrace.operators.event_time.watermark import Move
 from headrace.operators.event_time.window import Emit
@@ -131,8 +131,8 @@ _PARTS: Mapping[str, type[Any]] = {
     "window.expanding": value_windows.Expanding,
     "window.time": value_windows.TimeWindow,
     "upsert_rule": UpsertRule,
-    "windows.grid": window.Grid,
-    "windows.sessions": window.Sessions,
+    "windows.grid": window_shapes.Grid,
+    "windows.sessions": window_shapes.Sessions,
 }
 
 RECORDS: Mapping[str, type[Any]] = MappingProxyType(
@@ -219,6 +219,6 @@ _HINTED: dict[str, Any] = {
     ),
     **_named((Ordering, Schema, timedelta)),
     "Callable": Callable,
-    "Shape": window.Shape,
+    "Shape": window_shapes.Shape,
     "Span": timedelta | int | float,
 }

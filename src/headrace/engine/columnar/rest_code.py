@@ -15,18 +15,19 @@ from headrace.engine.steps.group_code import ROWS
 from headrace.engine.steps.joins import JoinConditionWriter
 from headrace.engine.steps.over import OverStep
 from headrace.engine.steps.partials import merged_group_writer
-from headrace.engine.steps.sessions import SessionStep
 from headrace.engine.steps.sort import TopKStep
-from headrace.engine.steps.windows import (
+from headrace.lowering.row_code import Row, key_columns, tuple_source
+from headrace.lowering.step import Step
+from headrace.operators.aggregate import Aggregate
+from headrace.operators.event_time.grid_windows import (
     ClosedWindowStep,
     KeptGridStep,
     UpdatedWindowStep,
     WindowStep,
 )
-from headrace.lowering.row_code import Row, key_columns, tuple_source
-from headrace.lowering.step import Step
-from headrace.operators.aggregate import Aggregate
-from headrace.operators.event_time.window import Emit, Grid, Window
+from headrace.operators.event_time.session_windows import SessionStep
+from headrace.operators.event_time.window import Emit, Window
+from headrace.operators.event_time.window_shapes import Grid
 from headrace.operators.join import How, Join
 from headrace.operators.over import ComputeOver
 from headrace.operators.top_k import TopK

@@ -1,6 +1,6 @@
 """Reduction of the rows of windows in a large tick: to one per group and slice, or per run of a session.
 
-See `headrace.operators.event_time.slices` and `headrace.engine.session_runtime`.
+See `headrace.operators.event_time.slices` and `headrace.operators.event_time.session_windows`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from headrace.expr.polars_columns import LoweredExpression, NotLowered, dtype_of
 from headrace.expr.types import TIMESTAMP
 from headrace.operators.event_time.slices import window_origin
 from headrace.operators.event_time.watermark import EARLIEST, LATEST
-from headrace.operators.event_time.window import Grid, Window
+from headrace.operators.event_time.window import Window
+from headrace.operators.event_time.window_shapes import Grid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,11 +15,12 @@ from headrace.engine.partial_operators import (
 from headrace.engine.steps.aggregate import AggregateStep, group_keys, group_writer
 from headrace.engine.steps.group_code import Group
 from headrace.engine.steps.sort import TopKStep
-from headrace.engine.steps.windows import ClosedWindowStep, GridStep, UpdatedWindowStep
 from headrace.lowering.row_code import MappingCode, Row, key_columns
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step, step_for
-from headrace.operators.event_time.window import Emit, Grid
+from headrace.operators.event_time.grid_windows import ClosedWindowStep, GridStep, UpdatedWindowStep
+from headrace.operators.event_time.window import Emit
+from headrace.operators.event_time.window_shapes import Grid
 
 if TYPE_CHECKING:
     from headrace.graph.node import Node

@@ -21,7 +21,7 @@ from headrace.operators.event_time.due_calendar import CHUNK, DueCalendar
 if TYPE_CHECKING:
     from headrace.expr.types import DataType
     from headrace.lowering.slot import SlotMapping
-    from headrace.operators.event_time.window import Grid
+    from headrace.operators.event_time.window_shapes import Grid
 
 
 WindowBounds = tuple[Any, Any]

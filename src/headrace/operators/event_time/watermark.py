@@ -21,7 +21,7 @@ from headrace.lowering.row_code import Row
 from headrace.lowering.slot import Slot, thaw_dict
 from headrace.lowering.step import Step, register_step
 from headrace.operators.aggregates import count
-from headrace.operators.event_time.window import count_in_windows, tumbling
+from headrace.operators.event_time.window_shapes import tumbling
 from headrace.operators.time_spans import TIME_TYPES, check_span, shown_span
 from headrace.operators.unservable import EVENT_TIME
 
@@ -194,7 +194,9 @@ class EndOfInput(Operator):
 
     kind: ClassVar[str] = "end_of_input"
     examples: ClassVar[Examples] = {
-        "updates": lambda x, y: count_in_windows(x, tumbling(col.a, 2), "updates"),
+        "updates": lambda x, y: (
+            x.watermark(col.a, lateness=0).group_by(window=tumbling(col.a, 2), emit="updates").agg(n=count())
+        ),
     }
     gives_watermark: ClassVar[bool] = True
     sources: tuple[str, ...]
@@ -230,7 +232,9 @@ class Watermark(Operator):
 
     kind: ClassVar[str] = "watermark_time"
     examples: ClassVar[Examples] = {
-        "close": lambda x, y: count_in_windows(x, tumbling(col.a, 2), "close"),
+        "close": lambda x, y: (
+            x.watermark(col.a, lateness=0).group_by(window=tumbling(col.a, 2)).agg(n=count())
+        ),
     }
     plan_name: ClassVar[str | None] = "watermark"
     gives_watermark: ClassVar[bool] = True

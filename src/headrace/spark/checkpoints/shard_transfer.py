@@ -15,7 +15,6 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.analysis import analyse
-from headrace.engine.session_runtime import NUMBER
 from headrace.errors import NotOnSpark
 from headrace.graph.operator_declarations import (
     CalendarSlots,
@@ -27,6 +26,7 @@ from headrace.graph.operator_declarations import (
     SlotLayout,
 )
 from headrace.operators.event_time.due_calendar import schedule_entry
+from headrace.operators.event_time.session_windows import NUMBER
 from headrace.operators.event_time.slices import WindowBounds, schedule_slice
 from headrace.spark.checkpoints.state_ownership import Home, StateOwnership
 from headrace.state.codec import decode, key_encoder, value_encoder

@@ -28,7 +28,8 @@ from headrace.expr.tree import Column
 from headrace.expr.types import INT64, Field, Schema
 from headrace.graph.node import FlowGraph, Node, Operator
 from headrace.operators.aggregate import Aggregate
-from headrace.operators.event_time.window import Grid, Window
+from headrace.operators.event_time.window import Window
+from headrace.operators.event_time.window_shapes import Grid
 from headrace.operators.lifetime import Lifetime
 from headrace.operators.select import Select
 from headrace.operators.top_k import TopK

@@ -1,4 +1,4 @@
-"""Steps of windows: common code, and grid windows over slices, closed by the watermark."""
+"""Steps of windows: what all share, and windows on a grid, merged from slices and closed by the watermark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from headrace.graph.node import Node
     from headrace.lowering.step_writer import StepWriter
-    from headrace.operators.event_time.window import Grid
+    from headrace.operators.event_time.window_shapes import Grid
 
 
 NUMBER = ANSWER
