@@ -14,7 +14,6 @@ from headrace.lowering.examples import Examples, Pair
 from headrace.operators import all_operators
 from headrace.operators.aggregate import Aggregate
 from headrace.operators.at_least import AtLeast
-from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.chain import Chain
 from headrace.operators.chain_first_n import ChainFirstN
 from headrace.operators.cross_singleton import CrossSingleton
@@ -27,7 +26,6 @@ from headrace.operators.distinct_on_time import DistinctOnTime
 from headrace.operators.enumerate import Enumerate
 from headrace.operators.every_tick import EveryTick
 from headrace.operators.expiring_join import JoinOnTime
-from headrace.operators.feedback import Feedback
 from headrace.operators.fold import Fold
 from headrace.operators.fold_keyed import FoldKeyed
 from headrace.operators.fold_tick import FoldTick
@@ -72,16 +70,6 @@ def counting_up(pairs: AnyStream) -> AnyStream:
     top = pairs.map(lambda n: n.a, returns=int).union(back).lattice_fold(Max())
     back.close(top.filter(col.value < 5).map(lambda n: n + 1, returns=int))
     return top
-
-
-def down(pairs: AnyStream) -> AnyStream:
-    return pairs.filter(col.a > 0).with_columns(a=col.a - 1)
-
-
-def all_the_way_down(pairs: AnyStream) -> AnyStream:
-    back = pairs.flow.feedback(Pair, distinct=False)
-    back.close(down(pairs.union(back)))
-    return back
 
 
 def _suffix(how: How) -> dict[str, str]:
@@ -148,10 +136,6 @@ EXAMPLES: dict[type[Operator], Examples] = {
         "of everything": lambda x, y: y.with_columns(x=hr.count().over()),
     },
     DeferTick: {"defer_tick": lambda x, y: y.defer_tick()},
-    Feedback: {
-        "fixpoint": lambda x, y: x.flow.fixpoint(down, x),
-        "fixpoint of rows that come and go": lambda x, y: x.flow.fixpoint(down, y),
-    },
     Chain: {"chain": lambda x, y: x.chain(y)},
     ChainFirstN: {"chain_first_n": lambda x, y: x.chain_first_n(1, x)},
     Zip: {"zip": lambda x, y: x.zip(x, suffix="_y")},
@@ -171,7 +155,6 @@ EXAMPLES: dict[type[Operator], Examples] = {
         "initialize": lambda x, y: x.flow.initialize(),
         "mapped": lambda x, y: x.flow.initialize().map(lambda _: 1, returns=int),
     },
-    BagFeedback: {"feedback of a bag": lambda x, y: all_the_way_down(x)},
     Fold: {"fold": lambda x, y: x.fold(0, lambda n, pair: n + pair.a, commutative=True)},
     FoldTick: {
         "fold": lambda x, y: x.fold(0, lambda n, pair: n + pair.a, commutative=True, lifetime="tick"),

@@ -20,9 +20,8 @@ from headrace.flow.stream import Stream
 from headrace.flow.stream_base import StreamBase, T_co, check_stream
 from headrace.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
 from headrace.graph.node import FlowGraph, Node, Operator, inside_loops
-from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.column_arguments import check_name
-from headrace.operators.feedback import Feedback
+from headrace.operators.feedback import BagFeedback, Feedback
 from headrace.operators.initialize import Initialize
 from headrace.operators.null import Null
 from headrace.operators.sink import Sink

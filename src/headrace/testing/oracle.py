@@ -29,12 +29,11 @@ from headrace.lowering.reference import (
 )
 from headrace.operators.aggregate import Aggregate
 from headrace.operators.assume_ordered import AssumeOrdered
-from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.chain import Chain
 from headrace.operators.defer_tick import DeferTick
 from headrace.operators.difference import Difference
 from headrace.operators.distinct import Distinct
-from headrace.operators.feedback import Feedback
+from headrace.operators.feedback import BagFeedback, Feedback
 from headrace.operators.join import How, Join
 from headrace.operators.null import Null
 from headrace.operators.source import Source
@@ -104,16 +103,6 @@ def _null(operator: Null, node: Node, inputs: Bags) -> Bag:
 @answer_of_bags.register
 def _distinct(operator: Distinct, node: Node, inputs: Bags) -> Bag:
     return Counter(set(inputs[0][1]))
-
-
-@answer_of_bags.register
-def _feedback(operator: Feedback, node: Node, inputs: Bags) -> Bag:
-    return Counter(set(inputs[0][1]))
-
-
-@answer_of_bags.register
-def _bag_feedback(operator: BagFeedback, node: Node, inputs: Bags) -> Bag:
-    return inputs[0][1]
 
 
 @answer_of_bags.register

@@ -25,7 +25,6 @@ from headrace.lowering.reference import (
     sum_bags,
 )
 from headrace.operators.aggregate import Aggregate
-from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.cross_singleton import CrossSingleton
 from headrace.operators.defer_signal import DeferSignal
 from headrace.operators.defer_tick import DeferTick
@@ -33,7 +32,7 @@ from headrace.operators.defer_tick_lazy import DeferTickLazy
 from headrace.operators.difference import Difference
 from headrace.operators.distinct import Distinct
 from headrace.operators.every_tick import EveryTick
-from headrace.operators.feedback import Feedback
+from headrace.operators.feedback import BagFeedback, Feedback
 from headrace.operators.initialize import Initialize
 from headrace.operators.join import Join
 from headrace.operators.lifetime import Lifetime

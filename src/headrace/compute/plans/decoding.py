@@ -24,9 +24,8 @@ from headrace.flow.flow import Flow
 from headrace.flow.stream import Stream
 from headrace.flow.stream_context import FlowContext
 from headrace.graph.node import FlowGraph, Node, Operator
-from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.chain_first_n import ChainFirstN
-from headrace.operators.feedback import Feedback
+from headrace.operators.feedback import BagFeedback, Feedback
 from headrace.operators.signals.last_row import LastRow
 from headrace.operators.signals.signal_operator import SignalOperator
 from headrace.operators.signals.signal_source import SignalSource

@@ -31,12 +31,11 @@ from headrace.engine.partial_operators import MergedAggregate
 from headrace.expr.polars_columns import NotLowered
 from headrace.lowering.forms import apply_operator
 from headrace.operators.aggregate import Aggregate
-from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.distinct import Distinct
 from headrace.operators.event_time.late_rows import LateRows, OnTime
 from headrace.operators.event_time.temporal_filter import TemporalFilter
 from headrace.operators.expiring_join import JoinOnTime
-from headrace.operators.feedback import Feedback
+from headrace.operators.feedback import BagFeedback, Feedback
 from headrace.operators.join import Join
 from headrace.operators.keyed_tables.history import History
 from headrace.operators.keyed_tables.upsert import Upsert

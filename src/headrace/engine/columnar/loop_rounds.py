@@ -11,7 +11,7 @@ frames turn out to be small, the tick runs in rows and leaves it as it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import polars as pl
@@ -22,14 +22,11 @@ from headrace.columns.column_stream import ColumnStream, build_stream
 from headrace.columns.columns import ColumnarDeclined, Columns, rows_to_columns
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
 from headrace.engine.loops.semi_naive import SHOWN_ROUNDS
-from headrace.lowering.forms import apply_operator
-from headrace.operators.bag_feedback import BagFeedback
-from headrace.operators.feedback import Feedback
+from headrace.operators.feedback import BagFeedback, Feedback
 
 if TYPE_CHECKING:
     from headrace.arrangement.batch import Batch
     from headrace.engine.tick_budget import TickBudget
-    from headrace.expr.types import Schema
     from headrace.graph.node import FlowGraph
 
 Rows = list[tuple[Any, ...]]
@@ -55,14 +52,6 @@ class LoopPlan:
     leaving: tuple[int, ...]
     entering: tuple[int, ...]
     most_rounds: int
-
-
-@apply_operator.register(BagFeedback)
-def _bag_feedback(
-    operator: BagFeedback, schema: Schema, append: bool, inputs: Sequence[ColumnStream]
-) -> ColumnStream:
-    (stream,) = inputs
-    return replace(stream, schema=schema)
 
 
 def plan_loop(graph: FlowGraph, loop: tuple[int, ...], read_outside: Set[int]) -> LoopPlan:

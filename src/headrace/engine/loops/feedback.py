@@ -12,9 +12,8 @@ from headrace.engine.loops.first_rounds import FirstRoundsWriter
 from headrace.engine.loops.netting import RoundSumsWriter
 from headrace.lowering.row_code import Row
 from headrace.lowering.step import LoopStep, register_loop_step, repeatable_weight
-from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.distinct import Distinct
-from headrace.operators.feedback import Feedback
+from headrace.operators.feedback import BagFeedback, Feedback
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

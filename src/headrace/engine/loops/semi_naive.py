@@ -13,8 +13,7 @@ from headrace.engine.steps.distinct import distinct_step
 from headrace.lowering.row_code import tuple_source
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, step_for
-from headrace.operators.bag_feedback import BagFeedback
-from headrace.operators.feedback import Feedback
+from headrace.operators.feedback import BagFeedback, Feedback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

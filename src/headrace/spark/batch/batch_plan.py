@@ -29,9 +29,8 @@ from headrace.graph.graph_algorithms import (
 )
 from headrace.graph.operator_declarations import ANYWHERE, Delay
 from headrace.lowering.forms import lower_operator
-from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.event_time.watermark import EndOfInput
-from headrace.operators.feedback import Feedback
+from headrace.operators.feedback import BagFeedback, Feedback
 from headrace.operators.join import Join
 from headrace.operators.sink import Sink
 from headrace.spark.batch import aggregates as batch_aggregates

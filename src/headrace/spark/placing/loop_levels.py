@@ -20,8 +20,7 @@ from headrace.analysis import analyse
 from headrace.errors import NotOnSpark
 from headrace.expr.tree import Column, columns_of
 from headrace.graph.graph_algorithms import adjacency_lists, topological_order
-from headrace.operators.bag_feedback import BagFeedback
-from headrace.operators.feedback import Feedback
+from headrace.operators.feedback import BagFeedback, Feedback
 from headrace.operators.join import Join
 from headrace.operators.sink import Sink
 from headrace.spark.placing.earliest_stages import Levels, cycles_in_order

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.errors import NoFixpoint, SourceLocation, Step
-from headrace.operators.bag_feedback import BagFeedback
-from headrace.operators.feedback import Feedback
+from headrace.operators.feedback import BagFeedback, Feedback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
