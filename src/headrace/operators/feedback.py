@@ -34,6 +34,43 @@ if TYPE_CHECKING:
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
 
 
+class FeedbackOperator(Operator):
+    """Base of feedbacks, which close a loop: the rows found in one round are the input of the next.
+
+    max_iterations: limit on the rounds of one tick.
+    """
+
+    runs_in_rounds: ClassVar[bool] = True
+    why_irrevocable: ClassVar[str]
+    """Why a row that went round a tick later cannot be taken back."""
+    __slots__ = ()
+    max_iterations: int
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("closing"),)
+
+    def unservable(self) -> Unservable | None:
+        return None
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (identity_lineage(output),)
+
+    def needs(self) -> tuple[Need, ...]:
+        return (
+            Need(
+                0,
+                "append",
+                f"a row that went round a tick later cannot be taken back:\n{self.why_irrevocable}",
+                "let it go round within the tick, or feed the loop from streams that only grow",
+                only_in_loop=True,
+                across_ticks=True,
+            ),
+        )
+
+    def refused_in_changing_loop(self, goes_round: Sequence[bool]) -> str:
+        return ""
+
+
 # --- of sets ---------------------------------------------------------------------------------------
 
 
@@ -42,7 +79,7 @@ def _count_down(pairs: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Feedback(Operator):
+class Feedback(FeedbackOperator):
     """The distinct rows of the closing stream: each goes through the loop once.
 
     So after each tick the cycle holds the least fixpoint of the input so far: rows derived from it, without
@@ -69,25 +106,16 @@ class Feedback(Operator):
         "fixpoint": lambda x, y: x.flow.fixpoint(_count_down, x),
         "fixpoint of rows that come and go": lambda x, y: x.flow.fixpoint(_count_down, y),
     }
-    runs_in_rounds: ClassVar[bool] = True
     nets: ClassVar[bool] = True
     merges_equal: ClassVar[bool] = True
+    why_irrevocable: ClassVar[str] = "what followed from it may hold itself up"
     columns: tuple[Expr, ...]
     max_iterations: int = field(default=10_000, metadata=ALTERABLE)
-
-    def ports(self) -> tuple[Port, ...]:
-        return (Port("closing"),)
 
     def output(self, context: CheckContext) -> Columns:
         context.require(self.max_iterations > 0, "a loop has no rounds")
         context.all_columns(self.columns, context.output)
         return context.output.fields
-
-    def unservable(self) -> Unservable | None:
-        return None
-
-    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
-        return (identity_lineage(output),)
 
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
         return {"copies": KeyedSlot(bare=appends[0])}
@@ -100,22 +128,6 @@ class Feedback(Operator):
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(ordered=False, once=True)
-
-    def needs(self) -> tuple[Need, ...]:
-        return (
-            Need(
-                0,
-                "append",
-                "a row that went round a tick later cannot be taken back:\n"
-                "what followed from it may hold itself up",
-                "let it go round within the tick, or feed the loop from streams that only grow",
-                only_in_loop=True,
-                across_ticks=True,
-            ),
-        )
-
-    def refused_in_changing_loop(self, goes_round: Sequence[bool]) -> str:
-        return ""
 
 
 @answer_of_bags.register(Feedback)
@@ -133,7 +145,7 @@ def _count_down_bag(pairs: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class BagFeedback(Operator):
+class BagFeedback(FeedbackOperator):
     """The rows of the closing stream, duplicates included: each copy goes through the loop.
 
     So something in the cycle must end the loop: a filter, a distinct, or exhausted rows. The operator has no
@@ -161,42 +173,18 @@ class BagFeedback(Operator):
     kind: ClassVar[str] = "feedback"
     plan_name: ClassVar[str | None] = "bag_feedback"
     examples: ClassVar[Examples] = {"feedback of a bag": lambda x, y: _count_down_bag(x)}
-    runs_in_rounds: ClassVar[bool] = True
+    why_irrevocable: ClassVar[str] = "what it met there may be gone"
     max_iterations: int = field(default=10_000, metadata=ALTERABLE)
-
-    def ports(self) -> tuple[Port, ...]:
-        return (Port("closing"),)
 
     def output(self, context: CheckContext) -> Columns:
         context.require(self.max_iterations > 0, "a loop has no rounds")
         return context.output.fields
-
-    def unservable(self) -> Unservable | None:
-        return None
-
-    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
-        return (identity_lineage(output),)
 
     def one_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(ordered=False)
-
-    def needs(self) -> tuple[Need, ...]:
-        return (
-            Need(
-                0,
-                "append",
-                "a row that went round a tick later cannot be taken back:\nwhat it met there may be gone",
-                "let it go round within the tick, or feed the loop from streams that only grow",
-                only_in_loop=True,
-                across_ticks=True,
-            ),
-        )
-
-    def refused_in_changing_loop(self, goes_round: Sequence[bool]) -> str:
-        return ""
 
     def placement(self) -> Placement:
         return WHOLE

@@ -33,7 +33,7 @@ from headrace.operators.chain import Chain
 from headrace.operators.defer_tick import DeferTick
 from headrace.operators.difference import Difference
 from headrace.operators.distinct import Distinct
-from headrace.operators.feedback import BagFeedback, Feedback
+from headrace.operators.feedback import FeedbackOperator
 from headrace.operators.join import How, Join
 from headrace.operators.null import Null
 from headrace.operators.source import Source
@@ -69,7 +69,7 @@ def node_bags(graph: FlowGraph, inputs: Mapping[str, Mapping[Row, int]]) -> list
             raise NotOfBags(f"{node.name!r} answers each tick for itself")
     given = {name: bag_of(inputs.get(name, {})) for name in graph.sources}
     bags: list[Bag] = [Counter() for _ in graph.nodes]
-    loops = [n.operator for n in graph.nodes if isinstance(n.operator, Feedback | BagFeedback)]
+    loops = [n.operator for n in graph.nodes if isinstance(n.operator, FeedbackOperator)]
     rounds = 2 + max((loop.max_iterations for loop in loops), default=0)
     for _ in range(rounds):
         before = list(bags)

@@ -32,7 +32,7 @@ from headrace.operators.defer_tick_lazy import DeferTickLazy
 from headrace.operators.difference import Difference
 from headrace.operators.distinct import Distinct
 from headrace.operators.every_tick import EveryTick
-from headrace.operators.feedback import BagFeedback, Feedback
+from headrace.operators.feedback import FeedbackOperator
 from headrace.operators.initialize import Initialize
 from headrace.operators.join import Join
 from headrace.operators.lifetime import Lifetime
@@ -49,7 +49,7 @@ class TickOracle:
         self._graph = graph
         ranks = analyse(graph).ranks
         self._order = sorted(graph.nodes, key=lambda node: ranks[node.id])
-        self._loops = [n.operator for n in graph.nodes if isinstance(n.operator, Feedback | BagFeedback)]
+        self._loops = [n.operator for n in graph.nodes if isinstance(n.operator, FeedbackOperator)]
         self._past: list[list[Bag]] = [[] for _ in graph.nodes]
 
     def tick(self, inputs: Mapping[str, Mapping[Row, int]]) -> dict[str, Bag]:

@@ -35,7 +35,7 @@ from headrace.operators.distinct import Distinct
 from headrace.operators.event_time.late_rows import LateRows, OnTime
 from headrace.operators.event_time.temporal_filter import TemporalFilter
 from headrace.operators.expiring_join import JoinOnTime
-from headrace.operators.feedback import BagFeedback, Feedback
+from headrace.operators.feedback import BagFeedback, Feedback, FeedbackOperator
 from headrace.operators.join import Join
 from headrace.operators.keyed_tables.history import History
 from headrace.operators.keyed_tables.upsert import Upsert
@@ -231,7 +231,7 @@ class _Lowered:
         self.last = loop[0]
         if self.analysis.is_changing(loop):
             raise NotLowered("a loop whose rows may be retracted keeps differences by round, in rows")
-        closing = [n for n in loop if isinstance(nodes[n].operator, Feedback | BagFeedback)]
+        closing = [n for n in loop if isinstance(nodes[n].operator, FeedbackOperator)]
         for node_id in closing:
             self.begin(node_id)
         for node_id in loop:

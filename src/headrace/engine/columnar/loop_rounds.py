@@ -22,7 +22,7 @@ from headrace.columns.column_stream import ColumnStream, build_stream
 from headrace.columns.columns import ColumnarDeclined, Columns, rows_to_columns
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
 from headrace.engine.loops.semi_naive import SHOWN_ROUNDS
-from headrace.operators.feedback import BagFeedback, Feedback
+from headrace.operators.feedback import FeedbackOperator
 
 if TYPE_CHECKING:
     from headrace.arrangement.batch import Batch
@@ -57,8 +57,8 @@ class LoopPlan:
 def plan_loop(graph: FlowGraph, loop: tuple[int, ...], read_outside: Set[int]) -> LoopPlan:
     """Plan a loop. read_outside: nodes whose rows are read outside of it."""
     operators = [graph.nodes[n].operator for n in loop]
-    feedbacks = [each for each in operators if isinstance(each, Feedback | BagFeedback)]
-    closing = tuple(n for n in loop if isinstance(graph.nodes[n].operator, Feedback | BagFeedback))
+    feedbacks = [each for each in operators if isinstance(each, FeedbackOperator)]
+    closing = tuple(n for n in loop if isinstance(graph.nodes[n].operator, FeedbackOperator))
     # In the order of the generated code: see `write_rounds`.
     leaving = tuple(n for n in (*closing, *(n for n in loop if n not in closing)) if n in read_outside)
     entering = tuple(sorted({s for n in loop for s in graph.nodes[n].inputs if s not in loop}))

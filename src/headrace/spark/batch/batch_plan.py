@@ -30,7 +30,7 @@ from headrace.graph.graph_algorithms import (
 from headrace.graph.operator_declarations import ANYWHERE, Delay
 from headrace.lowering.forms import lower_operator
 from headrace.operators.event_time.watermark import EndOfInput
-from headrace.operators.feedback import BagFeedback, Feedback
+from headrace.operators.feedback import FeedbackOperator
 from headrace.operators.join import Join
 from headrace.operators.sink import Sink
 from headrace.spark.batch import aggregates as batch_aggregates
@@ -294,7 +294,7 @@ class _Divider:
             and not exposes_tick_count(self._graph.nodes[n].operator)
             and (
                 self._form[n] is not BatchForm.SUBPLAN
-                or isinstance(self._graph.nodes[n].operator, BagFeedback | Feedback)
+                or isinstance(self._graph.nodes[n].operator, FeedbackOperator)
             )
             for n in nodes
         )
