@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from headrace.operators.aggregate.moments import corr, covariance, kurtosis, skewness, stddev, variance
     from headrace.operators.aggregate.percentiles import median, mode, percentile
     from headrace.operators.aggregate.sums import mean, sum
-    from headrace.operators.event_time_windows import session, sliding, tumbling
+    from headrace.operators.event_time.window_shapes import session, sliding, tumbling
     from headrace.operators.over.navigation import first_value, last_value, lead, nth_value
     from headrace.operators.over.ranks import cume_dist, dense_rank, ntile, percent_rank, rank, row_number
     from headrace.queries.query import from_dataframe, sql
@@ -83,7 +83,7 @@ _NAMES_OF = {
     "headrace.flow.signal": "Signal lift",
     "headrace.flow.signal_statistics": "crossed diff ewm lag moving_mean timer",
     "headrace.flow.stream": "Stream Table",
-    "headrace.operators.event_time_windows": "session sliding tumbling",
+    "headrace.operators.event_time.window_shapes": "session sliding tumbling",
     "headrace.functions": "aggregate exists filter forall transform zip_with",
     "headrace.queries.query": "from_dataframe sql",
     "headrace.queries.query_file": "load_flow save_flow",

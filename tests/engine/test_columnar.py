@@ -35,12 +35,12 @@ from headrace.operators.aggregate.accumulator import accumulator_for
 from headrace.operators.aggregate.counts import OnceEach
 from headrace.operators.aggregate.operator import Aggregate
 from headrace.operators.aggregate.sums import FloatTotals
-from headrace.operators.event_time_windows import Sessions
+from headrace.operators.event_time.temporal_filter import TemporalFilter
+from headrace.operators.event_time.window import Window
+from headrace.operators.event_time.window_shapes import Sessions
 from headrace.operators.join.interval_join import JoinOnTime
 from headrace.operators.join.operator import How, Join
-from headrace.operators.temporal_filter import TemporalFilter
 from headrace.operators.top_k import TopK
-from headrace.operators.window import Window
 from headrace.testing.strategies import rows
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, _add_sinks, _taken_back, cases, cuts

@@ -14,7 +14,7 @@ from headrace import col
 from headrace.errors import SourceLocation
 from headrace.io import TickTime
 from headrace.io.uri import parse_source
-from headrace.operators.temporal_filter import Presence
+from headrace.operators.event_time.temporal_filter import Presence
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace import Engine, col
-from headrace.engine.window_runtime import window_assigner
-from headrace.engine.window_slices import slice_assigner
 from headrace.errors import EvaluationError, WrongType
 from headrace.expr.types import FLOAT64, INT64, TIMESTAMP
-from headrace.operators.event_time_windows import Grid, Windows
+from headrace.operators.event_time.slices import slice_assigner, window_assigner
+from headrace.operators.event_time.window_shapes import Grid, Windows
 from tests.event_time.by_hand import EVENTS_BEGIN, Event, grid, on_grid, part
 from tests.event_time.test_windows import EVENTS, SHAPES, cut, summed
 from tests.properties.effort import examples

@@ -10,20 +10,7 @@ from headrace.expr.row_classes import schema_of
 from headrace.lattice import Max, Min
 from headrace.lowering.examples import Examples, Pair
 from headrace.operators import all_operators
-from headrace.operators.bag_feedback import BagFeedback
-from headrace.operators.end_of_input import EndOfInput
-from headrace.operators.feedback import Feedback
-from headrace.operators.first_within import FirstWithin
-from headrace.operators.history import History
 from headrace.operators.join.operator import How
-from headrace.operators.late_rows import LateRows
-from headrace.operators.least_watermark import LeastWatermark
-from headrace.operators.misfits import Misfits
-from headrace.operators.on_time import OnTime
-from headrace.operators.temporal_filter import TemporalFilter
-from headrace.operators.upsert import Upsert
-from headrace.operators.watermark import Watermark
-from headrace.operators.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +21,6 @@ AnyStream = hr.Stream[Any, Any, Any, Any]
 
 
 PAIR = schema_of(Pair)
-AT = hr.coalesce(col.b, 0)
 
 
 def first(n: Pair, other: Pair) -> Pair:
@@ -49,88 +35,12 @@ def carry(last: int, n: Pair) -> tuple[int, int]:
     return n.a, n.a - last
 
 
-def down(pairs: AnyStream) -> AnyStream:
-    return pairs.filter(col.a > 0).with_columns(a=col.a - 1)
-
-
-def all_the_way_down(pairs: AnyStream) -> AnyStream:
-    back = pairs.flow.feedback(Pair, distinct=False)
-    back.close(down(pairs.union(back)))
-    return back
-
-
-def in_windows(pairs: AnyStream, windows: Any, emit: Any) -> AnyStream:
-    timed = pairs.watermark(col.a, lateness=0)
-    return timed.group_by(window=windows, emit=emit).agg(n=hr.count(), sum=hr.sum(col.b))
-
-
 def _suffix(how: How) -> dict[str, str]:
     return {"suffix": "_y"} if how.has_right_columns else {}
 
 
 # Per operator the flows that show it, from two streams of pairs of which the first only grows.
-EXAMPLES: dict[type[Operator], Examples] = {
-    **{cls: cls.examples for cls in all_operators() if cls.examples},
-    Upsert: {
-        "in order": lambda x, y: x.upsert("a", deleted=col.b == 1),
-        "of rows before": lambda x, y: x.upsert(
-            "a", before=hr.when(col.b > 1, hr.struct(a=col.a, b=col.b - 1)), on_misfit="dead_letter"
-        ),
-        "by sequence": lambda x, y: x.upsert("a", row=hr.struct(a=col.a, at=AT), sequence=AT),
-        "by sequence, trusted": lambda x, y: x.upsert(
-            "a", row=hr.struct(b=col.b), sequence=AT // 2, deleted=col.b == 3, on_misfit="trust_key"
-        ),
-        "by sequence, some tombstones": lambda x, y: x.upsert(
-            "a", row=hr.struct(a=col.a, at=AT), deleted=AT % 2 == 1, sequence=AT, tombstones=1
-        ),
-    },
-    History: {
-        "versions": lambda x, y: x.history("a", row=hr.struct(a=col.a, at=AT), sequence=AT),
-        "of several a sequence": lambda x, y: x.history(
-            "a", row=hr.struct(b=col.b), sequence=AT // 3, deleted=col.b == 3, on_misfit="trust_key"
-        ),
-        "of some columns": lambda x, y: x.history(
-            "a", sequence=AT // 2, deleted=col.b == 1, track=["a"], on_misfit="trust_key"
-        ),
-    },
-    Misfits: {
-        "misfits": lambda x, y: x.upsert("a", sequence=AT // 2, on_misfit="dead_letter").misfits(),
-        "with some tombstones": lambda x, y: x.upsert(
-            "a", sequence=AT // 2, on_misfit="dead_letter", tombstones=0
-        ).misfits(),
-    },
-    TemporalFilter: {
-        "until": lambda x, y: y.valid(x.select(t=col.a), until=col.b),
-        "since": lambda x, y: y.valid(x.select(t=col.a), since=col.b),
-        "since and until": lambda x, y: y.valid(x.select(t=col.a), since=col.a, until=col.b),
-    },
-    Feedback: {
-        "fixpoint": lambda x, y: x.flow.fixpoint(down, x),
-        "fixpoint of rows that come and go": lambda x, y: x.flow.fixpoint(down, y),
-    },
-    BagFeedback: {"feedback of a bag": lambda x, y: all_the_way_down(x)},
-    OnTime: {"on_time": lambda x, y: x.watermark(col.a, lateness=0)},
-    LateRows: {"late_rows": lambda x, y: x.watermark(col.a, lateness=0).late()},
-    Watermark: {"close": lambda x, y: in_windows(x, hr.tumbling(col.a, 2), "close")},
-    EndOfInput: {"updates": lambda x, y: in_windows(x, hr.tumbling(col.a, 2), "updates")},
-    LeastWatermark: {
-        "union": lambda x, y: (
-            x.watermark(col.a, lateness=1)
-            .union(x.watermark(col.a, lateness=2))
-            .group_by(window=hr.tumbling(col.a, 2))
-            .agg(n=hr.count())
-        )
-    },
-    Window: {
-        "sliding": lambda x, y: in_windows(x, hr.sliding(col.a, 3, 1), "close"),
-        "per key": lambda x, y: (
-            x.watermark(col.a, lateness=0).group_by("b", window=hr.tumbling(col.a, 2)).agg(n=hr.count())
-        ),
-        "session": lambda x, y: in_windows(x, hr.session(col.a, 1), "close"),
-        "session updates": lambda x, y: in_windows(x, hr.session(col.a, 1), "updates"),
-    },
-    FirstWithin: {"first_within": lambda x, y: x.watermark(col.a, lateness=1).first_within(2, by="b")},
-}
+EXAMPLES: dict[type[Operator], Examples] = {cls: cls.examples for cls in all_operators() if cls.examples}
 
 
 def joined(how: How, lifetime: Any) -> Callable[[AnyStream, AnyStream], AnyStream]:

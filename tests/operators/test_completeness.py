@@ -18,8 +18,8 @@ from headrace.lowering.reference import NotOfBags
 from headrace.operators import all_operators
 from headrace.operators.aggregate.accumulator import accumulator_of
 from headrace.operators.aggregate.aggregation import Aggregation, answer_of
-from headrace.operators.keyed_source import KeyedSource
 from headrace.operators.over.window_function import WindowFunction, answer_of_row, function_source
+from headrace.operators.source import KeyedSource
 from headrace.spark import run
 from headrace.spark.batch.batch_plan import plan_batch
 from headrace.spark.placing.stages import cut_stages

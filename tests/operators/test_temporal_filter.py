@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import col
 from headrace.errors import WrongType
-from headrace.operators.temporal_filter import Presence
+from headrace.operators.event_time.temporal_filter import Presence
 from headrace.testing import check_ticks
 
 if TYPE_CHECKING:

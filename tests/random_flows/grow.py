@@ -140,7 +140,7 @@ def _explode(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
 _ROW_BY_ROW = [
     example
     for operator in all_operators()
-    if operator.row_by_row and not issubclass(operator, SignalOperator)
+    if operator.row_by_row and operator.linear and not issubclass(operator, SignalOperator)
     for example in operator.examples.values()
 ]
 

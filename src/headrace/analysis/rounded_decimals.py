@@ -18,8 +18,8 @@ from headrace.expr.types import DecimalType
 from headrace.expr.typing_rules import CallTerm, Term
 from headrace.operators.aggregate.operator import Aggregate
 from headrace.operators.aggregate.sums import Mean
+from headrace.operators.event_time.window import Window
 from headrace.operators.over.operator import ComputeOver
-from headrace.operators.window import Window
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr

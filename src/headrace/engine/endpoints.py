@@ -40,9 +40,8 @@ from headrace.io.pull.sources import CloseOnce, PendingPositions, group_into_bat
 from headrace.io.sink import SinkRequest, Writer
 from headrace.io.source import DeadLetters, dead_letter_folder
 from headrace.io.wall_clock import TickTime
-from headrace.operators.keyed_source import KeyedSource
 from headrace.operators.signals.endpoints import SignalSource
-from headrace.operators.source import TICK_TIME
+from headrace.operators.source import TICK_TIME, KeyedSource
 from headrace.operators.source import Source as SourceOperator
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.engine.plan import live_consumers
 from headrace.errors import BadInput
 from headrace.lowering.slot import Slot
-from headrace.operators.end_of_input import EndOfInput
-from headrace.operators.on_time import OnTime
+from headrace.operators.event_time.late_rows import OnTime
+from headrace.operators.event_time.watermark import EndOfInput
 
 if TYPE_CHECKING:
     from headrace.engine.progress import Time

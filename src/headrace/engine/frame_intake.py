@@ -10,8 +10,7 @@ from typing import Any
 from headrace.columns.frames import rows_of_frame
 from headrace.engine.change import Change
 from headrace.engine.source_intake import Intake, Rows, source_intake
-from headrace.operators.keyed_source import KeyedSource
-from headrace.operators.source import Source
+from headrace.operators.source import KeyedSource, Source
 
 CHECKED_IN_COLUMNS = 256
 """Number of rows from which it is cheaper to check a frame's columns by Polars than its values one by one."""

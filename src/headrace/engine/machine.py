@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.engine.columnar.columnar_option import NEVER, Columnar, begins_arranged
-from headrace.engine.due_times import DueTimes
 from headrace.engine.event_time import end_receivers
 from headrace.engine.explained_errors import explain_in_stream, raise_explained
 from headrace.engine.plan import Schedule
@@ -22,6 +21,7 @@ from headrace.engine.runtime_library import consolidate
 from headrace.engine.signals.row_values import TickContext
 from headrace.engine.spilling import estimated_bytes
 from headrace.lowering.slot import SlotMapping
+from headrace.operators.event_time.temporal_filter import DueTimes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

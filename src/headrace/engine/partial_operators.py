@@ -23,8 +23,8 @@ from headrace.graph.operator_declarations import (
     place_by_key,
 )
 from headrace.lowering.forms import apply_operator
+from headrace.operators.event_time.window import Window
 from headrace.operators.sink import Sink
-from headrace.operators.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -187,7 +187,7 @@ class PartialTopK(SubstitutedOperator):
 
 # -- windows ------------------------------------------------------------------------------------------
 #
-# One row per group and slice replaces the rows in it: see `headrace.engine.window_slices`.
+# One row per group and slice replaces the rows in it: see `headrace.operators.event_time.slices`.
 
 SLICE = "slice"
 """Column with the start of a slice."""

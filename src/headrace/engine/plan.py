@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from headrace.graph.operator_declarations import Delay
-from headrace.operators.end_of_input import EndOfInput
+from headrace.operators.event_time.watermark import EndOfInput
 from headrace.operators.signals.endpoints import LastRow, SignalSource, ValueRows
 from headrace.operators.signals.signal_operator import SignalOperator
 from headrace.operators.sink import Sink

@@ -19,8 +19,7 @@ from headrace.expr.code_emission import CodeBounds, code_bounds
 from headrace.expr.compile_python import runtime_names
 from headrace.lowering.generated_source import Constants, Purpose
 from headrace.lowering.slot import Slot, thaw_list
-from headrace.operators.bag_feedback import BagFeedback
-from headrace.operators.feedback import Feedback
+from headrace.operators.feedback import BagFeedback, Feedback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from headrace.engine import steps as _registers_steps  # noqa: F401  # pyright: ignore
 from headrace.engine.loops.differential import write_nested
 from headrace.engine.loops.semi_naive import RoundFeedbackStep, write_rounds
+from headrace.engine.steps import partials as _registers_partials  # noqa: F401  # pyright: ignore
 from headrace.lowering.row_code import Row, tuple_source
 from headrace.lowering.step import LoopStep, loop_step_for, step_for
 from headrace.lowering.step_writer import StepWriter

@@ -7,8 +7,6 @@ from itertools import zip_longest
 from operator import itemgetter
 from typing import Any, cast
 
-from headrace.engine.histories import RUNTIME as HISTORIES
-from headrace.engine.upserts import RUNTIME as UPSERTS
 from headrace.errors import EvaluationError, NoFixpoint, UnknownPort, UserFunctionFailed
 from headrace.expr.sort_keys import any_key
 from headrace.lowering.round_history import RUNTIME as LOOPS
@@ -22,6 +20,8 @@ from headrace.operators.aggregate import (
     power_sums,
     sums,
 )
+from headrace.operators.keyed_tables.history import RUNTIME as HISTORIES
+from headrace.operators.keyed_tables.record_order import RUNTIME as UPSERTS
 from headrace.operators.top_k import RUNTIME as TOP_K
 
 Rows = list[tuple[Any, ...]]

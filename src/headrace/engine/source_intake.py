@@ -13,9 +13,8 @@ from headrace.errors import BadInput, SourceLocation
 from headrace.expr.row_classes import from_user
 from headrace.expr.row_conversion import from_trusted
 from headrace.near_names import did_you_mean
-from headrace.operators.keyed_source import KeyedSource
 from headrace.operators.signals.endpoints import SignalSource
-from headrace.operators.source import Source
+from headrace.operators.source import KeyedSource, Source
 
 Rows: TypeAlias = "list[tuple[Any, ...]]"
 Intake: TypeAlias = "Callable[[Iterable[Any]], Rows]"

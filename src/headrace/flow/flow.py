@@ -20,9 +20,8 @@ from headrace.flow.stream import Stream
 from headrace.flow.stream_base import StreamBase, T_co, check_stream
 from headrace.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
 from headrace.graph.node import FlowGraph, Node, Operator, inside_loops
-from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.column_arguments import check_name
-from headrace.operators.feedback import Feedback
+from headrace.operators.feedback import BagFeedback, Feedback, FeedbackOperator
 from headrace.operators.sink import Sink
 from headrace.operators.source import Initialize, Null, Source
 from headrace.shown import Shown
@@ -248,7 +247,7 @@ class Flow(MethodGuesses, Shown):
     def _feedback(
         self, schema: Schema, max_iterations: int, location: SourceLocation, *, distinct: bool = True
     ) -> tuple[Flow, int, Schema]:
-        operator: Feedback | BagFeedback = BagFeedback(max_iterations)
+        operator: FeedbackOperator = BagFeedback(max_iterations)
         if distinct:
             operator = Feedback(tuple(Column(n) for n in schema.names), max_iterations)
         return self, self.add_feedback(operator, schema, None, location).node_id, schema
@@ -338,7 +337,7 @@ class Flow(MethodGuesses, Shown):
         return stream
 
     def add_feedback(
-        self, operator: Feedback | BagFeedback, schema: Schema, name: str | None, location: SourceLocation
+        self, operator: FeedbackOperator, schema: Schema, name: str | None, location: SourceLocation
     ) -> Stream[Any, Any, Any, Any]:
         """Add a feedback, open until `close_feedback`. Raises like `add`."""
         stream = self.add(operator, schema, (), name, location)

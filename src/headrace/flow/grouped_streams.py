@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from headrace.expr.types import Schema
     from headrace.flow.stream import Stream
-    from headrace.operators.event_time_windows import Shape, Windows
-    from headrace.operators.window import Emit
+    from headrace.operators.event_time.window import Emit
+    from headrace.operators.event_time.window_shapes import Shape, Windows
 
 R = TypeVar("R")
 
@@ -114,7 +114,7 @@ class WindowGroups(Groups, Generic[B, G, O]):
 
         See `operators.window`. `into` and `name` are as in `Stream.select`.
         """
-        from headrace.operators.window import END, START, Window
+        from headrace.operators.event_time.window import END, START, Window
 
         location = SourceLocation.of_caller()
         check_no_positional("agg takes aggregates", unnamed, "total=hr.sum(hr.col.price)", location)
@@ -200,7 +200,7 @@ def _shape(stream: Stream[Any, Any, Any, Any], windows: Windows, location: Sourc
 
 
 def _emit(given: object, location: SourceLocation) -> Emit:
-    from headrace.operators.window import Emit
+    from headrace.operators.event_time.window import Emit
 
     try:
         return Emit(given)

@@ -54,7 +54,7 @@ from headrace.operators.union import Union
 if TYPE_CHECKING:
     from headrace.flow.flow import Flow
     from headrace.flow.grouped_streams import WindowGroups
-    from headrace.operators.event_time_windows import Windows
+    from headrace.operators.event_time.window_shapes import Windows
 
 _OF_OTHER_JOINS = {
     **dict.fromkeys(("left_on", "right_on"), "join(other, on=hr.left.one == hr.right.two)"),
@@ -396,7 +396,7 @@ class Stream(
         emit:   for windows: "close" emits the result of each window once, when the watermark passes its end;
                 "updates" also emits changes until then.
         """
-        from headrace.operators.event_time_windows import Windows
+        from headrace.operators.event_time.window_shapes import Windows
 
         location = SourceLocation.of_caller()
         if any(isinstance(given, Windows) for given in (*keys, *named.values())):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headrace.flow.grouped_streams import WindowGroups
     from headrace.flow.signal import Signal
     from headrace.flow.stream import Stream
-    from headrace.operators.temporal_filter import Presence
+    from headrace.operators.event_time.temporal_filter import Presence
 
 
 class StreamTime(StreamBase[T_co, B, G, O]):
@@ -65,9 +65,8 @@ class StreamTime(StreamBase[T_co, B, G, O]):
 
         Raises `WrongType` unless the column holds times, and for spans that do not fit it.
         """
-        from headrace.operators.late_rows import LateRows
-        from headrace.operators.on_time import OnTime
-        from headrace.operators.watermark_policy import WatermarkPolicy
+        from headrace.operators.event_time.late_rows import LateRows, OnTime
+        from headrace.operators.event_time.watermark import WatermarkPolicy
 
         location = SourceLocation.of_caller()
         field = self._time_column(column, location)
@@ -103,7 +102,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
 
         Raises `WrongType` for other types, and unless there is a `since` or an `until`.
         """
-        from headrace.operators.temporal_filter import Presence
+        from headrace.operators.event_time.temporal_filter import Presence
 
         location = SourceLocation.of_caller()
         check_stream(clock, "valid", location)
@@ -129,7 +128,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         name: str | None = None,
     ) -> Stream[T_co, B, Changes, NoOrder]:
         """Keep the rows for which `clock presence moment` holds. Raises `WrongType`."""
-        from headrace.operators.temporal_filter import MOMENTS, TemporalFilter
+        from headrace.operators.event_time.temporal_filter import MOMENTS, TemporalFilter
 
         check_expression("valid", moment, location)
         type, (shown, *more) = check(moment, self._schema).type, clock.schema.fields
@@ -149,8 +148,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
 
         Raises `BadFlow` for any other stream.
         """
-        from headrace.operators.late_rows import LateRows
-        from headrace.operators.on_time import OnTime
+        from headrace.operators.event_time.late_rows import LateRows, OnTime
 
         location = SourceLocation.of_caller()
         node = self._flow.node(self._id)
@@ -312,7 +310,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         self, keys: tuple[Any, ...], named: dict[str, Any], location: SourceLocation
     ) -> WindowGroups[B, Any, Any]:
         from headrace.flow.grouped_streams import WindowGroups
-        from headrace.operators.event_time_windows import Windows
+        from headrace.operators.event_time.window_shapes import Windows
 
         windows = named.pop("window", None)
         if not isinstance(windows, Windows) or any(isinstance(n, Windows) for n in (*keys, *named.values())):

@@ -19,20 +19,18 @@ from headrace.expr.monotonicity import Monotonicity, monotonicity
 from headrace.expr.tree import Call, Column, Expr, columns_of
 from headrace.expr.types import BOOL, FLOAT64, TIMESTAMP, Field, Schema
 from headrace.operators.distinct import DistinctOnTime
-from headrace.operators.end_of_input import VALUE, EndOfInput
-from headrace.operators.event_time_windows import Grid
+from headrace.operators.event_time.first_within import FirstWithin
+from headrace.operators.event_time.late_rows import OnTime
+from headrace.operators.event_time.watermark import VALUE, EndOfInput, LeastWatermark, Move, Watermark
+from headrace.operators.event_time.window import END, START, Emit, Window
+from headrace.operators.event_time.window_shapes import Grid
 from headrace.operators.filter import Filter
-from headrace.operators.first_within import FirstWithin
 from headrace.operators.join.interval_join import JoinOnTime
-from headrace.operators.least_watermark import LeastWatermark, Move
 from headrace.operators.map import Inspect
-from headrace.operators.on_time import OnTime
 from headrace.operators.partition import Partition
 from headrace.operators.select import Select
 from headrace.operators.source import Source
 from headrace.operators.union import Union
-from headrace.operators.watermark import Watermark
-from headrace.operators.window import END, START, Emit, Window
 
 if TYPE_CHECKING:
     from headrace.errors import SourceLocation

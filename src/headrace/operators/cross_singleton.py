@@ -139,6 +139,6 @@ def _output_of_tick(operator: CrossSingleton, node: Node, inputs: Sequence[Opera
         raise NotOfBags("which of several rows is the first, bags do not tell")
     out: Bag = Counter()
     for other in single.tick_changes:
-        for row, count in rows.tick_changes.items():
-            out[(*row, *(other[at] for at in operator.kept_right))] += count
+        for row, weight in rows.tick_changes.items():
+            out[(*row, *(other[at] for at in operator.kept_right))] += weight
     return out

@@ -1,14 +1,17 @@
-"""Feedback operator: a stream that is used before it is defined, for recursion."""
+"""Feedback operators: streams used before they are defined, for recursion over sets and multisets."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from headrace.expr.constructors import col
 from headrace.graph.node import ALTERABLE, Operator, identity_lineage
 from headrace.graph.operator_declarations import (
     EQUAL_ROWS,
+    WHOLE,
     Facts,
     KeyedSlot,
     Need,
@@ -16,19 +19,67 @@ from headrace.graph.operator_declarations import (
     Port,
     place_by_key,
 )
+from headrace.lowering.examples import Examples, Pair
+from headrace.lowering.forms import apply_operator
+from headrace.lowering.reference import Bag, Bags, answer_of_bags
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.columns.column_stream import ColumnStream
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.node import Columns
+    from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
 
 
+class FeedbackOperator(Operator):
+    """Base of feedbacks, which close a loop: the rows found in one round are the input of the next.
+
+    max_iterations: limit on the rounds of one tick.
+    """
+
+    runs_in_rounds: ClassVar[bool] = True
+    why_irrevocable: ClassVar[str]
+    """Why a row that went round a tick later cannot be taken back."""
+    __slots__ = ()
+    max_iterations: int
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("closing"),)
+
+    def unservable(self) -> Unservable | None:
+        return None
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (identity_lineage(output),)
+
+    def needs(self) -> tuple[Need, ...]:
+        return (
+            Need(
+                0,
+                "append",
+                f"a row that went round a tick later cannot be taken back:\n{self.why_irrevocable}",
+                "let it go round within the tick, or feed the loop from streams that only grow",
+                only_in_loop=True,
+                across_ticks=True,
+            ),
+        )
+
+    def refused_in_changing_loop(self, goes_round: Sequence[bool]) -> str:
+        return ""
+
+
+# --- of sets ---------------------------------------------------------------------------------------
+
+
+def _count_down(pairs: Any) -> Any:
+    return pairs.filter(col.a > 0).with_columns(a=col.a - 1)
+
+
 @dataclass(frozen=True, slots=True)
-class Feedback(Operator):
+class Feedback(FeedbackOperator):
     """The distinct rows of the closing stream: each goes through the loop once.
 
     So after each tick the cycle holds the least fixpoint of the input so far: rows derived from it, without
@@ -51,25 +102,20 @@ class Feedback(Operator):
     """
 
     kind: ClassVar[str] = "feedback"
-    runs_in_rounds: ClassVar[bool] = True
+    examples: ClassVar[Examples] = {
+        "fixpoint": lambda x, y: x.flow.fixpoint(_count_down, x),
+        "fixpoint of rows that come and go": lambda x, y: x.flow.fixpoint(_count_down, y),
+    }
     nets: ClassVar[bool] = True
     merges_equal: ClassVar[bool] = True
+    why_irrevocable: ClassVar[str] = "what followed from it may hold itself up"
     columns: tuple[Expr, ...]
     max_iterations: int = field(default=10_000, metadata=ALTERABLE)
-
-    def ports(self) -> tuple[Port, ...]:
-        return (Port("closing"),)
 
     def output(self, context: CheckContext) -> Columns:
         context.require(self.max_iterations > 0, "a loop has no rounds")
         context.all_columns(self.columns, context.output)
         return context.output.fields
-
-    def unservable(self) -> Unservable | None:
-        return None
-
-    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
-        return (identity_lineage(output),)
 
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
         return {"copies": KeyedSlot(bare=appends[0])}
@@ -83,18 +129,78 @@ class Feedback(Operator):
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(ordered=False, once=True)
 
-    def needs(self) -> tuple[Need, ...]:
-        return (
-            Need(
-                0,
-                "append",
-                "a row that went round a tick later cannot be taken back:\n"
-                "what followed from it may hold itself up",
-                "let it go round within the tick, or feed the loop from streams that only grow",
-                only_in_loop=True,
-                across_ticks=True,
-            ),
-        )
 
-    def refused_in_changing_loop(self, goes_round: Sequence[bool]) -> str:
-        return ""
+@answer_of_bags.register(Feedback)
+def _set_answer(operator: Feedback, node: Node, inputs: Bags) -> Bag:
+    return Counter(set(inputs[0][1]))
+
+
+# --- of multisets, duplicates included ------------------------------------------------------------
+
+
+def _count_down_bag(pairs: Any) -> Any:
+    back = pairs.flow.feedback(Pair, distinct=False)
+    back.close(_count_down(pairs.union(back)))
+    return back
+
+
+@dataclass(frozen=True, slots=True)
+class BagFeedback(FeedbackOperator):
+    """The rows of the closing stream, duplicates included: each copy goes through the loop.
+
+    So something in the cycle must end the loop: a filter, a distinct, or exhausted rows. The operator has no
+    state, and a tick without rows has no rounds. Rows of one round keep their order, unless rows may be
+    retracted; then the rows derived from them are retracted, too. `max_iterations` limits the rounds of one
+    tick.
+
+    If every path back contains a `defer_tick`, the rows are just passed on.
+
+    >>> from headrace import col
+    >>> from headrace.testing import show
+    >>> def countdown(seed):
+    ...     back = seed.flow.feedback(int, distinct=False)
+    ...     numbers = seed.union(back)
+    ...     back.close(numbers.filter(col.value > 0).select(value=col.value - 1, into=int))
+    ...     return numbers
+    >>> show(countdown, seed=[2, 1])
+    + 2
+    + 1
+    + 1
+    + 0
+    + 0
+    """
+
+    kind: ClassVar[str] = "feedback"
+    plan_name: ClassVar[str | None] = "bag_feedback"
+    examples: ClassVar[Examples] = {"feedback of a bag": lambda x, y: _count_down_bag(x)}
+    why_irrevocable: ClassVar[str] = "what it met there may be gone"
+    max_iterations: int = field(default=10_000, metadata=ALTERABLE)
+
+    def output(self, context: CheckContext) -> Columns:
+        context.require(self.max_iterations > 0, "a loop has no rounds")
+        return context.output.fields
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return all(inputs)
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return inputs[0].but(ordered=False)
+
+    def placement(self) -> Placement:
+        return WHOLE
+
+    def describe(self) -> str:
+        return "duplicates kept"
+
+
+@apply_operator.register(BagFeedback)
+def _on_columns(
+    operator: BagFeedback, schema: Schema, append: bool, inputs: Sequence[ColumnStream]
+) -> ColumnStream:
+    (stream,) = inputs
+    return replace(stream, schema=schema)
+
+
+@answer_of_bags.register(BagFeedback)
+def _bag_answer(operator: BagFeedback, node: Node, inputs: Bags) -> Bag:
+    return inputs[0][1]

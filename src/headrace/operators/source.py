@@ -1,12 +1,13 @@
-"""Operators that begin streams: sources, the row of the first tick, and streams without rows."""
+"""Operators that begin streams: sources, keyed tables, the row of the first tick, and empty streams."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from headrace.expr.row_classes import KeyedRows
 from headrace.graph.node import Operator
 from headrace.graph.operator_declarations import ANYWHERE, WHOLE, Facts, Placement, Port, meet
 from headrace.lowering.examples import Examples
@@ -16,7 +17,7 @@ from headrace.lowering.row_code import Row
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
 from headrace.operators.column_arguments import ANY_VALUE
-from headrace.operators.unservable import BOUNDED
+from headrace.operators.unservable import BOUNDED, RECORDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Unservable
     from headrace.lowering.forms import BatchSite
+
+
+# --- source operator: entry point of rows ---------------------------------------------------------
 
 
 # --- source operator: entry point of rows ---------------------------------------------------------
@@ -83,6 +87,35 @@ class Source(Operator):
 
     def describe(self) -> str:
         return ", ".join(["changes"] * (not self.append) + ["bounded"] * self.bounded)
+
+
+# --- keyed-source operator: entry point of the records of a table with a key ----------------------
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedSource(Source):
+    """The records of a table with a key: each sets or deletes the row of its key.
+
+    keyed: rows of the table. What is given to the source is converted to records of them.
+    """
+
+    plan_name: ClassVar[str | None] = "keyed_source"
+    examples: ClassVar[Examples] = {}
+    keyed: KeyedRows = field(kw_only=True)
+
+    def output(self, context: CheckContext) -> Columns:
+        context.require(self.append and self.schema == self.keyed.records, "the records are not of its rows")
+        return Source.output(self, context)
+
+    def unservable(self) -> Unservable | None:
+        return RECORDS
+
+    def columns_given(self, live: frozenset[str]) -> frozenset[str]:
+        return frozenset(self.keyed.rows.names)  # a row is held whole
+
+    def describe(self) -> str:
+        order = "" if self.keyed.sequence is None else f", sequence {self.keyed.sequence}"
+        return f"records by ({', '.join(self.keyed.key)}){order}"
 
 
 # --- initialize operator: one row in the first tick -----------------------------------------------

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import SourceLocation
 from headrace.expr.constructors import struct
 from headrace.expr.tree import Column as Read
-from headrace.operators.history import END, START
-from headrace.operators.upsert import COMMITS
+from headrace.operators.keyed_tables.history import END, START
+from headrace.operators.keyed_tables.upsert_rule import COMMITS
 from headrace.pipelines.errors import BadDefinition
 from headrace.queries.plan_details import java_session
 

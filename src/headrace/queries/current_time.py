@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.errors import UnsupportedQuery
+from headrace.operators.event_time.temporal_filter import Presence
 from headrace.operators.source import TICK_TIME
-from headrace.operators.temporal_filter import Presence
 from headrace.queries.catalyst_plan import CatalystNode, reads_table
 from headrace.queries.plan_copier import PlanCopier
 from headrace.queries.plan_details import items, java_class, with_subqueries

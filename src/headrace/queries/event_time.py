@@ -21,7 +21,7 @@ from headrace.flow.state_expiry import timed_columns
 from headrace.flow.timed_columns import has_watermark
 from headrace.operators.aggregate import counts, extremes, sums
 from headrace.operators.aggregate.aggregation import Aggregation
-from headrace.operators.event_time_windows import session, tumbling
+from headrace.operators.event_time.window_shapes import session, tumbling
 from headrace.operators.filter import Filter
 from headrace.operators.select import Select
 from headrace.operators.source import Source

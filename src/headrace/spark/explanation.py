@@ -15,7 +15,7 @@ from headrace.engine.program import compile_program
 from headrace.errors import NotOnSpark
 from headrace.graph.graph_algorithms import adjacency_lists, is_cyclic, strongly_connected_components
 from headrace.io.source import guarantee_of
-from headrace.operators.end_of_input import EndOfInput
+from headrace.operators.event_time.watermark import EndOfInput
 from headrace.operators.sink import Sink
 from headrace.operators.source import Source
 from headrace.spark.placing.combining import combined_nodes, insert_partial_operators

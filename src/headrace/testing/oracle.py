@@ -8,29 +8,20 @@ equal these bags. Keep the oracle simple, so that its correctness can be verifie
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping
 
 from headrace.errors import NoFixpoint
-from headrace.graph.node import FlowGraph, Node, Operator
+from headrace.graph.node import FlowGraph, Operator
 from headrace.lowering.reference import (
     Bag,
-    Bags,
     NotOfBags,
     Row,
     answer_of_bags,
     bag_of,
-    function_of,
-    functions_of,
-    rank,
 )
 from headrace.operators.assume_ordered import AssumeOrdered
-from headrace.operators.bag_feedback import BagFeedback
-from headrace.operators.feedback import Feedback
-from headrace.operators.history import History
+from headrace.operators.feedback import FeedbackOperator
 from headrace.operators.source import Source
-from headrace.operators.temporal_filter import Presence, TemporalFilter
-from headrace.operators.upsert import OnMisfit, Upsert, UpsertRule
 
 
 def reads_ticks(operator: Operator) -> bool:
@@ -61,7 +52,7 @@ def node_bags(graph: FlowGraph, inputs: Mapping[str, Mapping[Row, int]]) -> list
             raise NotOfBags(f"{node.name!r} answers each tick for itself")
     given = {name: bag_of(inputs.get(name, {})) for name in graph.sources}
     bags: list[Bag] = [Counter() for _ in graph.nodes]
-    loops = [n.operator for n in graph.nodes if isinstance(n.operator, Feedback | BagFeedback)]
+    loops = [n.operator for n in graph.nodes if isinstance(n.operator, FeedbackOperator)]
     rounds = 2 + max((loop.max_iterations for loop in loops), default=0)
     for _ in range(rounds):
         before = list(bags)
@@ -74,122 +65,3 @@ def node_bags(graph: FlowGraph, inputs: Mapping[str, Mapping[Row, int]]) -> list
         if bags == before:
             return bags
     raise NoFixpoint(f"flow {graph.name!r} found new rows in {rounds} rounds and more")
-
-
-@answer_of_bags.register
-def _feedback(operator: Feedback, node: Node, inputs: Bags) -> Bag:
-    return Counter(set(inputs[0][1]))
-
-
-@answer_of_bags.register
-def _bag_feedback(operator: BagFeedback, node: Node, inputs: Bags) -> Bag:
-    return inputs[0][1]
-
-
-@answer_of_bags.register
-def _temporal_filter(operator: TemporalFilter, node: Node, inputs: Bags) -> Bag:
-    (schema, rows), (_, clock) = inputs
-    shown = [time for (time,) in clock if time is not None]
-    moment_of = function_of(operator.moment, schema)
-
-    def is_there(row: Row) -> bool:
-        moment = moment_of(row)
-        if moment is None:
-            return False
-        if not shown:
-            return not operator.presence.begins
-        now = max(shown)
-        return {
-            Presence.SINCE: now >= moment,
-            Presence.AFTER: now > moment,
-            Presence.BEFORE: now < moment,
-            Presence.UNTIL: now <= moment,
-        }[operator.presence]
-
-    return Counter({row: count for row, count in rows.items() if is_there(row)})
-
-
-@answer_of_bags.register
-def _upsert(operator: Upsert, node: Node, inputs: Bags) -> Bag:
-    out: Bag = Counter()
-    for records in _by_key(operator.rule, inputs):
-        shown = _held(records, operator.rule, node)
-        if shown is not None:
-            out[shown] += 1
-    return out
-
-
-@answer_of_bags.register
-def _history(operator: History, node: Node, inputs: Bags) -> Bag:
-    names = node.schema.names
-    tracked = [names.index(name) for name in operator.track]
-    out: Bag = Counter()
-    for records in _by_key(operator.rule, inputs):
-        versions: list[list[Any]] = []  # row, start, end
-        for top, at in sorted({record[0]: record[1] for record in records}.items()):
-            shown = _held([record for record in records if record[0] <= top], operator.rule, node)
-            last = versions[-1] if versions and versions[-1][2] is None else None
-            if last and shown and all(last[0][n] == shown[n] or last[0][n] is shown[n] for n in tracked):
-                last[0] = shown
-                continue
-            if last:
-                last[2] = at
-            if shown:
-                versions.append([shown, at, None])
-        out.update((*row, start, end) for row, start, end in versions)
-    return out
-
-
-_Record: TypeAlias = tuple[Any, Any, Any, Any, Any]
-"""Rank of the sequence, sequence, row, image and place of a record."""
-
-
-def _by_key(rule: UpsertRule, inputs: Bags) -> Iterable[list[_Record]]:
-    """Return the records of each key."""
-    if rule.sequence is None:
-        raise NotOfBags("records count in the order in which they come")
-    if rule.tombstones is not None:
-        raise NotOfBags("which tombstones are forgotten depends on the ticks")
-    [(schema, bag)] = inputs
-    key, row = functions_of(rule.keys, schema), function_of(rule.row, schema)
-    sequence = function_of(rule.sequence, schema)
-    image, place = (
-        (lambda record: None) if each is None else function_of(each, schema)
-        for each in (rule.image, rule.place)
-    )
-    records: dict[Row, list[_Record]] = {}
-    for record in bag:
-        at = sequence(record)
-        found = rank(at), at, row(record), image(record), place(record)
-        records.setdefault(key(record), []).append(found)
-    return records.values()
-
-
-def _held(records: list[_Record], rule: UpsertRule, node: Node) -> Row | None:
-    """Return the row that is held after all records of a key, or None."""
-    top = max(at for at, *_ in records)
-    last = [record for record in records if record[0] == top]
-    rows = [row for _, _, row, _, _ in last if row is not None]
-    if len(set(rows)) > 1 and rule.on_misfit is not OnMisfit.TRUST_KEY:
-        raise NotOfBags("records of one sequence differ")
-    shown = max(rows, key=rank, default=None)
-    if not rule.commits and all(record[4] is not None for record in last):
-        return max(last, key=lambda record: record[4])[2]
-    if not rule.commits and len(rows) < len(last) and not _outlives(shown, last, records, rule, node):
-        return None
-    return shown
-
-
-def _outlives(shown: Any, last: list[_Record], held: list[_Record], rule: UpsertRule, node: Node) -> bool:
-    """Return whether a row wins against the deletions among `last`, the records of its sequence."""
-    at = None if rule.version is None else node.schema.names.index(rule.version)
-
-    def named(row: Row) -> Row:
-        return row if at is None else (*row[:at], *row[at + 1 :])
-
-    older = [record for record in held if record[0] < last[0][0] and record[2] is not None]
-    if shown is None or not older:
-        return False
-    before = [named(record[2]) for record in older if record[0] == max(at for at, *_ in older)]
-    images = [named(image) for _, _, row, image, _ in last if row is None and image is not None]
-    return named(shown) not in images or named(shown) in before

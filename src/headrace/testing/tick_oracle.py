@@ -24,9 +24,8 @@ from headrace.lowering.reference import (
     sum_bags,
 )
 from headrace.operators.aggregate.operator import Aggregate
-from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.deferral import DeferTick
-from headrace.operators.feedback import Feedback
+from headrace.operators.feedback import FeedbackOperator
 from headrace.operators.lifetime import Lifetime
 from headrace.operators.source import Source
 from headrace.operators.top_k import TopK
@@ -40,7 +39,7 @@ class TickOracle:
         self._graph = graph
         ranks = analyse(graph).ranks
         self._order = sorted(graph.nodes, key=lambda node: ranks[node.id])
-        self._loops = [n.operator for n in graph.nodes if isinstance(n.operator, Feedback | BagFeedback)]
+        self._loops = [n.operator for n in graph.nodes if isinstance(n.operator, FeedbackOperator)]
         self._past: list[list[Bag]] = [[] for _ in graph.nodes]
 
     def tick(self, inputs: Mapping[str, Mapping[Row, int]]) -> dict[str, Bag]:

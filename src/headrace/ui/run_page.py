@@ -20,7 +20,7 @@ from headrace.engine.progress import Observer
 from headrace.io.files.changelog import Changelog
 from headrace.io.files.table_files import TableFiles
 from headrace.io.source import dead_letter_folder
-from headrace.operators.late_rows import LateRows
+from headrace.operators.event_time.late_rows import LateRows
 from headrace.state.commit import CommitLog
 from headrace.ui.checkpoint_page import state_of, state_of_key
 from headrace.ui.server import WHY_SECONDS, OneAtATime

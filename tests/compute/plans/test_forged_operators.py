@@ -17,14 +17,13 @@ from headrace.compute.plans.operator_encoder import ValueEncoder
 from headrace.compute.protocol.dataflow import Plan
 from headrace.expr.types import INT64
 from headrace.flow.flow import Flow
-from headrace.operators.event_time_windows import Grid, Sessions
-from headrace.operators.least_watermark import Move
+from headrace.operators.event_time.watermark import Move, WatermarkPolicy
+from headrace.operators.event_time.window import Window
+from headrace.operators.event_time.window_shapes import Grid, Sessions
 from headrace.operators.lifetime import Lifetime
 from headrace.operators.signals.lift import Constant
 from headrace.operators.statistics.ewm import Decay
 from headrace.operators.statistics.statistic import CountWindow
-from headrace.operators.watermark_policy import WatermarkPolicy
-from headrace.operators.window import Window
 from tests.operators.examples import example
 from tests.signals.test_statistics_in_flows import STATISTICS
 

@@ -261,7 +261,7 @@ async def test_a_failure_upstream_breaks_the_connection_and_is_what_the_source_f
         await until(lambda: got)
         failure = Failure("upstream")
         source.answer(1, failure)
-        await until(lambda: hand.heard)
+        await until(lambda: hand.heard and run.error)
         assert hand.heard == [("ask", failure)]
         assert run.error is failure
     assert isinstance(server.error, ConnectionResetError)

@@ -24,9 +24,8 @@ from headrace.flow.flow import Flow
 from headrace.flow.stream import Stream
 from headrace.flow.stream_context import FlowContext
 from headrace.graph.node import FlowGraph, Node, Operator
-from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.chain import ChainFirstN
-from headrace.operators.feedback import Feedback
+from headrace.operators.feedback import FeedbackOperator
 from headrace.operators.signals.endpoints import LastRow, SignalSource, ValueRows
 from headrace.operators.signals.signal_operator import SignalOperator
 from headrace.operators.sink import Sink
@@ -355,7 +354,7 @@ class _Building:
 
     def _add(self, at: int, node: pb.Node) -> None:
         operator = self._operator(node)
-        loops = isinstance(operator, Feedback | BagFeedback)
+        loops = isinstance(operator, FeedbackOperator)
         if len(node.inputs) != _number_of_ports(operator):
             raise self._position.build_error(f"{operator.kind} has not the inputs that it needs")
         if any(source >= (len(self._body.nodes) if loops else at) for source in node.inputs):
@@ -383,14 +382,14 @@ class _Building:
                 return flow.add_source(operator, context.location)
             case Sink():
                 return flow.add_sink(operator.name, context.streams[0], context.output, context.location)
-            case Feedback() | BagFeedback():
+            case FeedbackOperator():
                 return flow.add_feedback(operator, context.output, name, context.location)
             case _:
                 return flow.add(operator, context.output, context.streams, name, context.location)
 
     def _close(self, at: int, node: pb.Node) -> None:
         feedback = self._flow.node(at)
-        if not isinstance(feedback.operator, Feedback | BagFeedback):
+        if not isinstance(feedback.operator, FeedbackOperator):
             return
         (closing,) = node.inputs
         stream = self._streams[closing]

@@ -23,25 +23,22 @@ from headrace.expr.row_classes import KeyedRows
 from headrace.expr.tree import Expr, Ordering
 from headrace.expr.types import DataType, Schema
 from headrace.graph.node import Operator
-from headrace.operators import (
-    all_operators,
-    event_time_windows,
-    watermark_policy,
-)
+from headrace.operators import all_operators
 from headrace.operators.aggregate import collected_values, counts, extremes, histograms, percentiles, sums
 from headrace.operators.aggregate.aggregation import Aggregation
 from headrace.operators.aggregate.moments import Moments
 from headrace.operators.aggregate.power_sums import Moment
+from headrace.operators.event_time import watermark, window_shapes
+from headrace.operators.event_time.temporal_filter import Presence
+from headrace.operators.event_time.watermark import Move
+from headrace.operators.event_time.window import Emit
 from headrace.operators.function_claims import Claims
 from headrace.operators.join.operator import How, Join
-from headrace.operators.least_watermark import Move
+from headrace.operators.keyed_tables.upsert_rule import OnMisfit, UpsertRule
 from headrace.operators.lifetime import Lifetime
 from headrace.operators.over import navigation, ranks, window_function
 from headrace.operators.signals.lift import Align, Constant
 from headrace.operators.statistics import differences, downsampling, ewm, moments, ordering, statistic
-from headrace.operators.temporal_filter import Presence
-from headrace.operators.upsert import OnMisfit, UpsertRule
-from headrace.operators.window import Emit
 
 OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
     {name: cls for cls in all_operators() if (name := cls.kind if cls.plan_name is None else cls.plan_name)}
@@ -96,7 +93,7 @@ _PARTS: Mapping[str, type[Any]] = {
     "aggregate.string_agg": collected_values.StringAgg,
     "aggregate.sum": sums.Sum,
     "claims": Claims,
-    "clock": watermark_policy.WatermarkPolicy,
+    "clock": watermark.WatermarkPolicy,
     "constant": Constant,
     "decay": ewm.Decay,
     "lattice.bool_or": lattice.BoolOr,
@@ -124,8 +121,8 @@ _PARTS: Mapping[str, type[Any]] = {
     "window.expanding": statistic.Expanding,
     "window.time": statistic.TimeWindow,
     "upsert_rule": UpsertRule,
-    "windows.grid": event_time_windows.Grid,
-    "windows.sessions": event_time_windows.Sessions,
+    "windows.grid": window_shapes.Grid,
+    "windows.sessions": window_shapes.Sessions,
 }
 
 RECORDS: Mapping[str, type[Any]] = MappingProxyType(
@@ -203,7 +200,7 @@ _HINTED: dict[str, Any] = {
         (
             Aggregation,
             Claims,
-            watermark_policy.WatermarkPolicy,
+            watermark.WatermarkPolicy,
             DataType,
             Expr,
             Join,
@@ -212,6 +209,6 @@ _HINTED: dict[str, Any] = {
     ),
     **_named((Ordering, Schema, timedelta)),
     "Callable": Callable,
-    "Shape": event_time_windows.Shape,
+    "Shape": window_shapes.Shape,
     "Span": timedelta | int | float,
 }

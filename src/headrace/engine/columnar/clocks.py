@@ -17,13 +17,11 @@ from headrace.arrangement.batch import take
 from headrace.columns.column_stream import ColumnStream, build_stream, decline_marked
 from headrace.columns.columns import FAILS, ColumnarDeclined, Columns
 from headrace.engine.columnar.pre_reduction import PreReduction, choose_reduction
-from headrace.engine.window_runtime import EARLIEST, time_lower_bound
 from headrace.expr.code_runtime import EPOCH
 from headrace.expr.polars_columns import NotLowered, dtype_of
 from headrace.expr.types import DATE, FLOAT64, TIMESTAMP
-from headrace.operators.late_rows import LateRows
-from headrace.operators.on_time import OnTime
-from headrace.operators.watermark import Watermark
+from headrace.operators.event_time.late_rows import LateRows, OnTime
+from headrace.operators.event_time.watermark import EARLIEST, Watermark, time_lower_bound
 
 if TYPE_CHECKING:
     from headrace.engine.columnar.arranged_slot import ArrangedSlots

@@ -31,19 +31,17 @@ from headrace.engine.partial_operators import MergedAggregate
 from headrace.expr.polars_columns import NotLowered
 from headrace.lowering.forms import apply_operator
 from headrace.operators.aggregate.operator import Aggregate
-from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.distinct import Distinct, Unique
-from headrace.operators.feedback import Feedback
-from headrace.operators.history import History
+from headrace.operators.event_time.late_rows import LateRows, OnTime
+from headrace.operators.event_time.temporal_filter import TemporalFilter
+from headrace.operators.feedback import BagFeedback, Feedback, FeedbackOperator
 from headrace.operators.join.interval_join import JoinOnTime
 from headrace.operators.join.operator import Join
-from headrace.operators.late_rows import LateRows
-from headrace.operators.on_time import OnTime
+from headrace.operators.keyed_tables.history import History
+from headrace.operators.keyed_tables.upsert import Upsert
 from headrace.operators.over.operator import ComputeOver
 from headrace.operators.sink import Sink
-from headrace.operators.temporal_filter import TemporalFilter
 from headrace.operators.top_k import TopK
-from headrace.operators.upsert import Upsert
 
 if TYPE_CHECKING:
     from headrace.analysis import Analysis
@@ -232,7 +230,7 @@ class _Lowered:
         self.last = loop[0]
         if self.analysis.is_changing(loop):
             raise NotLowered("a loop whose rows may be retracted keeps differences by round, in rows")
-        closing = [n for n in loop if isinstance(nodes[n].operator, Feedback | BagFeedback)]
+        closing = [n for n in loop if isinstance(nodes[n].operator, FeedbackOperator)]
         for node_id in closing:
             self.begin(node_id)
         for node_id in loop:

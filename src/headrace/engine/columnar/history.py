@@ -46,11 +46,9 @@ from headrace.engine.columnar.keyed_records import (
     weighted,
 )
 from headrace.engine.columnar.slot_form import consolidated
-from headrace.engine.histories import KeyHistory, Moment, Version
-from headrace.engine.steps.upsert import tracked_values
 from headrace.expr.polars_columns import from_series
 from headrace.expr.types import BYTES, INT8
-from headrace.operators.history import History
+from headrace.operators.keyed_tables.history import History, KeyHistory, Moment, Version, tracked_values
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType, Schema

@@ -20,7 +20,6 @@ from headrace.columns.column_stream import ColumnStream, empty_stream
 from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined, weights_of
 from headrace.columns.expressions import reads_columns
 from headrace.engine.columnar.slot_form import SlotForm, key_columns, names_of_keys
-from headrace.engine.steps.upsert import misfit_texts, tie_rule
 from headrace.expr.check import check
 from headrace.expr.polars_columns import (
     NotLowered,
@@ -33,15 +32,15 @@ from headrace.expr.polars_columns import (
 from headrace.expr.tree import Call, Expr, Literal
 from headrace.expr.types import Schema, StructType
 from headrace.expr.typing_rules import is_float
-from headrace.operators.upsert import KeyedRecords
+from headrace.operators.keyed_tables.upsert import KeyedRecords, misfit_texts, tie_rule
 from headrace.state import described_rows
 from headrace.state.codec import Erasable
 
 if TYPE_CHECKING:
-    from headrace.engine.upserts import MisfitTexts, Tied, TieRule
     from headrace.expr.types import DataType
     from headrace.graph.node import Node
-    from headrace.operators.upsert import UpsertRule
+    from headrace.operators.keyed_tables.record_order import MisfitTexts, Tied, TieRule
+    from headrace.operators.keyed_tables.upsert_rule import UpsertRule
 
 SEQUENCE, KIND, TIES = "sequence", "kind", "ties"
 """Columns of what a key has of a sequence, beside the row: the sequence, its `Kind`, digests (`packed`)."""

@@ -11,7 +11,7 @@ frames turn out to be small, the tick runs in rows and leaves it as it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import polars as pl
@@ -22,14 +22,11 @@ from headrace.columns.column_stream import ColumnStream, build_stream
 from headrace.columns.columns import ColumnarDeclined, Columns, rows_to_columns
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
 from headrace.engine.loops.semi_naive import SHOWN_ROUNDS
-from headrace.lowering.forms import apply_operator
-from headrace.operators.bag_feedback import BagFeedback
-from headrace.operators.feedback import Feedback
+from headrace.operators.feedback import FeedbackOperator
 
 if TYPE_CHECKING:
     from headrace.arrangement.batch import Batch
     from headrace.engine.tick_budget import TickBudget
-    from headrace.expr.types import Schema
     from headrace.graph.node import FlowGraph
 
 Rows = list[tuple[Any, ...]]
@@ -57,19 +54,11 @@ class LoopPlan:
     most_rounds: int
 
 
-@apply_operator.register(BagFeedback)
-def _bag_feedback(
-    operator: BagFeedback, schema: Schema, append: bool, inputs: Sequence[ColumnStream]
-) -> ColumnStream:
-    (stream,) = inputs
-    return replace(stream, schema=schema)
-
-
 def plan_loop(graph: FlowGraph, loop: tuple[int, ...], read_outside: Set[int]) -> LoopPlan:
     """Plan a loop. read_outside: nodes whose rows are read outside of it."""
     operators = [graph.nodes[n].operator for n in loop]
-    feedbacks = [each for each in operators if isinstance(each, Feedback | BagFeedback)]
-    closing = tuple(n for n in loop if isinstance(graph.nodes[n].operator, Feedback | BagFeedback))
+    feedbacks = [each for each in operators if isinstance(each, FeedbackOperator)]
+    closing = tuple(n for n in loop if isinstance(graph.nodes[n].operator, FeedbackOperator))
     # In the order of the generated code: see `write_rounds`.
     leaving = tuple(n for n in (*closing, *(n for n in loop if n not in closing)) if n in read_outside)
     entering = tuple(sorted({s for n in loop for s in graph.nodes[n].inputs if s not in loop}))

@@ -10,23 +10,23 @@ from headrace.engine.loops.semi_naive import write_rounds
 from headrace.engine.partial_operators import MergedAggregate, PartialAggregate, PartialWindow
 from headrace.engine.region_writer import RegionWriter
 from headrace.engine.steps.partials import merged_group_writer
-from headrace.engine.steps.sessions import SessionStep
-from headrace.engine.steps.windows import (
+from headrace.lowering.row_code import Row, key_columns, tuple_source
+from headrace.lowering.step import Step
+from headrace.operators.aggregate.accumulator import ROWS, Target
+from headrace.operators.aggregate.operator import Aggregate, AggregateStep, group_keys, group_writer
+from headrace.operators.event_time.grid_windows import (
     ClosedWindowStep,
     KeptGridStep,
     UpdatedWindowStep,
     WindowStep,
 )
-from headrace.lowering.row_code import Row, key_columns, tuple_source
-from headrace.lowering.step import Step
-from headrace.operators.aggregate.accumulator import ROWS, Target
-from headrace.operators.aggregate.operator import Aggregate, AggregateStep, group_keys, group_writer
-from headrace.operators.event_time_windows import Grid
+from headrace.operators.event_time.session_windows import SessionStep
+from headrace.operators.event_time.window import Emit, Window
+from headrace.operators.event_time.window_shapes import Grid
 from headrace.operators.join.operator import How, Join
 from headrace.operators.join.steps import JoinConditionWriter
 from headrace.operators.over.operator import ComputeOver, OverStep
 from headrace.operators.top_k import TopK, TopKStep
-from headrace.operators.window import Emit, Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

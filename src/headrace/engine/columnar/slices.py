@@ -1,6 +1,6 @@
 """Reduction of the rows of windows in a large tick: to one per group and slice, or per run of a session.
 
-See `headrace.engine.window_slices` and `headrace.engine.session_runtime`.
+See `headrace.operators.event_time.slices` and `headrace.operators.event_time.session_windows`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import polars as pl
 from headrace.engine.columnar.clocks import check_time, ticks_of
 from headrace.engine.columnar.pre_reduction import GroupedRows, choose_reduction, group_parts
 from headrace.engine.partial_operators import PartialWindow
-from headrace.engine.window_runtime import EARLIEST, LATEST, window_origin
 from headrace.expr.check import check
 from headrace.expr.functions.time_columns import count_of, moment
 from headrace.expr.polars_columns import LoweredExpression, NotLowered, dtype_of, either_condition
 from headrace.expr.types import TIMESTAMP
-from headrace.operators.event_time_windows import Grid
-from headrace.operators.window import Window
+from headrace.operators.event_time.slices import window_origin
+from headrace.operators.event_time.watermark import EARLIEST, LATEST
+from headrace.operators.event_time.window import Window
+from headrace.operators.event_time.window_shapes import Grid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

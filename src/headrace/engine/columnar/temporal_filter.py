@@ -31,10 +31,10 @@ from headrace.columns.expressions import reads_columns
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
 from headrace.engine.columnar.clocks import ticks_in, ticks_of, time_of
 from headrace.engine.columnar.slot_form import CountForm
-from headrace.engine.window_runtime import ARRANGED_ROWS, CHUNK, closing, schedule_window
 from headrace.expr.check import check
 from headrace.expr.polars_columns import NotLowered, dtype_of, from_series
-from headrace.operators.temporal_filter import TemporalFilter
+from headrace.operators.event_time.due_calendar import ARRANGED_ROWS, CHUNK, pop_due, schedule_entry
+from headrace.operators.event_time.temporal_filter import TemporalFilter
 
 if TYPE_CHECKING:
     from headrace.arrangement.spine import Spine
@@ -187,10 +187,10 @@ class ColumnarTemporalFilter:
         if now is not None:
             if now != before:
                 slots.slot(plan.beside("now"))[()] = now
-            for _ in closing(calendar, counts, due, now, before=not plan.operator.presence.turns_at):
+            for _ in pop_due(calendar, counts, due, now, before=not plan.operator.presence.turns_at):
                 pass
         later = _next_moment(plan, slots.spine(plan.slot).batches, now)
         if later is not None:
             last = due.get((later, ((counts.get(later) or 1) - 1) // CHUNK))
             if last is None or ARRANGED_ROWS not in last:
-                schedule_window(calendar, counts, due, later, ARRANGED_ROWS)
+                schedule_entry(calendar, counts, due, later, ARRANGED_ROWS)

@@ -25,8 +25,8 @@ from headrace.engine.columnar.clocks import check_time, ticks_in, ticks_of
 from headrace.engine.columnar.join import JoinSideForm
 from headrace.engine.columnar.join_plan import JoinPlan, plan_join
 from headrace.engine.columnar.slot_form import SlotForm, Values, consolidated
-from headrace.engine.window_runtime import closing, schedule_window
 from headrace.expr.types import INT64
+from headrace.operators.event_time.due_calendar import pop_due, schedule_entry
 from headrace.operators.join.interval_join import JoinOnTime
 from headrace.operators.join.operator import SIDES
 
@@ -221,11 +221,11 @@ class ColumnarTimedJoin:
         name, slot = self.plan.slot, self.slots.slot
         calendar = [slot(name(port, what)) for what in ("_calendar", "_counts", "_due")]
         for number in expiry.new:
-            schedule_window(calendar[0], calendar[1], calendar[2], number + 1, number)
+            schedule_entry(calendar[0], calendar[1], calendar[2], number + 1, number)
         if expiry.risen:
             slot(name(port, "_passed"))[()] = expiry.until
             until = None if expiry.until == inf else expiry.until
-            for _ in closing(calendar[0], calendar[1], calendar[2], until):
+            for _ in pop_due(calendar[0], calendar[1], calendar[2], until):
                 pass
 
 

@@ -46,12 +46,12 @@ from headrace.engine.columnar.keyed_records import (
     weighted,
 )
 from headrace.engine.columnar.slot_form import SlotForm, consolidated
-from headrace.engine.steps.upsert import oldest_tombstone
-from headrace.engine.upserts import Sequenced, shown_row
-from headrace.engine.window_runtime import closing, schedule_window
 from headrace.expr.polars_columns import from_series, repeated
 from headrace.expr.types import BYTES, INT8
-from headrace.operators.upsert import OnMisfit, Upsert
+from headrace.operators.event_time.due_calendar import pop_due, schedule_entry
+from headrace.operators.keyed_tables.record_order import Sequenced, shown_row
+from headrace.operators.keyed_tables.upsert import Upsert, oldest_tombstone
+from headrace.operators.keyed_tables.upsert_rule import OnMisfit
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType, Schema
@@ -295,13 +295,13 @@ class ColumnarUpsert:
         plan, slot = self.plan, self.slots.slot
         calendar, counts, due = (slot(plan.beside(what)) for what in ("calendar", "counts", "due"))
         for sequence, key in deleted:
-            schedule_window(calendar, counts, due, sequence, key)
+            schedule_entry(calendar, counts, due, sequence, key)
         if highest is None:
             return
         slot(plan.beside("highest"))[()] = highest
         oldest = oldest_tombstone(plan.records.rule, plan.records.records)(highest)
         rows: Any = slot(plan.slot)
-        for at, key in closing(calendar, counts, due, oldest, before=True):
+        for at, key in pop_due(calendar, counts, due, oldest, before=True):
             stored = rows.get(key)
             if stored is not None and stored[1] is None and stored[0] == at:
                 del rows[key]

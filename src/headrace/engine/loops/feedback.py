@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.lowering.round_history import RoundSumsWriter, SetLoopStep
+from headrace.lowering.row_code import Row
 from headrace.lowering.step import LoopStep, register_loop_step
-from headrace.operators.bag_feedback import BagFeedback
-from headrace.operators.feedback import Feedback
+from headrace.operators.feedback import BagFeedback, Feedback
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

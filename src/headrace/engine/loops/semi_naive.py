@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from headrace.lowering.row_code import tuple_source
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, step_for
-from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.distinct import distinct_step
-from headrace.operators.feedback import Feedback
+from headrace.operators.feedback import BagFeedback, Feedback, FeedbackOperator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +27,7 @@ class RoundFeedbackStep(Step):
     """Step of a feedback: its new rows in one round are the input of the next."""
 
     keeps_state = True
-    operator: Feedback | BagFeedback
+    operator: FeedbackOperator
 
 
 class SetFeedbackStep(RoundFeedbackStep):

@@ -12,15 +12,15 @@ from headrace.engine.partial_operators import (
     PartialTopK,
     PartialWindow,
 )
-from headrace.engine.steps.windows import ClosedWindowStep, GridStep, UpdatedWindowStep
 from headrace.lowering.row_code import MappingCode, Row, key_columns
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step, step_for
 from headrace.operators.aggregate.accumulator import Group
 from headrace.operators.aggregate.operator import AggregateStep, group_keys, group_writer
-from headrace.operators.event_time_windows import Grid
+from headrace.operators.event_time.grid_windows import ClosedWindowStep, GridStep, UpdatedWindowStep
+from headrace.operators.event_time.window import Emit
+from headrace.operators.event_time.window_shapes import Grid
 from headrace.operators.top_k import TopKStep
-from headrace.operators.window import Emit
 
 if TYPE_CHECKING:
     from headrace.graph.node import Node

@@ -2,128 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import replace
-from math import inf
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.steps.windows import WatermarkInput, WindowCalendar
-from headrace.engine.window_runtime import (
-    bucket_assigner,
-    bucket_function,
-    is_first,
-    time_lower_bound,
-    times_still_near,
-)
 from headrace.lowering.row_code import Row
 from headrace.lowering.slot import Slot, thaw_list
 from headrace.lowering.step import Step, register_step, step_for
 from headrace.operators.distinct import DistinctOnTime
-from headrace.operators.first_within import FirstWithin
+from headrace.operators.event_time.due_calendar import ExpiringStep, ExpiryCalendar, bucket_assigner
+from headrace.operators.event_time.watermark import time_lower_bound
 from headrace.operators.join.interval_join import JoinOnTime
 from headrace.operators.join.operator import SIDES
 from headrace.operators.join.steps import JoinConditionWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from headrace.expr.types import DataType
     from headrace.graph.node import Node
     from headrace.lowering.step_writer import StepWriter
-    from headrace.operators.time_spans import Span
-
-
-class ExpiryCalendar:
-    """Writer of code for a calendar of keys to drop once the watermark has passed their time bucket.
-
-    prefix: distinguishes several calendars of one node. width: of the buckets. type: of the times.
-    after:  how far the watermark must have passed. If given, it is the watermark of another input, so
-            that rows may come to buckets it has passed: slot `passed`, () -> the first that it has not.
-    """
-
-    def __init__(
-        self,
-        node: Node,
-        writer: StepWriter,
-        prefix: str,
-        width: Span,
-        type: DataType,
-        after: Span | None = None,
-    ) -> None:
-        self._writer, self._code = writer, writer.code
-        self._calendar = WindowCalendar(node, writer, prefix)
-        self.watermark = WatermarkInput(node, writer, prefix)
-        self._bucket = writer.constant("bucket", bucket_function(width, type))
-        self._after = None if after is None else writer.constant("after", after)
-        self._node, self._passed = node.id, f"{prefix}passed"
-        self._open_from = writer.node_variable(f"{prefix}open_from", node.id)
-
-    def slots(self) -> tuple[Slot, ...]:
-        passed = () if self._after is None else (Slot(f"{self._node}.{self._passed}"),)
-        return (*self._calendar.slots(), *passed)
-
-    def begin(self) -> None:
-        """Write the code to run before all rows."""
-        self.watermark.begin()
-        if self._after is not None:
-            self._code.line(f"{self._open_from} = {self._writer.slot_get(self._node, self._passed)}(())")
-            with self._code.block(f"if {self._open_from} is None:"):
-                self._code.line(f"{self._open_from} = {self._writer.constant('least', -inf)}")
-
-    @contextmanager
-    def if_open(self, bucket: str) -> Generator[None]:
-        """Open a block that runs if the other input's watermark had not passed a bucket before this tick."""
-        with self._code.block(f"if {bucket} >= {self._open_from}:"):
-            yield
-
-    def bucket(self, time: str, *after: str) -> str:
-        """Return the source of the bucket number of a time, or of one a span after it."""
-        return f"{self._bucket}({', '.join((time, *after))})"
-
-    def schedule_expiry(self, bucket: str, key: str) -> None:
-        """Write code that schedules `key` to be dropped once the watermark has passed its bucket."""
-        self._calendar.schedule_end(f"{bucket} + 1", key)
-
-    @contextmanager
-    def each_passed(self) -> Generator[str]:
-        """Open a block that runs for each key to drop."""
-        code, writer, top = self._code, self._writer, self.watermark.mark
-        number, key = writer.fresh("number"), writer.fresh("key")
-        with code.block(f"if {self.watermark.risen}:"):
-            mark = self.bucket(top, *(() if self._after is None else (f"-{self._after}",)))
-            code.line(f"{number} = None if {top} is None else {mark}")
-            if self._after is not None:
-                all_passed = writer.constant("all_passed", inf)
-                slot = writer.slot(self._node, self._passed)
-                code.line(f"{slot}[()] = {all_passed} if {number} is None else {number}")
-            with code.block(f"for _, {key} in {self._calendar.closed_entries(number)}:"):
-                yield key
-
-
-class ExpiringStep(Step):
-    """Base of steps with one input and its watermark."""
-
-    keeps_state = True
-
-    def __init__(self, node: Node, writer: StepWriter, time: str, width: Span) -> None:
-        super().__init__(node, writer)
-        at = node.schema.position(time)
-        assert at is not None
-        self._at = at
-        self._forgetting = ExpiryCalendar(node, writer, "", width, node.schema.fields[at].type)
-
-    def begin(self) -> None:
-        self._forgetting.begin()
-
-    def consume(self, port: int, row: Row) -> None:
-        if port == 1:
-            self._forgetting.watermark.consume(row)
-        else:
-            self.consume_on_time(row)
-
-    def consume_on_time(self, row: Row) -> None:
-        """Write the code for one row on time."""
-        raise NotImplementedError
 
 
 class DistinctOnTimeStep(ExpiringStep):
@@ -147,41 +41,6 @@ class DistinctOnTimeStep(ExpiringStep):
     def finish(self) -> None:
         with self._forgetting.each_passed() as key:
             self.code.line(f"del {self.slot('copies')}[{key}]")
-
-
-class FirstWithinStep(ExpiringStep):
-    """Step of first_within. Slot: kept, key -> times of the emitted rows, in order."""
-
-    operator: FirstWithin
-
-    def __init__(self, node: Node, writer: StepWriter, operator: FirstWithin) -> None:
-        super().__init__(node, writer, operator.time, operator.within)
-
-    def slots(self) -> tuple[Slot, ...]:
-        return (Slot(f"{self.node.id}.kept", thaw_list), *self._forgetting.slots())
-
-    def consume_on_time(self, row: Row) -> None:
-        writer, code = self.writer, self.code
-        key, kept, time = writer.fresh("key"), writer.fresh("kept"), row.columns[self._at]
-        writer.assign_key(key, self.operator.keys, self.node.schema, row.columns)
-        within = writer.constant("within", self.operator.within)
-        self.state("kept").get_or_add(kept, key, "[]")
-        with code.block(f"if {writer.constant('is_first', is_first)}({kept}, {time}, {within}):"):
-            self._forgetting.schedule_expiry(self._forgetting.bucket(time, within), key)
-            self.emit(row)
-
-    def finish(self) -> None:
-        writer, code = self.writer, self.code
-        kept, slot = writer.fresh("kept"), self.slot("kept")
-        still = writer.constant("still_near", times_still_near)
-        with self._forgetting.each_passed() as key:
-            times = f"{self.slot_getter('kept')}({key}) or []"
-            within = writer.constant("within", self.operator.within)
-            code.line(f"{kept} = {still}({times}, {self._forgetting.watermark.mark}, {within})")
-            with code.block(f"if {kept}:"):
-                code.line(f"{slot}[{key}] = {kept}")
-            with code.block(f"elif {self.slot_getter('kept')}({key}) is not None:"):
-                code.line(f"del {slot}[{key}]")
 
 
 @register_step(JoinOnTime)
@@ -273,8 +132,3 @@ class JoinOnTimeStep(Step):
 @step_for.register(DistinctOnTime)
 def _distinct(operator: DistinctOnTime, node: Node, writer: StepWriter) -> Step:
     return DistinctOnTimeStep(node, writer, operator)
-
-
-@step_for.register(FirstWithin)
-def _first_within(operator: FirstWithin, node: Node, writer: StepWriter) -> Step:
-    return FirstWithinStep(node, writer, operator)

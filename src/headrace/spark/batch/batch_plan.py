@@ -29,9 +29,8 @@ from headrace.graph.graph_algorithms import (
 )
 from headrace.graph.operator_declarations import ANYWHERE, Delay
 from headrace.lowering.forms import lower_operator
-from headrace.operators.bag_feedback import BagFeedback
-from headrace.operators.end_of_input import EndOfInput
-from headrace.operators.feedback import Feedback
+from headrace.operators.event_time.watermark import EndOfInput
+from headrace.operators.feedback import FeedbackOperator
 from headrace.operators.join.operator import Join
 from headrace.operators.sink import Sink
 from headrace.spark.batch import sources as batch_sources
@@ -292,7 +291,7 @@ class _Divider:
             and not exposes_tick_count(self._graph.nodes[n].operator)
             and (
                 self._form[n] is not BatchForm.SUBPLAN
-                or isinstance(self._graph.nodes[n].operator, BagFeedback | Feedback)
+                or isinstance(self._graph.nodes[n].operator, FeedbackOperator)
             )
             for n in nodes
         )

@@ -15,9 +15,6 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.analysis import analyse
-from headrace.engine.session_runtime import NUMBER
-from headrace.engine.window_runtime import Window, schedule_window
-from headrace.engine.window_slices import schedule_slice
 from headrace.errors import NotOnSpark
 from headrace.graph.operator_declarations import (
     CalendarSlots,
@@ -28,6 +25,9 @@ from headrace.graph.operator_declarations import (
     SliceSlots,
     SlotLayout,
 )
+from headrace.operators.event_time.due_calendar import schedule_entry
+from headrace.operators.event_time.session_windows import NUMBER
+from headrace.operators.event_time.slices import WindowBounds, schedule_slice
 from headrace.spark.checkpoints.state_ownership import Home, StateOwnership
 from headrace.state.codec import decode, key_encoder, value_encoder
 
@@ -177,7 +177,7 @@ def _(layout: CalendarSlots, move: StateMove, found: Gathered) -> Scattered:
                 # A bucket stands for all that is in it, wherever its keys belong.
                 cells = range(move.shards) if isinstance(thing, int) else (home(thing, shard),)
                 for cell in cells:
-                    schedule_window(*made[cell], end, thing)
+                    schedule_entry(*made[cell], end, thing)
     return {slot: {shard: kept[at] for shard, kept in made.items()} for at, slot in enumerate(slots)}
 
 
@@ -190,7 +190,7 @@ def _(layout: SliceSlots, move: StateMove, found: Gathered) -> Scattered:
     ends, starts = sorted(end for end, _ in opened), sorted(start for _, start in opened)
     made: defaultdict[int, tuple[Values, Values, Values]] = defaultdict(lambda: ({}, {}, {}))
 
-    def windows_of(time: Any) -> list[Window]:
+    def windows_of(time: Any) -> list[WindowBounds]:
         # Windows that end later begin later.
         span = slice(bisect_right(ends, time), bisect_right(starts, time))
         return list(zip(starts[span], ends[span], strict=True))

@@ -28,11 +28,11 @@ from headrace.expr.types import INT64, Field, Schema
 from headrace.graph.node import FlowGraph, Node, Operator
 from headrace.operators.aggregate.accumulator import all_partial_columns
 from headrace.operators.aggregate.operator import Aggregate
-from headrace.operators.event_time_windows import Grid
+from headrace.operators.event_time.window import Window
+from headrace.operators.event_time.window_shapes import Grid
 from headrace.operators.lifetime import Lifetime
 from headrace.operators.select import Select
 from headrace.operators.top_k import TopK
-from headrace.operators.window import Window
 from headrace.spark.placing.stages import cut_stages
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from headrace.analysis import analyse
 from headrace.errors import NotOnSpark
 from headrace.expr.tree import Column, columns_of
 from headrace.graph.graph_algorithms import adjacency_lists, topological_order
-from headrace.operators.bag_feedback import BagFeedback
-from headrace.operators.feedback import Feedback
+from headrace.operators.feedback import FeedbackOperator
 from headrace.operators.join.operator import Join
 from headrace.operators.sink import Sink
 from headrace.spark.placing.earliest_stages import Levels, cycles_in_order
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 
     from headrace.graph.node import FlowGraph, Node
     from headrace.graph.operator_declarations import Facts
-
-_FEEDBACKS = (BagFeedback, Feedback)
 
 
 def unpartitionable_reason(graph: FlowGraph, loop: Sequence[int], facts: Sequence[Facts]) -> str:
@@ -61,7 +58,7 @@ def check_loops_run_in_rounds(graph: FlowGraph) -> None:
         why = unpartitionable_reason(graph, loop, facts) if len(loop) > 1 else ""
         if why:
             feedback = next(
-                n for n in map(graph.nodes.__getitem__, loop) if isinstance(n.operator, _FEEDBACKS)
+                n for n in map(graph.nodes.__getitem__, loop) if isinstance(n.operator, FeedbackOperator)
             )
             raise NotOnSpark(
                 f"the loop of {feedback.name!r} cannot run in rounds over all shards",
@@ -114,7 +111,7 @@ class RoundsLevels(Levels):
         entering = {s for n in loop for s in self.graph.nodes[n].inputs if s not in inside}
         first = max((self.level[source] for source in entering), default=0) + 1
         for n in loop:
-            if isinstance(self.graph.nodes[n].operator, _FEEDBACKS):
+            if isinstance(self.graph.nodes[n].operator, FeedbackOperator):
                 route = ByKey(self._feedback_keys(n, inside))
                 self.routes[n, 0] = route
                 self.level[n], self.spread[n] = first, self._arrived(route)
@@ -168,7 +165,7 @@ class RoundsLevels(Levels):
 
 def _opened(graph: FlowGraph, loop: Sequence[int]) -> list[int]:
     """Return the nodes of a loop without its feedbacks, in topological order."""
-    body = [n for n in loop if not isinstance(graph.nodes[n].operator, _FEEDBACKS)]
+    body = [n for n in loop if not isinstance(graph.nodes[n].operator, FeedbackOperator)]
     at = {n: number for number, n in enumerate(body)}
     edges = [(at[s], at[n]) for n in body for s in graph.nodes[n].inputs if s in at]
     return [body[number] for number in topological_order(adjacency_lists(len(body), edges))]

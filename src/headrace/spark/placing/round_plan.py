@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.errors import NoFixpoint, SourceLocation, Step
-from headrace.operators.bag_feedback import BagFeedback
-from headrace.operators.feedback import Feedback
+from headrace.operators.feedback import FeedbackOperator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -89,7 +88,7 @@ def loops_in_stage_order(
         closings: list[FeedbackExchange] = []
         bounds: list[int] = []
         for node in (graph.nodes[n] for n in loop):
-            if isinstance(node.operator, BagFeedback | Feedback):
+            if isinstance(node.operator, FeedbackOperator):
                 source = graph.nodes[node.inputs[0]]
                 at = number[source.id, levels.level[node.id], str(levels.routes[node.id, 0])]
                 places = (source.location, node.location)

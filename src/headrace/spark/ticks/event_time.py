@@ -9,8 +9,8 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.event_time import awaited_ends, more_after_the_end
-from headrace.engine.window_runtime import EARLIEST
 from headrace.expr.code_runtime import EPOCH
+from headrace.operators.event_time.watermark import EARLIEST
 
 if TYPE_CHECKING:
     from headrace.graph.node import FlowGraph

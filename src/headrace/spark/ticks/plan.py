@@ -23,8 +23,8 @@ from headrace.graph.node import Edge, FlowGraph, Node
 from headrace.io.arrow import arrow_schema
 from headrace.io.files.file_source import Files
 from headrace.io.source import WEIGHT
-from headrace.operators.end_of_input import EndOfInput
-from headrace.operators.on_time import OnTime
+from headrace.operators.event_time.late_rows import OnTime
+from headrace.operators.event_time.watermark import EndOfInput
 from headrace.operators.select import Select
 from headrace.operators.sink import Sink
 from headrace.spark.placing.routing import Divide, DivideTable, row_divider, table_divider

@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from headrace.expr.code_runtime import EPOCH
-from headrace.operators.on_time import OnTime
-from headrace.operators.watermark import Watermark
+from headrace.operators.event_time.late_rows import OnTime
+from headrace.operators.event_time.watermark import Watermark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,32 +1,80 @@
-"""Steps of upsert, misfits and history."""
+"""Upsert and misfits operators: the latest row of each key, and the records that contradict it."""
 
 from __future__ import annotations
 
-from operator import itemgetter
+from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.engine.steps.windows import WindowCalendar
-from headrace.engine.upserts import MisfitTexts, TieRule
-from headrace.engine.window_runtime import watermark_function
 from headrace.expr.check import check
+from headrace.expr.constructors import coalesce, col, struct, when
 from headrace.expr.row_classes import Unavailable
 from headrace.expr.tree import Call
-from headrace.expr.types import StructType
+from headrace.expr.types import STR, Field, StructType
+from headrace.graph.node import Operator
+from headrace.graph.operator_declarations import EverywhereSlot, KeyedSlot, Port, calendar_slots, place_by_key
+from headrace.lowering.examples import Examples
+from headrace.lowering.reference import Bag, Bags, answer_of_bags
 from headrace.lowering.row_code import Row
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
-from headrace.operators.history import History
-from headrace.operators.misfits import Misfits
-from headrace.operators.upsert import KeyedRecords, OnMisfit, Upsert, UpsertRule
-from headrace.operators.watermark_policy import WatermarkPolicy
+from headrace.operators.event_time.due_calendar import DueCalendar
+from headrace.operators.event_time.watermark import WatermarkPolicy, watermark_function
+from headrace.operators.keyed_tables.record_order import MisfitTexts, TieRule
+from headrace.operators.keyed_tables.upsert_rule import OnMisfit, UpsertRule, held_row, records_by_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
-    from headrace.graph.node import Node
+    from headrace.graph.check_context import CheckContext
+    from headrace.graph.node import Columns, Node
+    from headrace.graph.operator_declarations import Facts, Need, Placement, SlotLayout, Unservable
     from headrace.lowering.step_writer import StepWriter
+
+
+# --- keyed records: what upserts, misfits and histories share --------------------------------------
+
+_AT = coalesce(col.b, 0)
+"""Sequence of the examples' records."""
+
+
+class KeyedRecords(Operator):
+    """Base of the operators that hold the latest row of each key."""
+
+    may_set_aside: ClassVar[bool] = True
+    """Whether records that do not fit may be left out, by `on_misfit="dead_letter"`."""
+    __slots__ = ()
+    rule: UpsertRule
+
+    def ports(self) -> tuple[Port, ...]:
+        records = Port("input", blocking=True, why="a further record could replace a row")
+        if self.rule.tombstones is None:
+            return (records,)
+        why = "a higher sequence lets tombstones be forgotten"
+        return records, Port("highest", blocking=True, why=why, completeness=True)
+
+    def unservable(self) -> Unservable | None:
+        return self.rule.unservable()
+
+    def needs(self) -> tuple[Need, ...]:
+        return self.rule.needs()
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        rows = KeyedSlot()
+        if self.rule.tombstones is None:
+            return {"rows": rows}
+        return {"rows": rows, "highest": EverywhereSlot(), **calendar_slots("", rows)}
+
+    def placement(self) -> Placement:
+        return place_by_key(self.rule.keys, *(() if self.rule.tombstones is None else (None,)))
+
+    def expressions(self) -> Iterator[tuple[str, Expr]]:
+        return self.rule.expressions()
+
+    def describe(self) -> str:
+        return str(self.rule)
 
 
 class KeyedRecordsStep(Step):
@@ -38,7 +86,7 @@ class KeyedRecordsStep(Step):
     sequences of deleted keys.
     """
 
-    operator: Upsert | Misfits | History
+    operator: KeyedRecords
     keeps_state = True
     by_sequence: ClassVar[str] = "x_sequenced"
     """What keeps the records of a key that have sequences, within a tick."""
@@ -50,7 +98,7 @@ class KeyedRecordsStep(Step):
         self.texts = writer.constant("misfits", misfit_texts(self.operator, self.input_schema()))
         self.ties = writer.constant("ties", tie_rule(self.rule, self.input_schema()))
         self._highest = writer.node_variable("highest", node.id)
-        self._calendar = None if self.rule.tombstones is None else WindowCalendar(node, writer)
+        self._calendar = None if self.rule.tombstones is None else DueCalendar(node, writer)
 
     def slots(self) -> tuple[Slot, ...]:
         rows = Slot(f"{self.node.id}.rows")
@@ -86,10 +134,10 @@ class KeyedRecordsStep(Step):
             code.line(f"{own} = {self.held}[{key}] = {held}")
         unknown = self._unavailable()
         if unknown.marks:
-            told = f"{self.texts}.fills({new}, {own}{'[1]' if rule.sequence is None else '.shown'}, {{}})"
-            told = told.format(writer.constant("unavailable", unknown))
+            filled = f"{self.texts}.fills({new}, {own}{'[1]' if rule.sequence is None else '.shown'}, {{}})"
+            filled = filled.format(writer.constant("unavailable", unknown))
             with code.block(f"if {self._is_last(own, row)}:"):
-                code.line(f"{new} = {told}")
+                code.line(f"{new} = {filled}")
         if rule.sequence is not None:
             sequence = writer.value(rule.sequence, schema, row.columns)
             image = "None" if rule.image is None else writer.representative(rule.image, schema, row.columns)
@@ -118,7 +166,7 @@ class KeyedRecordsStep(Step):
             self.take_misfit(row, reason)
 
     def _unavailable(self) -> Unavailable:
-        """Return the values that records may not tell: only those of change data for a table."""
+        """Return the values that a record may lack, as change data of tables does."""
         rows = check(self.rule.row, self.input_schema()).type
         assert isinstance(rows, StructType)
         return Unavailable(()) if self.rule.table is None else Unavailable.of(rows.fields)
@@ -131,7 +179,7 @@ class KeyedRecordsStep(Step):
         return f"{own}.sequence is None or {sequence} >= {own}.sequence"
 
     def take_misfit(self, row: Row, reason: str) -> None:
-        """Write the code for a record that is left out, with the variable of the reason, None if it fits."""
+        """Write the code for a record with its misfit reason, a variable; None if it fits."""
 
     def finish(self) -> None:
         code, writer, slot = self.code, self.writer, self.slot("rows")
@@ -159,7 +207,7 @@ class KeyedRecordsStep(Step):
         if self._calendar is not None:
             self._forget_tombstones(self._calendar)
 
-    def _forget_tombstones(self, calendar: WindowCalendar) -> None:
+    def _forget_tombstones(self, calendar: DueCalendar) -> None:
         """Write the code that removes deleted keys whose sequence is too far below the highest one."""
         code, writer, slot = self.code, self.writer, self.slot("rows")
         bound = oldest_tombstone(self.rule, self.input_schema())
@@ -181,7 +229,7 @@ def misfit_texts(operator: KeyedRecords, records: Schema) -> MisfitTexts:
     """Return the texts about the records of an operator that do not fit."""
     rule = operator.rule
     keys = tuple((_name(key), check(key, records).type) for key in rule.keys)
-    return MisfitTexts(rule.table, keys, _row_type(rule, records), not isinstance(operator, History))
+    return MisfitTexts(rule.table, keys, _row_type(rule, records), operator.may_set_aside)
 
 
 def tie_rule(rule: UpsertRule, records: Schema) -> TieRule:
@@ -207,8 +255,60 @@ def _row_type(rule: UpsertRule, records: Schema) -> StructType:
 
 
 def _name(key: Expr) -> str:
-    """Return what users call a part of the key."""
+    """Return the name of a key column in errors."""
     return str(key.options[0]) if isinstance(key, Call) and key.function == "field" else str(key)
+
+
+# --- the rows held --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Upsert(KeyedRecords):
+    """The latest row of each key. A tick emits the difference between a key's rows before and after it.
+
+    State: the row of each key, and with a sequence that of its last record, which is kept when the row is
+    deleted (a tombstone), so that an older record cannot bring it back: for good, or with `tombstones` until
+    the highest sequence of all keys is so far ahead of it. For records without a place, if they may delete,
+    also digests of the rows before, and the row that lost against a deletion of its sequence, until it is
+    erased. An empty tick emits nothing.
+
+    >>> from dataclasses import dataclass
+    >>> import headrace as hr
+    >>> from headrace.testing import show
+    >>> @dataclass(frozen=True)
+    ... class Price:
+    ...     item: str
+    ...     price: int
+    ...     at: int
+    >>> prices = [Price("tea", 3, 1), Price("tea", 5, 4), Price("tea", 4, 2), Price("tea", 5, 4)]
+    >>> show(lambda prices: prices.upsert("item", sequence="at"), prices=prices)
+    + Price(item='tea', price=5, at=4)
+    """
+
+    kind: ClassVar[str] = "upsert"
+    examples: ClassVar[Examples] = {
+        "in order": lambda x, y: x.upsert("a", deleted=col.b == 1),
+        "of rows before": lambda x, y: x.upsert(
+            "a", before=when(col.b > 1, struct(a=col.a, b=col.b - 1)), on_misfit="dead_letter"
+        ),
+        "by sequence": lambda x, y: x.upsert("a", row=struct(a=col.a, at=_AT), sequence=_AT),
+        "by sequence, trusted": lambda x, y: x.upsert(
+            "a", row=struct(b=col.b), sequence=_AT // 2, deleted=col.b == 3, on_misfit="trust_key"
+        ),
+        "by sequence, some tombstones": lambda x, y: x.upsert(
+            "a", row=struct(a=col.a, at=_AT), deleted=_AT % 2 == 1, sequence=_AT, tombstones=1
+        ),
+    }
+    rule: UpsertRule
+
+    def output(self, context: CheckContext) -> Columns:
+        return self.rule.check(context).fields
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return True
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return self.rule.gives(inputs[0]).but(append=False, ordered=False)
 
 
 @register_step(Upsert)
@@ -223,6 +323,63 @@ class UpsertStep(KeyedRecordsStep):
                 self.emit_unpacked(row, weight)
 
 
+@answer_of_bags.register(Upsert)
+def _answer(operator: Upsert, node: Node, inputs: Bags) -> Bag:
+    out: Bag = Counter()
+    for records in records_by_key(operator.rule, inputs):
+        shown = held_row(records, operator.rule, node)
+        if shown is not None:
+            out[shown] += 1
+    return out
+
+
+# --- the records that do not fit ------------------------------------------------------------------
+
+
+REASON = "misfit"
+"""Column with the reason why a record does not fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Misfits(KeyedRecords):
+    """The records that contradict the row held for their key, which `upsert` leaves out, with the reason.
+
+    It holds the rows of all keys a second time.
+
+    >>> from dataclasses import dataclass
+    >>> import headrace as hr
+    >>> from headrace.testing import show
+    >>> @dataclass(frozen=True)
+    ... class Price:
+    ...     id: int
+    ...     price: int
+    ...     at: int
+    >>> def misfits(prices):
+    ...     latest = prices.upsert("id", sequence="at", on_misfit="dead_letter")
+    ...     return latest.misfits().select("misfit")
+    >>> show(misfits, prices=[Price(1, 3, 1), Price(1, 4, 1)])
+    + (misfit='of sequence 1, it sets (id=1, price=4, at=1), but another record set (id=1, price=3, at=1)')
+    """
+
+    kind: ClassVar[str] = "misfits"
+    examples: ClassVar[Examples] = {
+        "misfits": lambda x, y: x.upsert("a", sequence=_AT // 2, on_misfit="dead_letter").misfits(),
+        "with some tombstones": lambda x, y: x.upsert(
+            "a", sequence=_AT // 2, on_misfit="dead_letter", tombstones=0
+        ).misfits(),
+    }
+    rule: UpsertRule
+
+    def output(self, context: CheckContext) -> Columns:
+        self.rule.check(context)
+        context.require(self.rule.on_misfit is OnMisfit.DEAD_LETTER, "nothing is left out by its policy")
+        context.require(context.input.position(REASON) is None, f"there is a column {REASON!r} already")
+        return (*context.input.fields, Field(REASON, STR))
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return self.rule.gives(inputs[0])
+
+
 @register_step(Misfits)
 class MisfitsStep(KeyedRecordsStep):
     """Step of misfits."""
@@ -230,31 +387,3 @@ class MisfitsStep(KeyedRecordsStep):
     def take_misfit(self, row: Row, reason: str) -> None:
         with self.code.block(f"if {reason} is not None:"):
             self.emit(Row((*row.columns, reason)))
-
-
-@register_step(History)
-class HistoryStep(KeyedRecordsStep):
-    """Step of history. Slot: key -> its moments in order (see `KeyHistory`)."""
-
-    by_sequence = "x_key_history"
-
-    def finish(self) -> None:
-        code, writer = self.code, self.writer
-        key, own, changes, row, n = (writer.fresh(name) for name in ("key", "own", "changes", "row", "n"))
-        assert isinstance(self.operator, History)
-        tracked = writer.constant("tracked", tracked_values(self.operator, self.node.schema))
-        with code.block(f"for {key}, {own} in {self.held}.items():"):
-            code.line(f"{changes} = {own}.changes({self.ties}, {tracked})")
-            with code.block(f"if {own}.has_changed:"):
-                code.line(f"{self.slot('rows')}[{key}] = {own}.moments")
-            with code.block(f"for {row}, {n} in {changes}:"):
-                self.emit_unpacked(row, n)
-
-
-def tracked_values(operator: History, schema: Schema) -> Callable[[Any], Any]:
-    """Return the function of a row whose value starts a version when it changes. schema: of the output."""
-    at = [schema.names.index(name) for name in operator.track]
-    if len(at) > 1:
-        return itemgetter(*at)
-    # Of equal NaNs, only tuples say that they are.
-    return itemgetter(slice(at[0], at[0] + 1) if at else slice(0))

@@ -1,104 +1,25 @@
-"""Steps of windows: common code, and grid windows over slices, closed by the watermark."""
+"""Steps of windows: what all share, and windows on a grid, merged from slices and closed by the watermark."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.window_runtime import (
-    closing,
-    due_rows,
-    schedule_window,
-    time_lower_bound,
-    window_assigner,
-)
-from headrace.engine.window_slices import closing_windows, schedule_slice, slice_assigner
 from headrace.expr.check import check
 from headrace.lowering.row_code import MappingCode, Row, key_columns, tuple_source
-from headrace.lowering.slot import Slot, thaw_list
+from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step
 from headrace.operators.aggregate.accumulator import ANSWER, Group
-from headrace.operators.window import Emit, Window
+from headrace.operators.event_time.due_calendar import WatermarkInput
+from headrace.operators.event_time.slices import SliceCalendar, slice_assigner, window_assigner
+from headrace.operators.event_time.watermark import time_lower_bound
+from headrace.operators.event_time.window import Emit, Window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headrace.graph.node import Node
     from headrace.lowering.step_writer import StepWriter
-    from headrace.operators.event_time_windows import Grid
-
-
-class WatermarkInput:
-    """Writer of code over the watermark read by a step.
-
-    prefix: distinguishes several watermarks of one node. risen, mark: variables that tell whether the
-          watermark rose in this tick, and its value.
-    """
-
-    def __init__(self, node: Node, writer: StepWriter, prefix: str = "") -> None:
-        self._code = writer.code
-        self.risen = writer.node_variable(f"{prefix}risen", node.id)
-        self.mark = writer.node_variable(f"{prefix}mark", node.id)
-
-    def begin(self) -> None:
-        self._code.line(f"{self.risen} = False")
-
-    def consume(self, row: Row) -> None:
-        """Write code that advances the watermark.
-
-        The watermarks of a tick rise, so the last one counts.
-        """
-        self._code.line(f"{self.risen} = True")
-        self._code.line(f"{self.mark} = {row.columns[0]}")
-
-
-class WindowCalendar:
-    """Writer of code for the calendar of windows to close (see `headrace.engine.window_runtime`).
-
-    prefix: distinguishes several calendars of one node.
-    """
-
-    def __init__(self, node: Node, writer: StepWriter, prefix: str = "") -> None:
-        self._node, self._writer = node.id, writer
-        self._slots = tuple(f"{prefix}{what}" for what in ("calendar", "counts", "due"))
-        self._state = ", ".join(writer.slot(node.id, what) for what in self._slots)
-
-    def slots(self) -> tuple[Slot, ...]:
-        calendar, counts, due = (f"{self._node}.{what}" for what in self._slots)
-        return (Slot(calendar, thaw_calendar), Slot(counts), Slot(due, thaw_list))
-
-    def schedule_end(self, end: str, entry: str) -> None:
-        """Write code that schedules an entry to be closed at `end`."""
-        self._writer.code.line(
-            f"{self._writer.constant('schedule', schedule_window)}({self._state}, {end}, {entry})"
-        )
-
-    def schedule_slice(self, start: str, entry: str, windows_of: str, time: str) -> str:
-        """Return the source of a call that schedules an entry of a slice, and returns its number."""
-        schedule = self._writer.constant("schedule", schedule_slice)
-        return f"{schedule}({self._state}, {start}, {entry}, {windows_of}, {time})"
-
-    def closing_windows(self, mark: str) -> str:
-        """Return the source of the iterator over the windows of slices that end by `mark`."""
-        return f"{self._writer.constant('closing', closing_windows)}({self._state}, {mark})"
-
-    def due_rows(self, held: str, now: str, *, before: bool) -> str:
-        """Return the source of the iterator over the rows that are due at `now`; held: their slot."""
-        due = self._writer.constant("due_rows", partial(due_rows, before=before))
-        return f"{due}({self._state}, {held}, {now})"
-
-    def closed_entries(self, mark: str) -> str:
-        """Return the source of the iterator over the entries that end by `mark`, with their ends."""
-        return f"{self._writer.constant('closing', closing)}({self._state}, {mark})"
-
-    def entries_before(self, mark: str) -> str:
-        """Return the source of the iterator over the entries that end before `mark`, with their ends."""
-        return f"{self._writer.constant('closing', partial(closing, before=True))}({self._state}, {mark})"
-
-
-def thaw_calendar(value: Any) -> Any:
-    """Thaw function for a calendar's lists, stored beside the next number."""
-    return value if isinstance(value, int) else list(value)
+    from headrace.operators.event_time.window_shapes import Grid
 
 
 NUMBER = ANSWER
@@ -227,7 +148,7 @@ class KeptGridStep(GridStep):
         self, node: Node, writer: StepWriter, operator: Window, grid: Grid, group: Group | None = None
     ) -> None:
         super().__init__(node, writer, operator, grid, group)
-        self.calendar = WindowCalendar(node, writer)
+        self.calendar = SliceCalendar(node, writer)
 
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.groups", self.group.thaw), *self.calendar.slots())

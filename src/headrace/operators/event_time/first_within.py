@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from headrace.expr.constructors import col
 from headrace.expr.tree import Column
 from headrace.graph.node import Operator, identity_lineage
 from headrace.graph.operator_declarations import (
@@ -17,6 +19,11 @@ from headrace.graph.operator_declarations import (
     calendar_slots,
     place_by_key,
 )
+from headrace.lowering.examples import Examples
+from headrace.lowering.row_code import Row
+from headrace.lowering.slot import Slot, thaw_list
+from headrace.lowering.step import register_step
+from headrace.operators.event_time.due_calendar import ExpiringStep
 from headrace.operators.time_spans import check_span, shown_span
 from headrace.operators.unservable import EVENT_TIME
 
@@ -26,8 +33,9 @@ if TYPE_CHECKING:
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.node import Columns
+    from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
+    from headrace.lowering.step_writer import StepWriter
     from headrace.operators.time_spans import Span
 
 
@@ -51,6 +59,9 @@ class FirstWithin(Operator):
     """
 
     kind: ClassVar[str] = "first_within"
+    examples: ClassVar[Examples] = {
+        "first_within": lambda x, y: x.watermark(col.a, lateness=1).first_within(2, by="b"),
+    }
     keys: tuple[Expr, ...]
     time: str
     within: Span
@@ -103,3 +114,57 @@ class FirstWithin(Operator):
 
     def describe(self) -> str:
         return f"{shown_span(self.within)} of {self.time} by ({', '.join(map(str, self.keys))})"
+
+
+@register_step(FirstWithin)
+class FirstWithinStep(ExpiringStep):
+    """Step of first_within. Slot: kept, key -> times of the emitted rows, in order."""
+
+    operator: FirstWithin
+
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        operator = node.operator
+        assert isinstance(operator, FirstWithin)
+        super().__init__(node, writer, operator.time, operator.within)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.kept", thaw_list), *self._forgetting.slots())
+
+    def consume_on_time(self, row: Row) -> None:
+        writer, code = self.writer, self.code
+        key, kept, time = writer.fresh("key"), writer.fresh("kept"), row.columns[self._at]
+        writer.assign_key(key, self.operator.keys, self.node.schema, row.columns)
+        within = writer.constant("within", self.operator.within)
+        self.state("kept").get_or_add(kept, key, "[]")
+        with code.block(f"if {writer.constant('is_first', is_first)}({kept}, {time}, {within}):"):
+            self._forgetting.schedule_expiry(self._forgetting.bucket(time, within), key)
+            self.emit(row)
+
+    def finish(self) -> None:
+        writer, code = self.writer, self.code
+        kept, slot = writer.fresh("kept"), self.slot("kept")
+        still = writer.constant("still_near", times_still_near)
+        with self._forgetting.each_passed() as key:
+            times = f"{self.slot_getter('kept')}({key}) or []"
+            within = writer.constant("within", self.operator.within)
+            code.line(f"{kept} = {still}({times}, {self._forgetting.watermark.mark}, {within})")
+            with code.block(f"if {kept}:"):
+                code.line(f"{slot}[{key}] = {kept}")
+            with code.block(f"elif {self.slot_getter('kept')}({key}) is not None:"):
+                code.line(f"del {slot}[{key}]")
+
+
+def is_first(kept: list[Any], time: Any, within: Any) -> bool:
+    """Return whether all times in sorted `kept` are at least `within` away; if so, insert the time."""
+    at = bisect_left(kept, time)
+    if at < len(kept) and kept[at] - time < within:
+        return False
+    if at and time - kept[at - 1] < within:
+        return False
+    kept.insert(at, time)
+    return True
+
+
+def times_still_near(kept: list[Any], mark: Any, within: Any) -> list[Any]:
+    """Return the times that a future row may still be close to. mark: None for the end of time."""
+    return [] if mark is None else [time for time in kept if mark - time < within]

@@ -1,14 +1,15 @@
-"""Window operator: aggregate per group and event-time window."""
+"""Window operator: aggregates per group and event-time window."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.expr.check import check
-from headrace.expr.tree import columns_of
+from headrace.expr.constructors import col
+from headrace.expr.tree import Expr, columns_of
 from headrace.expr.types import Field
 from headrace.graph.node import Operator
 from headrace.graph.operator_declarations import (
@@ -23,8 +24,12 @@ from headrace.graph.operator_declarations import (
     calendar_slots,
     place_by_key,
 )
+from headrace.lowering.examples import Examples
+from headrace.lowering.step import Step, step_for
+from headrace.operators.aggregate import sums
 from headrace.operators.aggregate.aggregation import group_columns
-from headrace.operators.event_time_windows import Grid, Sessions
+from headrace.operators.aggregate.counts import count
+from headrace.operators.event_time.window_shapes import Grid, Sessions, Windows, session, sliding, tumbling
 from headrace.operators.time_spans import TIME_TYPES, check_span
 from headrace.operators.unservable import EVENT_TIME
 
@@ -32,13 +37,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
-    from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.node import Columns
+    from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
+    from headrace.lowering.step_writer import StepWriter
     from headrace.operators.aggregate.aggregation import Aggregation
-    from headrace.operators.event_time_windows import Shape
+    from headrace.operators.event_time.window_shapes import Shape
 
 
 START, END = "window_start", "window_end"
@@ -50,6 +55,12 @@ class Emit(Enum):
 
     CLOSE = "close"
     UPDATES = "updates"
+
+
+def _count_in_windows(pairs: Any, windows: Windows, emit: str) -> Any:
+    """Build an example: the count and the sum of `Pair`s per window of their first column."""
+    timed = pairs.watermark(col.a, lateness=0)
+    return timed.group_by(window=windows, emit=emit).agg(n=count(), sum=sums.sum(col.b))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +92,14 @@ class Window(Operator):
     """
 
     kind: ClassVar[str] = "window"
+    examples: ClassVar[Examples] = {
+        "sliding": lambda x, y: _count_in_windows(x, sliding(col.a, 3, 1), "close"),
+        "per key": lambda x, y: (
+            x.watermark(col.a, lateness=0).group_by("b", window=tumbling(col.a, 2)).agg(n=count())
+        ),
+        "session": lambda x, y: _count_in_windows(x, session(col.a, 1), "close"),
+        "session updates": lambda x, y: _count_in_windows(x, session(col.a, 1), "updates"),
+    }
     merges_equal: ClassVar[bool] = True
     keys: tuple[tuple[str, Expr], ...]
     time: Expr
@@ -168,3 +187,13 @@ class Window(Operator):
         when = "when they close" if self.emit is Emit.CLOSE else "as updates"
         aggregates = ", ".join(f"{name}={agg}" for name, agg in self.aggregations)
         return f"{self.shape} of {self.time}{by}, {when}: {aggregates}"
+
+
+@step_for.register(Window)
+def _step(operator: Window, node: Node, writer: StepWriter) -> Step:
+    from headrace.operators.event_time.grid_windows import grid_step
+    from headrace.operators.event_time.session_windows import SessionStep
+
+    if isinstance(operator.shape, Grid):
+        return grid_step(operator)(node, writer, operator, operator.shape)
+    return SessionStep(node, writer, operator, operator.shape)

@@ -1,13 +1,165 @@
-"""Runtime of histories: all records of a key in the order of their sequences, and the versions they make."""
+"""History operator: all versions of each key's row, from records that set or delete it."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from headrace.engine.upserts import MisfitTexts, Tied, TieRule, known_row, shown_row, without_sequence
+from headrace.expr.check import check
+from headrace.expr.constructors import coalesce, col, struct
+from headrace.expr.types import Field
+from headrace.lowering.examples import Examples
+from headrace.lowering.reference import Bag, Bags, answer_of_bags
+from headrace.lowering.step import register_step
+from headrace.operators.keyed_tables.record_order import (
+    MisfitTexts,
+    Tied,
+    TieRule,
+    known_row,
+    shown_row,
+    without_sequence,
+)
+from headrace.operators.keyed_tables.upsert import KeyedRecords, KeyedRecordsStep
+from headrace.operators.keyed_tables.upsert_rule import OnMisfit, UpsertRule, held_row, records_by_key
 from headrace.state.codec import Erasable
+
+if TYPE_CHECKING:
+    from headrace.expr.tree import Expr
+    from headrace.expr.types import Schema
+    from headrace.graph.check_context import CheckContext
+    from headrace.graph.node import Columns, Node
+    from headrace.graph.operator_declarations import Facts
+
+START, END = "start_at", "end_at"
+"""Columns of a version: from which sequence on it holds, and up to which."""
+
+
+def version_fields(sequence: Expr, schema: Schema) -> tuple[Field, Field]:
+    """Return the columns of versions of records of `schema`."""
+    at = check(sequence, schema)
+    return Field(START, at.type, at.nullable), Field(END, at.type, True)
+
+
+_AT = coalesce(col.b, 0)
+"""Sequence of the examples' records."""
+
+
+@dataclass(frozen=True, slots=True)
+class History(KeyedRecords):
+    """All versions of each key's row. A tick emits the difference between the versions before and after it.
+
+    A version begins with the first record of a run whose rows agree in the columns `track`, shows the row of
+    its last one, and ends where another version begins or the row is deleted. Of one key and sequence, the
+    row counts that `upsert` would hold after it (see `UpsertRule`), so the versions without an end are the
+    rows of `upsert`.
+
+    State: the rows of all records of each key. Of a row that lost against a deletion of its sequence, erasure
+    leaves a digest. An empty tick emits nothing.
+
+    >>> from dataclasses import dataclass
+    >>> import headrace as hr
+    >>> from headrace.testing import show
+    >>> @dataclass(frozen=True)
+    ... class Price:
+    ...     item: str
+    ...     price: int
+    ...     at: int
+    >>> prices = [Price("tea", 3, 1), Price("tea", 5, 4), Price("tea", 3, 2)]
+    >>> show(lambda prices: prices.history("item", sequence="at"), prices=prices)
+    + (item='tea', price=3, at=2, start_at=1, end_at=4)
+    + (item='tea', price=5, at=4, start_at=4, end_at=None)
+    """
+
+    kind: ClassVar[str] = "history"
+    may_set_aside: ClassVar[bool] = False
+    examples: ClassVar[Examples] = {
+        "versions": lambda x, y: x.history("a", row=struct(a=col.a, at=_AT), sequence=_AT),
+        "of several a sequence": lambda x, y: x.history(
+            "a", row=struct(b=col.b), sequence=_AT // 3, deleted=col.b == 3, on_misfit="trust_key"
+        ),
+        "of some columns": lambda x, y: x.history(
+            "a", sequence=_AT // 2, deleted=col.b == 1, track=["a"], on_misfit="trust_key"
+        ),
+    }
+    rule: UpsertRule
+    track: tuple[str, ...]
+
+    def output(self, context: CheckContext) -> Columns:
+        rule, rows = self.rule, self.rule.check(context)
+        names = [field.name for field in rows.fields]
+        context.require(rule.sequence is not None, "versions are ordered by a sequence")
+        context.require(rule.tombstones is None, "a history forgets nothing")
+        context.require(rule.on_misfit is not OnMisfit.DEAD_LETTER, "a history leaves no record out")
+        context.require(set(self.track) <= set(names), "its rows lack a column that is tracked")
+        context.require(not {START, END} & set(names), "its rows have a column of versions")
+        assert rule.sequence is not None
+        return (*rows.fields, *version_fields(rule.sequence, context.input))
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return True
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return self.rule.gives(inputs[0]).but(append=False, ordered=False)
+
+    def describe(self) -> str:
+        return f"{self.rule}, track=({', '.join(self.track)})"
+
+
+@register_step(History)
+class HistoryStep(KeyedRecordsStep):
+    """Step of history. Slot: key -> its moments in order (see `KeyHistory`)."""
+
+    by_sequence = "x_key_history"
+
+    def finish(self) -> None:
+        code, writer = self.code, self.writer
+        key, own, changes, row, n = (writer.fresh(name) for name in ("key", "own", "changes", "row", "n"))
+        assert isinstance(self.operator, History)
+        tracked = writer.constant("tracked", tracked_values(self.operator, self.node.schema))
+        with code.block(f"for {key}, {own} in {self.held}.items():"):
+            code.line(f"{changes} = {own}.changes({self.ties}, {tracked})")
+            with code.block(f"if {own}.has_changed:"):
+                code.line(f"{self.slot('rows')}[{key}] = {own}.moments")
+            with code.block(f"for {row}, {n} in {changes}:"):
+                self.emit_unpacked(row, n)
+
+
+def tracked_values(operator: History, schema: Schema) -> Callable[[Any], Any]:
+    """Return the function of a row whose value starts a version when it changes. schema: of the output."""
+    at = [schema.names.index(name) for name in operator.track]
+    if len(at) > 1:
+        return itemgetter(*at)
+    # Of equal NaNs, only tuples say that they are.
+    return itemgetter(slice(at[0], at[0] + 1) if at else slice(0))
+
+
+@answer_of_bags.register(History)
+def _answer(operator: History, node: Node, inputs: Bags) -> Bag:
+    names = node.schema.names
+    tracked = [names.index(name) for name in operator.track]
+    out: Bag = Counter()
+    for records in records_by_key(operator.rule, inputs):
+        versions: list[list[Any]] = []  # row, start, end
+        for top, at in sorted({record[0]: record[1] for record in records}.items()):
+            shown = held_row([record for record in records if record[0] <= top], operator.rule, node)
+            last = versions[-1] if versions and versions[-1][2] is None else None
+            if last and shown and all(last[0][n] == shown[n] or last[0][n] is shown[n] for n in tracked):
+                last[0] = shown
+                continue
+            if last:
+                last[2] = at
+            if shown:
+                versions.append([shown, at, None])
+        out.update((*row, start, end) for row, start, end in versions)
+    return out
+
+
+# --- the records of a key at run time -------------------------------------------------------------
+
 
 Moment: TypeAlias = tuple[Any, ...]
 """A sequence, and the parts of a `Tied` that its key has of it; without the digests if there are none."""
@@ -19,7 +171,7 @@ _FAR = 5
 """From so many moments apart on, changes are looked at one by one. No moment may be next to two that are."""
 
 Tracked: TypeAlias = Callable[[Any], Any]
-"""What of a row starts a version when it changes."""
+"""Function of a row whose value starts a version when it changes."""
 
 
 class KeyHistory:
@@ -155,10 +307,10 @@ def _versions(moments: Sequence[Moment], low: Any, high: Any, tracked: Tracked) 
         at += 1
         if row is None or row.__class__ is Erasable:
             continue
-        what = tracked(row)
+        value = tracked(row)
         while at < size:
             following = moments[at][1]
-            if following is None or following.__class__ is Erasable or tracked(following) != what:
+            if following is None or following.__class__ is Erasable or tracked(following) != value:
                 break
             # Records that change nothing tracked belong to one version, which shows the last.
             row = following
@@ -171,10 +323,10 @@ def _start_of_version(moments: Sequence[Moment], at: int, tracked: Tracked) -> A
     """Return the sequence of the first moment of the version that a moment belongs to."""
     row = moments[at][1]
     if row is not None and row.__class__ is not Erasable:
-        what = tracked(row)
+        value = tracked(row)
         while at:
             row = moments[at - 1][1]
-            if row is None or row.__class__ is Erasable or tracked(row) != what:
+            if row is None or row.__class__ is Erasable or tracked(row) != value:
                 break
             at -= 1
     return moments[at][0]

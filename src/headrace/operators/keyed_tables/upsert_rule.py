@@ -1,11 +1,11 @@
-"""Upsert operator: the latest row of each key, from records that set or delete it."""
+"""Upsert rules: how records change the row held for their key, and which row is held after all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.expr.row_classes import PLACE
 from headrace.expr.types import (
@@ -17,27 +17,20 @@ from headrace.expr.types import (
     TimestampNtzType,
     TimestampType,
 )
-from headrace.graph.node import ADDED_LATER, Operator
+from headrace.graph.node import ADDED_LATER
 from headrace.graph.operator_declarations import (
-    EverywhereSlot,
     Facts,
-    KeyedSlot,
     Need,
-    Placement,
-    Port,
-    calendar_slots,
-    place_by_key,
 )
+from headrace.lowering.reference import Bags, NotOfBags, Row, function_of, functions_of, rank
 from headrace.operators.time_spans import TIME_TYPES, check_span, shown_span
 from headrace.operators.unservable import IN_ORDER, OLD_TOMBSTONES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from headrace.expr.tree import Expr
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.node import Columns
-    from headrace.graph.operator_declarations import SlotLayout, Unservable
+    from headrace.graph.node import Node
+    from headrace.graph.operator_declarations import Unservable
     from headrace.operators.time_spans import Span
 
 COMMITS = "_commit_version"
@@ -185,72 +178,65 @@ class UpsertRule:
         return f"by ({', '.join(map(str, self.keys))}), {order}, on_misfit={self.on_misfit.value}{kept}"
 
 
-class KeyedRecords(Operator):
-    """Base of the operators that hold the latest row of each key."""
-
-    __slots__ = ()
-    rule: UpsertRule
-
-    def ports(self) -> tuple[Port, ...]:
-        records = Port("input", blocking=True, why="a further record could replace a row")
-        if self.rule.tombstones is None:
-            return (records,)
-        why = "a higher sequence lets tombstones be forgotten"
-        return records, Port("highest", blocking=True, why=why, completeness=True)
-
-    def unservable(self) -> Unservable | None:
-        return self.rule.unservable()
-
-    def needs(self) -> tuple[Need, ...]:
-        return self.rule.needs()
-
-    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
-        rows = KeyedSlot()
-        if self.rule.tombstones is None:
-            return {"rows": rows}
-        return {"rows": rows, "highest": EverywhereSlot(), **calendar_slots("", rows)}
-
-    def placement(self) -> Placement:
-        return place_by_key(self.rule.keys, *(() if self.rule.tombstones is None else (None,)))
-
-    def expressions(self) -> Iterator[tuple[str, Expr]]:
-        return self.rule.expressions()
-
-    def describe(self) -> str:
-        return str(self.rule)
+# --- the reference: what is held after all records ------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Upsert(KeyedRecords):
-    """The latest row of each key. A tick emits the difference between a key's rows before and after it.
+KeyRecord: TypeAlias = tuple[Any, Any, Any, Any, Any]
+"""Rank of the sequence, sequence, row, image and place of a record."""
 
-    State: the row of each key, and with a sequence that of its last record, which is kept when the row is
-    deleted (a tombstone), so that an older record cannot bring it back: for good, or with `tombstones` until
-    the highest sequence of all keys is so far ahead of it. For records without a place, if they may delete,
-    also digests of the rows before, and the row that lost against a deletion of its sequence, until it is
-    erased. An empty tick emits nothing.
 
-    >>> from dataclasses import dataclass
-    >>> import headrace as hr
-    >>> from headrace.testing import show
-    >>> @dataclass(frozen=True)
-    ... class Price:
-    ...     item: str
-    ...     price: int
-    ...     at: int
-    >>> prices = [Price("tea", 3, 1), Price("tea", 5, 4), Price("tea", 4, 2), Price("tea", 5, 4)]
-    >>> show(lambda prices: prices.upsert("item", sequence="at"), prices=prices)
-    + Price(item='tea', price=5, at=4)
-    """
+def records_by_key(rule: UpsertRule, inputs: Bags) -> Iterable[list[KeyRecord]]:
+    """Group records by key. Raises `NotOfBags` if their order of arrival or the ticks matter."""
+    if rule.sequence is None:
+        raise NotOfBags("records count in the order in which they come")
+    if rule.tombstones is not None:
+        raise NotOfBags("which tombstones are forgotten depends on the ticks")
+    [(schema, bag)] = inputs
+    key, row = functions_of(rule.keys, schema), function_of(rule.row, schema)
+    sequence = function_of(rule.sequence, schema)
+    image, place = (
+        (lambda record: None) if each is None else function_of(each, schema)
+        for each in (rule.image, rule.place)
+    )
+    records: dict[Row, list[KeyRecord]] = {}
+    for record in bag:
+        at = sequence(record)
+        found = rank(at), at, row(record), image(record), place(record)
+        records.setdefault(key(record), []).append(found)
+    return records.values()
 
-    kind: ClassVar[str] = "upsert"
-    rule: UpsertRule
 
-    def output(self, context: CheckContext) -> Columns:
-        return self.rule.check(context).fields
+def held_row(records: list[KeyRecord], rule: UpsertRule, node: Node) -> Row | None:
+    """Return the row that is held after all records of a key, or None."""
+    top = max(at for at, *_ in records)
+    last = [record for record in records if record[0] == top]
+    rows = [row for _, _, row, _, _ in last if row is not None]
+    if len(set(rows)) > 1 and rule.on_misfit is not OnMisfit.TRUST_KEY:
+        raise NotOfBags("records of one sequence differ")
+    shown = max(rows, key=rank, default=None)
+    if not rule.commits and all(record[4] is not None for record in last):
+        return max(last, key=lambda record: record[4])[2]
+    if (
+        not rule.commits
+        and len(rows) < len(last)
+        and not _wins_against_deletions(shown, last, records, rule, node)
+    ):
+        return None
+    return shown
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
-        return True
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
-        return self.rule.gives(inputs[0]).but(append=False, ordered=False)
+def _wins_against_deletions(
+    shown: Any, last: list[KeyRecord], held: list[KeyRecord], rule: UpsertRule, node: Node
+) -> bool:
+    """Return whether a row wins against the deletions among `last`, the records of its sequence."""
+    at = None if rule.version is None else node.schema.names.index(rule.version)
+
+    def named(row: Row) -> Row:
+        return row if at is None else (*row[:at], *row[at + 1 :])
+
+    older = [record for record in held if record[0] < last[0][0] and record[2] is not None]
+    if shown is None or not older:
+        return False
+    before = [named(record[2]) for record in older if record[0] == max(at for at, *_ in older)]
+    images = [named(image) for _, _, row, image, _ in last if row is None and image is not None]
+    return named(shown) not in images or named(shown) in before

@@ -1,4 +1,4 @@
-"""Runtime of upserts: how a record changes the row that is held, and the errors of those that do not fit."""
+"""Order of the records of a key at run time: which row they leave, and the errors of misfits."""
 
 from __future__ import annotations
 
@@ -148,12 +148,12 @@ class TieRule:
         if greatest is None and not deletions:
             deletions = (None,)
         if row is None:
-            return greatest, rows, _with(deletions, None if image is None else self.digest(image))
+            return greatest, rows, _with_element(deletions, None if image is None else self.digest(image))
         if greatest is None or row == greatest:
             # An erased row is still known by its digest.
-            return row, _with(rows, self.digest(row)) if rows else (), deletions
+            return row, _with_element(rows, self.digest(row)) if rows else (), deletions
         if self.may_delete:
-            rows = _with(rows or (self.digest(greatest),), self.digest(row))
+            rows = _with_element(rows or (self.digest(greatest),), self.digest(row))
         return max(row, greatest, key=any_key), rows, deletions
 
     def settled(self, tied: Tied, older: Callable[[], tuple[bytes, ...]]) -> Tied:
@@ -232,7 +232,7 @@ class Sequenced:
                 self._older, self._older_row = (sequence, ()), row
             elif sequence == self._older[0] and row != self._older_row:
                 _, same = self._digested(rule) or self._older
-                self._older = sequence, _with(same, rule.digest(row))
+                self._older = sequence, _with_element(same, rule.digest(row))
         else:
             held = self._tied[0]
             if row is not None and held is not None and row != held and not rule.trust:
@@ -250,7 +250,7 @@ class Sequenced:
     def _digested(self, rule: TieRule) -> tuple[Any, tuple[bytes, ...]] | None:
         """Return the next older sequence with the digests of all its rows."""
         if self._older is not None and self._older_row is not None:
-            self._older = self._older[0], _with(self._older[1], rule.digest(self._older_row))
+            self._older = self._older[0], _with_element(self._older[1], rule.digest(self._older_row))
             self._older_row = None
         return self._older
 
@@ -279,9 +279,9 @@ def without_sequence() -> EvaluationError:
     )
 
 
-def _with(those: tuple[Any, ...], one: Any) -> tuple[Any, ...]:
-    """Return a set with a further element, as a tuple."""
-    return those if one in those else tuple(sorted((*those, one), key=lambda each: each or b""))
+def _with_element(elements: tuple[Any, ...], one: Any) -> tuple[Any, ...]:
+    """Add an element to a set that is kept as a sorted tuple."""
+    return elements if one in elements else tuple(sorted((*elements, one), key=lambda each: each or b""))
 
 
 _encode = key_encoder()

@@ -1,4 +1,4 @@
-"""Event-time windows as data: `hr.tumbling(col.at, "10s")` and the like."""
+"""Shapes of event-time windows: grids and sessions, as users declare them (`hr.tumbling(col.at, "10s")`)."""
 
 from __future__ import annotations
 
