@@ -35,7 +35,7 @@ from headrace.lowering.user_rows import holds_any, item_source, user_form
 from headrace.operators.function_claims import NO_CLAIMS, Claims
 from headrace.operators.lifetime import DEPENDS_ON_CUT, Lifetime, WithLifetime, describe_lifetime
 from headrace.operators.unservable import OF_A_TICK, UNCLAIMED
-from headrace.state.codec import Exact
+from headrace.state.marked_values import Exact
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr

@@ -34,10 +34,10 @@ class Listen:
     `SinceViolation` is raised. After a `StoreUnavailable`, it continues where it left off.
 
     >>> from headrace.compute.collections.memory import MemoryCollections
-    >>> from headrace.compute.collections.store import Append
+    >>> from headrace.compute.collections.store import CollectionAppend
     >>> store = MemoryCollections()
     >>> store.create("s1", b"")
-    >>> store.append([Append("s1", Frontier(0), Frontier(9), [(("a",), 3, 1), (("b",), 5, 1)])])
+    >>> store.append([CollectionAppend("s1", Frontier(0), Frontier(9), [(("a",), 3, 1), (("b",), 5, 1)])])
     >>> listen = Listen(store, "s1", Frontier(4))
     >>> listen.next()
     ChangeBatch(lower=Frontier(time=4), upper=Frontier(time=9), updates=[(('b',), 5, 1)])

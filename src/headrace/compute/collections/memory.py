@@ -92,7 +92,7 @@ class MemoryCollections(Collections):
 
     >>> store = MemoryCollections()
     >>> store.create("s1", b"")
-    >>> store.append([Append("s1", Frontier(0), Frontier(3), [(("a",), 1, +2), (("a",), 2, -1)])])
+    >>> store.append([CollectionAppend("s1", Frontier(0), Frontier(3), [(("a",), 1, +2), (("a",), 2, -1)])])
     >>> list(store.snapshot("s1", 1)), list(store.snapshot("s1", 2))
     ([[(('a',), 2)]], [[(('a',), 1)]])
     """

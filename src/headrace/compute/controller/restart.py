@@ -34,7 +34,7 @@ from headrace.expr.types import BYTES, Field, Schema
 class LagPolicy:
     """Read policy that keeps an index readable for a number of milliseconds behind its upper.
 
-    >>> Lag(5).since(Frontier(20)), Lag(5).since(Frontier(3)), Lag(5).since(END)
+    >>> LagPolicy(5).since(Frontier(20)), LagPolicy(5).since(Frontier(3)), LagPolicy(5).since(END)
     (Frontier(time=15), Frontier(time=0), Frontier(time=None))
     """
 

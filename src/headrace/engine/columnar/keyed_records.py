@@ -34,7 +34,7 @@ from headrace.expr.types import Schema, StructType
 from headrace.expr.typing_rules import is_float
 from headrace.operators.keyed_tables.upsert import KeyedRecords, misfit_texts, tie_rule
 from headrace.state import described_rows
-from headrace.state.codec import Erasable
+from headrace.state.marked_values import Erasable
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType

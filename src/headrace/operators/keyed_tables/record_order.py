@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import singledispatch
+from functools import cache, singledispatch
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
@@ -13,7 +13,7 @@ from headrace.expr.expression_text import literal_text
 from headrace.expr.row_classes import Unavailable
 from headrace.expr.sort_keys import any_key
 from headrace.expr.types import DataType, ListType, MapType, StructType
-from headrace.state.codec import Erasable, key_encoder
+from headrace.state.marked_values import Erasable
 
 Held: TypeAlias = list[Any]
 """[row before the tick, row] of a key whose records have no sequences; None where there is none."""
@@ -130,7 +130,7 @@ class TieRule:
     def digest(self, row: Any) -> bytes:
         """Return what equal rows have in common, whatever their sequence."""
         rest = row if self.version is None else (*row[: self.version], *row[self.version + 1 :])
-        return blake2b(_encode(rest), digest_size=8).digest()
+        return blake2b(_encoder()(rest), digest_size=8).digest()
 
     def of_deletion(self, image: Any) -> Tied:
         """Return what a key has of a sequence after the first record, a deletion. image: the row it names.
@@ -284,7 +284,12 @@ def _with_element(elements: tuple[Any, ...], one: Any) -> tuple[Any, ...]:
     return elements if one in elements else tuple(sorted((*elements, one), key=lambda each: each or b""))
 
 
-_encode = key_encoder()
+@cache
+def _encoder() -> Callable[[object], bytes]:
+    # Whoever only writes a flow needs no codec.
+    from headrace.state.codec import key_encoder
+
+    return key_encoder()
 
 
 RUNTIME: dict[str, Any] = {

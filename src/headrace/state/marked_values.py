@@ -1,0 +1,23 @@
+"""Values in entries of state that are encoded in a way of their own (`headrace.state.codec`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """An entry of state with values of any type, which must be restored with their exact types."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Erasable:
+    """A part of an entry that no row shows, and that a later record may bring back until it is erased.
+
+    value: None once it is erased.
+    """
+
+    value: Any
