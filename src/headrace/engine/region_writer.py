@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.engine import steps as _registers_steps  # noqa: F401  # pyright: ignore
 from headrace.engine.loops.differential import write_nested
-from headrace.engine.loops.semi_naive import RoundFeedbackStep, write_rounds
-from headrace.engine.steps import partials as _registers_partials  # noqa: F401  # pyright: ignore
+from headrace.engine.loops.semi_naive import write_rounds
 from headrace.lowering.row_code import Row, tuple_source
 from headrace.lowering.step import LoopStep, loop_step_for, step_for
 from headrace.lowering.step_writer import StepWriter
+from headrace.operators.feedback import RoundFeedbackStep
 from headrace.operators.join.transient_pairs import RoundwiseLoopStep, may_see_transient_pairs
 
 if TYPE_CHECKING:

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.graph.node import ALTERABLE, Operator, identity_lineage
+from headrace.graph.node import ALTERABLE, identity_lineage
 from headrace.graph.operator_declarations import ANYWHERE, Facts, Placement, Port
 from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
 from headrace.lowering.reference import Bag, Bags, answer_of_bags
 from headrace.lowering.row_code import Row
 from headrace.lowering.step import Step, register_step
+from headrace.operators.lifetime import CutDependent
 from headrace.operators.unservable import IN_ORDER
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class AssumeOrdered(Operator):
+class AssumeOrdered(CutDependent):
     """The input as an ordered stream, for operators that need an order.
 
     nondet: reason why results may depend on the order of arrival. That depends on the cut into ticks, so the
@@ -69,14 +70,8 @@ class AssumeOrdered(Operator):
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(ordered=True, det=inputs[0].det and self.nondet is None)
 
-    def guard(self) -> str | None:
-        return self.nondet
-
     def depends_on_cut(self) -> str:
         return "The order in which rows come depends on which of them come in one tick."
-
-    def describe(self) -> str:
-        return f"nondet: {self.nondet}" if self.nondet else ""
 
 
 @register_step(AssumeOrdered)

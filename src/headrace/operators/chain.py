@@ -13,6 +13,7 @@ from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
 from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies
 from headrace.lowering.step import Step, register_step
+from headrace.operators.lifetime import CutDependent
 from headrace.operators.unservable import IN_ORDER
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Chain(Operator):
 
 
 @dataclass(frozen=True, slots=True)
-class ChainFirstN(Operator):
+class ChainFirstN(CutDependent):
     """The first `count` rows of each tick, from the inputs in port order.
 
     Every input is complete before the next one is read. Rows beyond `count` are dropped. A tick without rows
@@ -127,9 +128,6 @@ class ChainFirstN(Operator):
 
     def needs(self) -> tuple[Need, ...]:
         return tuple(need for port in range(self.inputs) for need in _needs(port))
-
-    def guard(self) -> str | None:
-        return self.nondet
 
     def depends_on_cut(self) -> str:
         return "Each tick is answered for itself, so which rows are first in it decides."

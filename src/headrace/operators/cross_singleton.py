@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.graph.node import ALTERABLE, Operator
+from headrace.graph.node import ALTERABLE
 from headrace.graph.operator_declarations import WHOLE, Facts, Need, Placement, Port
 from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
@@ -15,7 +15,7 @@ from headrace.lowering.reference import Bag, NotOfBags, OperatorInput, output_of
 from headrace.lowering.row_code import Row
 from headrace.lowering.step import Step, register_step
 from headrace.operators.aggregate.counts import count
-from headrace.operators.lifetime import DEPENDS_ON_CUT, Lifetime, tick_needs
+from headrace.operators.lifetime import DEPENDS_ON_CUT, CutDependent, Lifetime, tick_needs
 from headrace.operators.unservable import IN_ORDER
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class CrossSingleton(Operator):
+class CrossSingleton(CutDependent):
     """Each row of `input` combined with the first row of `single` in the same tick.
 
     Without a row of `single`, the tick's rows are dropped; further rows of `single` are ignored. `single` is
@@ -84,14 +84,8 @@ class CrossSingleton(Operator):
     def needs(self) -> tuple[Need, ...]:
         return tick_needs((Lifetime.TICK, Lifetime.TICK))
 
-    def guard(self) -> str | None:
-        return self.nondet
-
     def depends_on_cut(self) -> str:
         return DEPENDS_ON_CUT
-
-    def describe(self) -> str:
-        return f"nondet: {self.nondet}" if self.nondet else ""
 
 
 @register_step(CrossSingleton)

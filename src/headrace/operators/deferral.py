@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.graph.node import ALTERABLE, Operator, identity_lineage
+from headrace.graph.node import ALTERABLE, identity_lineage
 from headrace.graph.operator_declarations import (
     EQUAL_ROWS,
     WHOLE,
@@ -25,6 +25,7 @@ from headrace.lowering.reference import Bag, Bags, OperatorInput, answer_of_bags
 from headrace.lowering.row_code import Row
 from headrace.lowering.slot import Slot, thaw_list
 from headrace.lowering.step import Step, register_step
+from headrace.operators.lifetime import CutDependent
 from headrace.operators.unservable import LATER
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from headrace.lowering.forms import BatchSite
 
 
-class TickDelay(Operator):
+class TickDelay(CutDependent):
     """Base of operators that emit the changes of the previous tick.
 
     delay:  whether pending changes start a tick.
@@ -80,12 +81,6 @@ class TickDelay(Operator):
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(bounded=False, det=inputs[0].det and self.nondet is None)
-
-    def guard(self) -> str | None:
-        return self.nondet
-
-    def describe(self) -> str:
-        return f"nondet: {self.nondet}" if self.nondet else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +135,7 @@ class DeferTickLazy(TickDelay):
 
 
 @dataclass(frozen=True, slots=True)
-class DeferSignal(Operator):
+class DeferSignal(CutDependent):
     """All changes since the last signal, emitted in the tick of the next one.
 
     Any row of `signal` is a signal, which releases the rows of earlier ticks and of its own tick. Several
@@ -195,17 +190,11 @@ class DeferSignal(Operator):
             ),
         )
 
-    def guard(self) -> str | None:
-        return self.nondet
-
     def depends_on_cut(self) -> str:
         return "A signal releases the rows that came by the end of its tick, so where ticks end shows."
 
     def placement(self) -> Placement:
         return WHOLE
-
-    def describe(self) -> str:
-        return f"nondet: {self.nondet}" if self.nondet else ""
 
 
 @register_step(DeferSignal)

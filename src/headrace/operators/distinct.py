@@ -25,7 +25,8 @@ from headrace.lowering.reference import Bag, Bags, OperatorInput, answer_of_bags
 from headrace.lowering.round_history import SetLoopStep
 from headrace.lowering.row_code import Row, tuple_source
 from headrace.lowering.slot import Slot
-from headrace.lowering.step import Step, register_loop_step, step_for
+from headrace.lowering.step import Step, register_loop_step, register_step, step_for
+from headrace.operators.event_time.due_calendar import ExpiringStep
 from headrace.operators.lifetime import (
     Lifetime,
     WithLifetime,
@@ -235,6 +236,32 @@ class DistinctOnTime(Operator):
 
     def describe(self) -> str:
         return f"forgets what {self.time} has passed"
+
+
+@register_step(DistinctOnTime)
+class DistinctOnTimeStep(ExpiringStep):
+    """Step of distinct with state expiry. Slot: copies, row -> 1."""
+
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        operator = node.operator
+        assert isinstance(operator, DistinctOnTime)
+        super().__init__(node, writer, operator.time, operator.width)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.copies"), *self._forgetting.slots())
+
+    def consume_on_time(self, row: Row) -> None:
+        writer, code = self.writer, self.code
+        key = writer.fresh("row")
+        code.line(f"{key} = {writer.row_key(self.node.schema, row.columns)}")
+        with code.block(f"if {self.slot_getter('copies')}({key}) is None:"):
+            code.line(f"{self.slot('copies')}[{key}] = 1")
+            self._forgetting.schedule_expiry(self._forgetting.bucket(row.columns[self._at]), key)
+            self.emit_unpacked(key)
+
+    def finish(self) -> None:
+        with self._forgetting.each_passed() as key:
+            self.code.line(f"del {self.slot('copies')}[{key}]")
 
 
 # --- row steps ------------------------------------------------------------------------------------

@@ -22,6 +22,10 @@ from headrace.graph.operator_declarations import (
 from headrace.lowering.examples import Examples, Pair
 from headrace.lowering.forms import apply_operator
 from headrace.lowering.reference import Bag, Bags, answer_of_bags
+from headrace.lowering.round_history import RoundSumsWriter, SetLoopStep
+from headrace.lowering.slot import Slot
+from headrace.lowering.step import LoopStep, Step, register_loop_step, step_for
+from headrace.operators.distinct import distinct_step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
+    from headrace.lowering.row_code import Row
+    from headrace.lowering.step_writer import StepWriter
 
 
 class FeedbackOperator(Operator):
@@ -69,6 +75,13 @@ class FeedbackOperator(Operator):
 
     def refused_in_changing_loop(self, goes_round: Sequence[bool]) -> str:
         return ""
+
+
+class RoundFeedbackStep(Step):
+    """Step of a feedback: its new rows in one round are the input of the next."""
+
+    keeps_state = True
+    operator: FeedbackOperator
 
 
 # --- of sets ---------------------------------------------------------------------------------------
@@ -128,6 +141,36 @@ class Feedback(FeedbackOperator):
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(ordered=False, once=True)
+
+
+class SetFeedbackStep(RoundFeedbackStep):
+    """Feedback of sets, which passes on rows not seen before."""
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.rows"),)
+
+    def consume(self, port: int, row: Row) -> None:
+        writer = self.writer
+        key = writer.fresh("row")
+        self.code.line(f"{key} = {writer.row_key(self.node.schema, row.columns)}")
+        with self.code.block(f"if {self.slot_getter('rows')}({key}) is None:"):
+            self.code.line(f"{self.slot('rows')}[{key}] = 1")
+            self.code.line(f"{writer.feedback_variable(self.node.id)}.append({key})")
+
+
+@step_for.register(Feedback)
+def _set_step(operator: Feedback, node: Node, writer: StepWriter) -> Step:
+    if not writer.is_in_loop(node.id):
+        # Every way back passes a delay: no rounds within a tick, and rows may be retracted.
+        return distinct_step(node, writer)
+    return SetFeedbackStep(node, writer)
+
+
+@register_loop_step(Feedback)
+class SetFeedbackLoopStep(SetLoopStep):
+    """Feedback of sets in a loop with retractions: stores the first round in which each row is present."""
+
+    is_feedback = True
 
 
 @answer_of_bags.register(Feedback)
@@ -191,6 +234,47 @@ class BagFeedback(FeedbackOperator):
 
     def describe(self) -> str:
         return "duplicates kept"
+
+
+class BagFeedbackStep(RoundFeedbackStep):
+    """Feedback of bags, which passes on every row."""
+
+    def consume(self, port: int, row: Row) -> None:
+        self.code.line(f"{self.writer.feedback_variable(self.node.id)}.append({row.flat(append=True)})")
+
+
+class DelayedBagFeedbackStep(Step):
+    """Feedback that passes through a delay: it has no rounds, and rows pass unchanged."""
+
+    def consume(self, port: int, row: Row) -> None:
+        self.emit(row)
+
+
+@step_for.register(BagFeedback)
+def _bag_step(operator: BagFeedback, node: Node, writer: StepWriter) -> Step:
+    if not writer.is_in_loop(node.id):
+        return DelayedBagFeedbackStep(node, writer)
+    return BagFeedbackStep(node, writer)
+
+
+@register_loop_step(BagFeedback)
+class BagFeedbackLoopStep(LoopStep):
+    """Feedback of bags in a loop with retractions: passes on a round's changes one round later."""
+
+    is_feedback = True
+
+    def __init__(self, node: Node, writer: StepWriter, varies: Sequence[bool]) -> None:
+        super().__init__(node, writer, varies)
+        self._rows = RoundSumsWriter(node.id, writer, "pending", node.schema, shift=1)
+
+    def begin_loop(self) -> None:
+        self._rows.begin_loop()
+
+    def consume(self, port: int, row: Row) -> None:
+        self._rows.add(row)
+
+    def write_round(self) -> None:
+        self._rows.write_round(self.emit)
 
 
 @apply_operator.register(BagFeedback)

@@ -33,7 +33,13 @@ from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step, step_for
 from headrace.lowering.user_rows import holds_any, item_source, user_form
 from headrace.operators.function_claims import NO_CLAIMS, Claims
-from headrace.operators.lifetime import DEPENDS_ON_CUT, Lifetime, WithLifetime, describe_lifetime
+from headrace.operators.lifetime import (
+    DEPENDS_ON_CUT,
+    CutDependent,
+    Lifetime,
+    WithLifetime,
+    describe_lifetime,
+)
 from headrace.operators.unservable import OF_A_TICK, UNCLAIMED
 from headrace.state.marked_values import Exact
 
@@ -153,7 +159,7 @@ class Fold(FoldOperator):
 
 
 @dataclass(frozen=True, slots=True)
-class FoldTick(FoldOperator):
+class FoldTick(FoldOperator, CutDependent):
     """`function(accumulated, row)` over the rows of a tick, starting from `init`: `fold(lifetime="tick")`.
 
     It emits one plain row in every tick that runs; without input rows, the value is `init`.
@@ -198,9 +204,6 @@ class FoldTick(FoldOperator):
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         det = inputs[0].det and self.nondet is None
         return inputs[0].but(bounded=False, append=True, ordered=True, once=True, det=det)
-
-    def guard(self) -> str | None:
-        return self.nondet
 
     def depends_on_cut(self) -> str:
         return DEPENDS_ON_CUT

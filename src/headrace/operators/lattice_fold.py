@@ -23,6 +23,7 @@ from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
 from headrace.lowering.user_rows import merged_item, write_received
 from headrace.operators.fold import items_by_key
+from headrace.operators.lifetime import CutDependent
 from headrace.operators.unservable import LOOP_OF_LATTICES
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def _counting_up(pairs: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class LatticeGrowth(Operator):
+class LatticeGrowth(CutDependent):
     """Lattice fold in a cycle within a tick: non-blocking and without retractions.
 
     Each item that makes the value grow emits the new value, so the cycle ends when no value grows any more.
@@ -103,9 +104,6 @@ class LatticeGrowth(Operator):
 
     def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
         return MonotoneColumns(tuple(name for name, _ in self.keys), {self.into: self.lattice})
-
-    def guard(self) -> str | None:
-        return self.nondet
 
     def depends_on_cut(self) -> str:
         return "In a cycle it shows its value each time it has grown, and ticks decide how often that is."

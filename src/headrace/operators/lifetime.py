@@ -32,18 +32,27 @@ Lifetimes: TypeAlias = "LifetimeName | tuple[LifetimeName, LifetimeName]"
 DEPENDS_ON_CUT = 'With lifetime="tick" it answers each tick for itself, so where ticks end shows.'
 
 
-class WithLifetime(Operator):
-    """Base of operators with one input and a lifetime.
+class CutDependent(Operator):
+    """Base of operators whose output may depend on the cut into ticks.
 
-    lifetime, nondet: fields defined by each subclass.
+    nondet: field defined by each subclass: the user's reason why it may.
     """
 
     __slots__ = ()
-    lifetime: Lifetime
     nondet: str | None
 
     def guard(self) -> str | None:
         return self.nondet
+
+    def describe(self) -> str:
+        return f"nondet: {self.nondet}" if self.nondet else ""
+
+
+class WithLifetime(CutDependent):
+    """Base of operators with one input and a lifetime. lifetime: field defined by each subclass."""
+
+    __slots__ = ()
+    lifetime: Lifetime
 
     def depends_on_cut(self) -> str:
         return DEPENDS_ON_CUT if self.lifetime is Lifetime.TICK else ""

@@ -14,6 +14,7 @@ from headrace.lowering.reference import Bag, OperatorInput, output_of_tick, sum_
 from headrace.lowering.row_code import Row
 from headrace.lowering.slot import Slot, thaw_dict, thaw_list
 from headrace.lowering.step import Step, register_step
+from headrace.operators.lifetime import CutDependent
 from headrace.operators.unservable import LATER
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class EveryTick(Operator):
+class EveryTick(CutDependent):
     """On each tick, all current rows of the input, as plain rows in order of first arrival.
 
     It emits rows in every tick that runs, even one without input, but starts no tick; the cost of a tick is
@@ -83,24 +84,18 @@ class EveryTick(Operator):
             ),
         )
 
-    def guard(self) -> str | None:
-        return self.nondet
-
     def depends_on_cut(self) -> str:
         return "It emits its rows once per tick, so the answer shows the number of ticks."
 
     def placement(self) -> Placement:
         return WHOLE
 
-    def describe(self) -> str:
-        return f"nondet: {self.nondet}" if self.nondet else ""
-
 
 # --- multiset-delta operator: rows of this tick in excess of the previous tick --------------------
 
 
 @dataclass(frozen=True, slots=True)
-class MultisetDelta(Operator):
+class MultisetDelta(CutDependent):
     """For each row, as many copies as this tick has more than the previous one.
 
     As many first copies are left out as the previous tick had; the others keep their order. A tick without
@@ -146,17 +141,11 @@ class MultisetDelta(Operator):
             ),
         )
 
-    def guard(self) -> str | None:
-        return self.nondet
-
     def depends_on_cut(self) -> str:
         return "It compares each tick with the one before, so where ticks end shows."
 
     def placement(self) -> Placement:
         return WHOLE
-
-    def describe(self) -> str:
-        return f"nondet: {self.nondet}" if self.nondet else ""
 
 
 @register_step(EveryTick)

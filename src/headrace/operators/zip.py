@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.graph.node import ALTERABLE, Operator
+from headrace.graph.node import ALTERABLE
 from headrace.graph.operator_declarations import WHOLE, Facts, Need, Placement, Port, meet
 from headrace.lowering.examples import Examples
 from headrace.lowering.row_code import Row, tuple_source
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
-from headrace.operators.lifetime import DEPENDS_ON_CUT, Lifetime, with_lifetimes
+from headrace.operators.lifetime import DEPENDS_ON_CUT, CutDependent, Lifetime, with_lifetimes
 from headrace.operators.unservable import IN_ORDER
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Zip(Operator):
+class Zip(CutDependent):
     """Pairs of the first rows, the second rows, and so on.
 
     A row without a partner waits for one: across ticks if its input has lifetime STATIC, until the end of its
@@ -64,9 +64,6 @@ class Zip(Operator):
     def needs(self) -> tuple[Need, ...]:
         return position_needs(0) + position_needs(1)
 
-    def guard(self) -> str | None:
-        return self.nondet
-
     def depends_on_cut(self) -> str:
         return DEPENDS_ON_CUT if Lifetime.TICK in self.lifetimes else ""
 
@@ -100,7 +97,7 @@ def position_needs(port: int) -> tuple[Need, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class ZipLongest(Operator):
+class ZipLongest(CutDependent):
     """Pairs of the rows of each tick by position, with nulls where one input is shorter.
 
     Both inputs are complete first, since only then the longer one is known. Each tick starts over. A tick
@@ -141,14 +138,8 @@ class ZipLongest(Operator):
     def needs(self) -> tuple[Need, ...]:
         return position_needs(0) + position_needs(1)
 
-    def guard(self) -> str | None:
-        return self.nondet
-
     def depends_on_cut(self) -> str:
         return "Each tick is answered for itself, so which rows stand side by side in it decides."
-
-    def describe(self) -> str:
-        return f"nondet: {self.nondet}" if self.nondet else ""
 
 
 _SIDES = ("left", "right")

@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING
 
 from headrace.engine.columnar.pre_reduction import GroupedRows
 from headrace.engine.loops.semi_naive import write_rounds
-from headrace.engine.partial_operators import MergedAggregate, PartialAggregate, PartialWindow
+from headrace.engine.partial_operators import (
+    MergedAggregate,
+    PartialAggregate,
+    PartialWindow,
+    merged_group_writer,
+)
 from headrace.engine.region_writer import RegionWriter
-from headrace.engine.steps.partials import merged_group_writer
 from headrace.lowering.row_code import Row, key_columns, tuple_source
 from headrace.lowering.step import Step
 from headrace.operators.aggregate.accumulator import ROWS, Target

@@ -1,4 +1,4 @@
-"""Semi-naive evaluation of loops without retractions, and their feedback steps.
+"""Semi-naive evaluation of loops without retractions.
 
 Each round runs over the rows that the previous one found (Bancilhon and Ramakrishnan, SIGMOD 1986): as
 no row is ever retracted, new rows alone can lead to further ones.
@@ -10,68 +10,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from headrace.lowering.row_code import tuple_source
-from headrace.lowering.slot import Slot
-from headrace.lowering.step import Step, step_for
-from headrace.operators.distinct import distinct_step
-from headrace.operators.feedback import BagFeedback, Feedback, FeedbackOperator
+from headrace.lowering.step import Step
+from headrace.operators.feedback import RoundFeedbackStep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from headrace.graph.node import Node
-    from headrace.lowering.row_code import Row
     from headrace.lowering.step_writer import StepWriter
-
-
-class RoundFeedbackStep(Step):
-    """Step of a feedback: its new rows in one round are the input of the next."""
-
-    keeps_state = True
-    operator: FeedbackOperator
-
-
-class SetFeedbackStep(RoundFeedbackStep):
-    """Feedback of sets, which passes on rows not seen before."""
-
-    def slots(self) -> tuple[Slot, ...]:
-        return (Slot(f"{self.node.id}.rows"),)
-
-    def consume(self, port: int, row: Row) -> None:
-        writer = self.writer
-        key = writer.fresh("row")
-        self.code.line(f"{key} = {writer.row_key(self.node.schema, row.columns)}")
-        with self.code.block(f"if {self.slot_getter('rows')}({key}) is None:"):
-            self.code.line(f"{self.slot('rows')}[{key}] = 1")
-            self.code.line(f"{writer.feedback_variable(self.node.id)}.append({key})")
-
-
-class BagFeedbackStep(RoundFeedbackStep):
-    """Feedback of bags, which passes on every row."""
-
-    def consume(self, port: int, row: Row) -> None:
-        self.code.line(f"{self.writer.feedback_variable(self.node.id)}.append({row.flat(append=True)})")
-
-
-class DelayedBagFeedbackStep(Step):
-    """Feedback that passes through a delay: it has no rounds, and rows pass unchanged."""
-
-    def consume(self, port: int, row: Row) -> None:
-        self.emit(row)
-
-
-@step_for.register(Feedback)
-def _feedback(operator: Feedback, node: Node, writer: StepWriter) -> Step:
-    if not writer.is_in_loop(node.id):
-        # Every way back passes a delay: no rounds within a tick, and rows may be retracted.
-        return distinct_step(node, writer)
-    return SetFeedbackStep(node, writer)
-
-
-@step_for.register(BagFeedback)
-def _bag_feedback(operator: BagFeedback, node: Node, writer: StepWriter) -> Step:
-    if not writer.is_in_loop(node.id):
-        return DelayedBagFeedbackStep(node, writer)
-    return BagFeedbackStep(node, writer)
 
 
 SHOWN_ROUNDS = 8

@@ -9,12 +9,19 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.graph.node import ALTERABLE, Operator, identity_lineage
+from headrace.graph.node import ALTERABLE, identity_lineage
 from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, meet, place_by_key
 from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
 from headrace.lowering.reference import Bag, Bags, OperatorInput, answer_of_bags, output_of_tick
-from headrace.operators.lifetime import DEPENDS_ON_CUT, Lifetime, rows_by_lifetime, tick_needs, with_lifetimes
+from headrace.operators.lifetime import (
+    DEPENDS_ON_CUT,
+    CutDependent,
+    Lifetime,
+    rows_by_lifetime,
+    tick_needs,
+    with_lifetimes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference(Operator):
+class Difference(CutDependent):
     """Rows of `pos` that are not in `neg`.
 
     Duplicates in `pos` are kept, duplicates in `neg` are ignored. Whole rows are compared, and null equals
@@ -90,9 +97,6 @@ class Difference(Operator):
 
     def needs(self) -> tuple[Need, ...]:
         return tick_needs(self.lifetimes)
-
-    def guard(self) -> str | None:
-        return self.nondet
 
     def depends_on_cut(self) -> str:
         return DEPENDS_ON_CUT if Lifetime.TICK in self.lifetimes else ""

@@ -42,7 +42,14 @@ from headrace.lowering.reference import (
     functions_of,
     output_of_tick,
 )
-from headrace.operators.lifetime import DEPENDS_ON_CUT, Lifetime, rows_by_lifetime, tick_needs, with_lifetimes
+from headrace.operators.lifetime import (
+    DEPENDS_ON_CUT,
+    CutDependent,
+    Lifetime,
+    rows_by_lifetime,
+    tick_needs,
+    with_lifetimes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,7 +95,7 @@ _RESIDUAL = (_LEFT.a == _RIGHT.a) & (_LEFT.b < _RIGHT.b)
 
 
 @dataclass(frozen=True, slots=True)
-class Join(Operator):
+class Join(CutDependent):
     """Pairs of rows with equal keys that satisfy `residual`.
 
     left_keys, right_keys: equally many expressions over the columns of each side, of equal types. Null equals
@@ -258,9 +265,6 @@ class Join(Operator):
 
     def needs(self) -> tuple[Need, ...]:
         return tick_needs(self.lifetimes)
-
-    def guard(self) -> str | None:
-        return self.nondet
 
     def depends_on_cut(self) -> str:
         return DEPENDS_ON_CUT if Lifetime.TICK in self.lifetimes else ""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from headrace.graph.node import ALTERABLE, Operator
 from headrace.graph.operator_declarations import WHOLE, Facts, Need, Placement, Port
 from headrace.lowering.signal_step import SignalStep, SignalWriter, register_signal_step
+from headrace.operators.lifetime import CutDependent
 from headrace.operators.signals.signal_operator import ONE_INPUT, SignalOperator
 from headrace.operators.sink import Sink
 from headrace.operators.unservable import SIGNAL
@@ -53,7 +54,7 @@ class SignalSource(SignalOperator):
 
 
 @dataclass(frozen=True, slots=True)
-class LastRow(SignalOperator):
+class LastRow(CutDependent, SignalOperator):
     """The last row of each tick that has rows.
 
     The last row of a tick depends on the cut into ticks, so a reason (`nondet=`) is required unless the ticks
@@ -98,14 +99,8 @@ class LastRow(SignalOperator):
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return Facts(ordered=True, det=inputs[0].det and self.nondet is None)
 
-    def guard(self) -> str | None:
-        return self.nondet
-
     def depends_on_cut(self) -> str:
         return "It shows the last row of each tick, so where ticks end shows."
-
-    def describe(self) -> str:
-        return f"nondet: {self.nondet}" if self.nondet else ""
 
 
 @dataclass(frozen=True, slots=True)
