@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from headrace.cli.main import app
 from headrace.compute.collections.sqlite import SqliteCollections
-from headrace.compute.controller import DurableCatalog
+from headrace.compute.controller.durable_catalog import DurableCatalog
 from tests.golden import assert_golden
 
 GOLDEN = Path(__file__).parent / "golden"

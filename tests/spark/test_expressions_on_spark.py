@@ -46,7 +46,7 @@ def frame_of(spark: SparkSession, *rows: Row) -> DataFrame:
 
 
 def column_of(expr: Expr) -> Column:
-    from headrace.spark.lowering.expressions import to_column
+    from headrace.spark.expressions import to_column
 
     return to_column(expr, ROW)
 

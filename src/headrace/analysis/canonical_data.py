@@ -19,6 +19,8 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, TypeAlias, cast
 
+from headrace.graph.node import function_name
+
 Json: TypeAlias = Any
 """Values that JSON preserves exactly: None, bool, int, str, list, dict with str keys."""
 
@@ -119,12 +121,12 @@ def _by_name(value: Any) -> Json:
 @to_canonical_data.register(functools.partial)
 def _partial(value: functools.partial[object]) -> Json:
     given = [to_canonical_data(value.func), to_canonical_data(value.args), to_canonical_data(value.keywords)]
-    return _callable(f"partial of {_name(value.func)}", given)
+    return _callable(f"partial of {function_name(value.func)}", given)
 
 
 @to_canonical_data.register(types.MethodType)
 def _method(value: types.MethodType) -> Json:
-    return _callable(_name(value), [to_canonical_data(value.__func__), _object(value.__self__)])
+    return _callable(function_name(value), [to_canonical_data(value.__func__), _object(value.__self__)])
 
 
 @to_canonical_data.register(types.FunctionType)
@@ -230,10 +232,6 @@ def _argument(instruction: dis.Instruction) -> Json:
         value = instruction.argval
         return _code(value) if isinstance(value, types.CodeType) else to_canonical_data(value)
     return instruction.argval if instruction.opcode in dis.hasname else instruction.arg
-
-
-def _name(value: Any) -> str:
-    return str(getattr(value, "__qualname__", type(value).__qualname__))
 
 
 def _qualified(value: Any) -> str:

@@ -114,7 +114,7 @@ def _ticks_are_given(graph: FlowGraph, node: Node) -> bool:
 
 def _guard_missing(graph: FlowGraph, path: Sequence[int], port: str, role: str, why: str) -> GuardMissing:
     cycle = [graph.nodes[i] for i in path]
-    notes = {n.id: "a tick later: no nondet=" for n in cycle if _delays(n)}
+    notes = {n.id: "a tick later: no nondet=" for n in cycle if n.is_delay}
     notes[cycle[-1].id] = f"{port!r} {role}"
     return GuardMissing(
         f"the answer of {label_in_sentence(graph, cycle[-1])} depends on how the input is cut into ticks",
@@ -223,10 +223,6 @@ def _inside(graph: FlowGraph, edges: Sequence[Edge]) -> Iterator[Edge]:
     following = adjacency_lists(len(graph.nodes), ((e.source, e.target) for e in edges))
     part_of = {node: at for at, part in enumerate(strongly_connected_components(following)) for node in part}
     return (e for e in edges if part_of[e.source] == part_of[e.target])
-
-
-def _delays(node: Node) -> bool:
-    return any(port.delay is not Delay.NONE for port in node.operator.ports())
 
 
 def check_growth(graph: FlowGraph, facts: Sequence[Facts]) -> Iterator[NeedNotMet]:

@@ -7,7 +7,6 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from headrace.expr.types import holds_any
-from headrace.graph.operator_declarations import Delay
 from headrace.shown import Shown
 
 if TYPE_CHECKING:
@@ -78,13 +77,9 @@ def _follows_ticks(graph: FlowGraph, nodes: Sequence[Node]) -> bool:
     """Return whether results depend on ticks that are part of the input."""
     return any(
         node.operator.begins_ticks
-        or (graph.given_ticks and (bool(node.operator.depends_on_cut()) or _delays(node)))
+        or (graph.given_ticks and (bool(node.operator.depends_on_cut()) or node.is_delay))
         for node in nodes
     )
-
-
-def _delays(node: Node) -> bool:
-    return any(port.delay is not Delay.NONE for port in node.operator.ports())
 
 
 def _reads_order(node: Node) -> bool:

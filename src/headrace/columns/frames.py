@@ -21,7 +21,7 @@ WEIGHT_COLUMN = "weight"
 
 
 class ColumnarRows(Protocol):
-    """Internal rows in columns (`headrace.engine.columnar`)."""
+    """Internal rows in columns (`headrace.columns.columns`)."""
 
     def __len__(self) -> int: ...
 
@@ -78,7 +78,7 @@ def read_whole(given: Any) -> Any:
     if hasattr(given, "read_all"):  # of pyarrow
         with _read(given):
             return given.read_all()
-    make = _polars_frame_class(given)
+    make = _polars_frame_class()
     with _read(given):
         return make(given)
 
@@ -91,7 +91,7 @@ def _columns(frame: Any) -> dict[str, list[Any]]:
         with _read(frame):
             return cast("dict[str, list[Any]]", frame.to_pydict())
     if not hasattr(frame, "to_dict") or not hasattr(frame, "get_columns"):
-        make = _polars_frame_class(frame)
+        make = _polars_frame_class()
         with _read(frame):
             frame = make(frame)
     with _read(frame):
@@ -104,7 +104,7 @@ def _utc_series(series: Any) -> Any:
     return series if zone is None else series.dt.convert_time_zone("UTC")
 
 
-def _polars_frame_class(frame: object) -> Any:
+def _polars_frame_class() -> Any:
     import polars as pl
 
     return pl.DataFrame

@@ -29,6 +29,11 @@ def apply_operator(
     raise NotLowered("it works on rows")
 
 
+def has_columnar_form(operator: Operator) -> bool:
+    """Return whether a stateless operator has a form on columns."""
+    return apply_operator.dispatch(type(operator)) is not apply_operator.dispatch(object)
+
+
 class BatchSite(Protocol):
     """Place of an operator in a batch on Spark: its node, and the bags that it reads as DataFrames.
 

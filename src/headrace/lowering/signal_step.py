@@ -68,7 +68,7 @@ class SignalWriter(Protocol):
     def fired_test(self, node: Node, port: int) -> str | None:
         """Return a test for an input's firing in this tick; None if it certainly fired.
 
-        For operators that `tell_inputs_apart`.
+        For operators that `tells_inputs_apart`.
         """
         ...
 

@@ -28,6 +28,8 @@ class Step:
     sites:      in how many places it emits: what follows is written that often.
     merges:     equal rows of its inputs become one, also where none is retracted.
     heavy:      so much code per row that it is not written more than once.
+    consolidates: its rows of a tick are distinct.
+    has_result: the rows that leave the region are in a variable of their own, not in its buffer.
     """
 
     operator: Any

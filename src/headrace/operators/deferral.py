@@ -42,15 +42,10 @@ if TYPE_CHECKING:
 
 
 class TickDelay(CutDependent):
-    """Base of operators that emit the changes of the previous tick.
-
-    delay:  whether pending changes start a tick.
-    nondet: field defined by each subclass.
-    """
+    """Base of operators that emit the changes of the previous tick. delay: whether those start a tick."""
 
     __slots__ = ()
     delay: ClassVar[Delay]
-    nondet: str | None
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input", delay=self.delay),)

@@ -23,7 +23,6 @@ from headrace.lowering.user_rows import user_form
 from headrace.operators.row_by_row import RowByRow
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
     from pyspark.sql import DataFrame

@@ -21,7 +21,6 @@ from headrace.lowering.user_rows import user_form
 from headrace.operators.row_by_row import RowByRow
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
     from headrace.expr.types import Schema

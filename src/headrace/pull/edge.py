@@ -207,7 +207,7 @@ class Edge:
                 self.lower, request.abort, "read(None, answer), read(True, answer) or read(error, answer)"
             )
         else:
-            self._state.stopped_below = True
+            self._state.note_stop()
 
     def _arrive(self, request: PendingRequest) -> None:
         if request.abort is None:

@@ -187,6 +187,10 @@ class EdgeState:
         self._stop: PendingRequest | None = None
         self._failed: Exception | None = None
 
+    def note_stop(self) -> None:
+        """Note that downstream stops the stream, before the stop arrives."""
+        self.stopped_below = True
+
     @property
     def has_pending(self) -> bool:
         """Whether requests wait for answers."""

@@ -257,9 +257,6 @@ def _promises(graph: FlowGraph, targets: Mapping[str, object]) -> str:
 
 def _batch(graph: FlowGraph) -> str:
     """Return the form of each operator in a batch."""
-    # The modules that it knows register which operators have native forms.
-    from headrace.spark.batch import lower_flow  # noqa: F401
-
     try:
         check_runs_on_spark(graph, "batch")
     except NotOnSpark as error:

@@ -8,7 +8,8 @@ from typing import Any
 
 from headrace.compute.collections.memory import MemoryCollections, SharedStore
 from headrace.compute.collections.store import CollectionBounds
-from headrace.compute.controller import Controller, ReplicaConnection
+from headrace.compute.controller.controller import Controller
+from headrace.compute.controller.replica_connection import ReplicaConnection
 from headrace.compute.errors import ConnectionBroken, StoreUnavailable
 from headrace.compute.protocol.commands import Command, InstanceConfig, TimelyConfig
 from headrace.compute.protocol.dataflow import Dataflow, Id

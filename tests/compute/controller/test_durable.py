@@ -12,7 +12,8 @@ import pytest
 
 from headrace.compute.collections.memory import MemoryCollections
 from headrace.compute.collections.store import CollectionAppend
-from headrace.compute.controller import Controller, DurableCatalog
+from headrace.compute.controller.controller import Controller
+from headrace.compute.controller.durable_catalog import DurableCatalog
 from headrace.compute.errors import ComputeError, StaleEpoch, StoreDamaged, StoreUnavailable
 from headrace.compute.frontier import START, Frontier
 from headrace.compute.protocol.commands import TimelyConfig

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace.compute.controller import StashedOnReplica
+from headrace.compute.controller.pending import StashedOnReplica
 from headrace.compute.controller.status import ReplicaState
 from headrace.compute.errors import (
     BadMessage,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.compute.collections.memory import MemoryCollections
 from headrace.compute.collections.store import CollectionAppend, CollectionBounds
-from headrace.compute.controller import ControllerSettings
+from headrace.compute.controller.settings import ControllerSettings
 from headrace.compute.errors import SinceViolation
 from headrace.compute.frontier import END, Frontier
 from headrace.compute.protocol.commands import AllowCompaction, AllowWrites, CreateDataflow, Parameters

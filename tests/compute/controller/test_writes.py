@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.compute.collections.memory import MemoryCollections
 from headrace.compute.collections.store import CollectionAppend, CollectionBounds
-from headrace.compute.controller import ControllerSettings
+from headrace.compute.controller.settings import ControllerSettings
 from headrace.compute.controller.state import TimestampOracle
 from headrace.compute.errors import (
     NotWritable,

@@ -11,15 +11,11 @@ import headrace as hr
 from headrace import col
 from headrace.compute.collections.memory import MemoryCollections
 from headrace.compute.collections.store import Collections
-from headrace.compute.controller import (
-    Controller,
-    ControllerSettings,
-    ControllerStatus,
-    DurableCatalog,
-    ReplicaConnection,
-    ReplicaStatus,
-    ViewStatus,
-)
+from headrace.compute.controller.controller import Controller
+from headrace.compute.controller.durable_catalog import DurableCatalog
+from headrace.compute.controller.replica_connection import ReplicaConnection
+from headrace.compute.controller.settings import ControllerSettings
+from headrace.compute.controller.status import ControllerStatus, ReplicaStatus, ViewStatus
 from headrace.compute.errors import ComputeError, ConnectionBroken
 from headrace.compute.frontier import Frontier
 from headrace.compute.plans import encode

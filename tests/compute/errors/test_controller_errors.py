@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
-from headrace.compute.controller import DurableCatalog
+from headrace.compute.controller.durable_catalog import DurableCatalog
 from headrace.compute.errors import ConnectionBroken
 from headrace.compute.plans import encode
 from headrace.compute.protocol.client_messages import PeekRequest

@@ -17,7 +17,7 @@ pytest.importorskip("grpc", reason="grpcio is not installed")
 from headrace.compute import AsyncClient
 from headrace.compute.collections.sqlite import SqliteCollections
 from headrace.compute.collections.store import CollectionAppend
-from headrace.compute.controller import DurableCatalog
+from headrace.compute.controller.durable_catalog import DurableCatalog
 from headrace.compute.errors import StoreDamaged, StoreUnavailable
 from headrace.compute.frontier import START, Frontier
 from headrace.compute.serve.backup import ControllerFiles, restore, save

@@ -26,7 +26,8 @@ pytest.importorskip("grpc", reason="grpcio is not installed")
 
 from headrace.compute import Batch, Client
 from headrace.compute.collections.opening import open_collections
-from headrace.compute.controller import Controller, DurableCatalog
+from headrace.compute.controller.controller import Controller
+from headrace.compute.controller.durable_catalog import DurableCatalog
 from headrace.compute.controller.status import ControllerStatus, ReplicaState
 from headrace.compute.errors import ConnectionBroken, ReadTimeout, StoreUnavailable
 from headrace.compute.plans import encode

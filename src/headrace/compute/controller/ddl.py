@@ -19,6 +19,7 @@ from headrace.compute.controller.catalog import (
     check_name,
     name_taken_error,
 )
+from headrace.compute.controller.reads import Entry
 from headrace.compute.controller.state import ControllerState
 from headrace.compute.errors import (
     AlreadyThere,
@@ -42,8 +43,7 @@ from headrace.expr.types import Schema
 
 DEFAULT_KEEP = 10_000
 """Default length of a view's readable past, in milliseconds."""
-_Entry: TypeAlias = CollectionEntry | ViewEntry
-_Read: TypeAlias = tuple[FlowSource, _Entry | None]
+_Read: TypeAlias = tuple[FlowSource, Entry | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ def _decode_plan(plan: Plan, *, allow_callables: bool) -> _PlanSchema:
 
 def _find_source_entry(
     catalog: ControllerCatalog, source: FlowSource, location: SourceLocation
-) -> _Entry | None:
+) -> Entry | None:
     """Return the entry that a source reads, or None. Raises `AlreadyThere` if its schema differs."""
     found = catalog.find(source.name)
     if found is None:
@@ -258,7 +258,7 @@ def _request_of(state: ControllerState, view: ViewEntry) -> _ViewRequest:
     return _ViewRequest(view.name, view.plan, view.key, view.keep, into, view.limits)
 
 
-def _difference(state: ControllerState, found: _Entry, asked: _ViewRequest) -> str:
+def _difference(state: ControllerState, found: Entry, asked: _ViewRequest) -> str:
     if isinstance(found, CollectionEntry):
         return "It is the name of a collection."
     there = _request_of(state, found)
@@ -281,7 +281,7 @@ def _check_new_names(state: ControllerState, asked: _ViewRequest, missing: Seque
             )
 
 
-def _check_unused(state: ControllerState, found: _Entry, dropped: Sequence[_Entry]) -> None:
+def _check_unused(state: ControllerState, found: Entry, dropped: Sequence[Entry]) -> None:
     """Raise `StillInUse` if other views read what is dropped, or write it."""
     readers = [view.name for entry in dropped for view in state.catalog.views_reading(entry.id)]
     if isinstance(found, CollectionEntry) and found.written_by is not None:
@@ -381,7 +381,7 @@ def _create(state: ControllerState, new: _NewEntries) -> None:
         state.instance.create(new.view.dataflow(state.catalog.collections, as_of))
 
 
-def _forget(state: ControllerState, entry: _Entry) -> None:
+def _forget(state: ControllerState, entry: Entry) -> None:
     """End the reads of a dropped entry, and forget everything about it."""
     id = entry.id
     subscriptions.on_dropped(state, entry.name, id)

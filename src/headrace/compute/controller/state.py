@@ -1,7 +1,7 @@
 """State of one controller: catalogue, read holds, command log, pending reads, replicas, clock.
 
-The chapters of this package are functions over it: `ddl`, `peeks`, `subscriptions`, `writes`, `replicas`,
-`maintenance`, `status`. It has no sockets, threads, clock or randomness of its own, so that what a controller
+The chapters of this package are functions over it: `ddl`, `peeks`, `reads`, `subscriptions`, `writes`,
+`replicas`, `restart`. It has no sockets, threads, clock or randomness of its own, so that what a controller
 does is a function of the requests, responses and times passed in.
 """
 

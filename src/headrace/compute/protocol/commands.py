@@ -264,6 +264,3 @@ Command: TypeAlias = (
     | Peek
     | CancelPeek
 )
-ComputationCommand: TypeAlias = (
-    UpdateConfiguration | CreateDataflow | Schedule | AllowWrites | AllowCompaction | Peek | CancelPeek
-)

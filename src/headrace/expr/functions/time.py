@@ -41,7 +41,6 @@ from headrace.expr.types import (
     INT32,
     INT64,
     INTERVAL,
-    INTERVAL_UNITS,
     RANGES,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -234,11 +233,6 @@ def _shift_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> Lo
     if abs(step) > LAST_MICROSECOND - FIRST_MICROSECOND:
         raise NotLowered("a shift by more than there are years has no columnar form")
     return moment(count_of(arguments[0].value) + step, call.type)
-
-
-# -- intervals -----------------------------------------------------------------------------
-
-_DAY_OF_COLUMNS = INTERVAL_UNITS[0]
 
 
 # -- times ---------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ def answer_of(aggregation: Aggregation, result: DataType, rows: ArgumentRows) ->
 
     rows: the values of `aggregation.arguments()` for each row of the group; at least one row.
     """
-    raise NotImplementedError(f"the oracle does not know {type(aggregation).__name__}")
+    raise NotImplementedError(f"no reference answer for {type(aggregation).__name__}")
 
 
 def present_values(rows: ArgumentRows) -> list[Any]:

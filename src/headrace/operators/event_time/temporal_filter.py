@@ -196,7 +196,7 @@ class TemporalFilterStep(Step):
         begins = self.operator.presence.begins
         with code.block(f"if {self._now} is None or not {self._now} {self._reached} {moment}:"):
             if not begins:
-                self._emit(key, row.copies)
+                self.emit_unpacked(key, row.copies)
             held = writer.fresh("held")
             code.line(f"{held} = {self.slot_getter('held')}({key})")
             with code.block(f"if {held} is None:"):
@@ -205,10 +205,7 @@ class TemporalFilterStep(Step):
             code.line(f"{self.slot('held')}[{key}] = {held} + {row.copies}")
         if begins:
             with code.block("else:"):
-                self._emit(key, row.copies)
-
-    def _emit(self, key: str, copies: str) -> None:
-        self.emit(Row(self.writer.unpack(self.node.schema, key), key, copies))
+                self.emit_unpacked(key, row.copies)
 
     def finish(self) -> None:
         writer, code = self.writer, self.code
@@ -220,7 +217,7 @@ class TemporalFilterStep(Step):
             code.line(f"{copies} = {self.slot_getter('held')}({key})")
             code.line(f"del {self.slot('held')}[{key}]")
             with code.block(f"if {copies}:"):
-                self._emit(key, copies if self.operator.presence.begins else f"-{copies}")
+                self.emit_unpacked(key, copies if self.operator.presence.begins else f"-{copies}")
 
 
 @answer_of_bags.register(TemporalFilter)

@@ -11,7 +11,7 @@ from decimal import Decimal
 from enum import Enum
 from functools import partial
 from math import isfinite, ulp
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.errors import EvaluationError
 from headrace.expr.check import check
@@ -25,6 +25,7 @@ from headrace.lowering.row_code import Row as CodeRow
 from headrace.operators.aggregate.accumulator import ROWS, Group
 from headrace.operators.aggregate.aggregation import Aggregation, answer_of
 from headrace.operators.over.partitions import (
+    FunctionWriter,
     Key,
     PartitionFunction,
     Peers,
@@ -32,6 +33,8 @@ from headrace.operators.over.partitions import (
     Rows,
     SortedPartition,
     Stretch,
+    answer_of_row,
+    function_source,
     sign_of,
 )
 from headrace.operators.over.window_function import (
@@ -39,13 +42,8 @@ from headrace.operators.over.window_function import (
     FrameUnit,
     Months,
     Over,
-    answer_of_row,
-    function_source,
     measured_by,
 )
-
-if TYPE_CHECKING:
-    from headrace.operators.over.operator import OverStep
 
 
 class _Beyond(Enum):
@@ -320,12 +318,12 @@ class FrameAggregate(FramedFunction):
 # --- code --------------------------------------------------------------------------------------------
 
 
-def bounds_source(frame: Frame, step: OverStep, suffix: str) -> str:
+def bounds_source(frame: Frame, step: FunctionWriter) -> str:
     """Return the source of the bounds of a frame."""
     of = key = None
     value, descending = "None", False
     if frame.measures_values:
-        ordering = measured_by(step.operator.by)
+        ordering = measured_by(step.by)
         assert ordering is not None
         typed = check(ordering.expr, step.schema)
         of, descending = typed.type, ordering.descending
@@ -340,7 +338,7 @@ def bounds_source(frame: Frame, step: OverStep, suffix: str) -> str:
 
 
 @function_source.register(Aggregation)
-def _source(function: Aggregation, frame: Frame | None, step: OverStep, suffix: str) -> str:
+def _source(function: Aggregation, frame: Frame | None, step: FunctionWriter, suffix: str) -> str:
     assert frame is not None
     writer, node = step.writer, step.node.id
     # Frames that start at the partition's start lose no row as they move.
@@ -357,7 +355,7 @@ def _source(function: Aggregation, frame: Frame | None, step: OverStep, suffix: 
         (source,) = group.aggregate_sources("group")
         writer.code.line(f"return {source} if group[{ROWS}] > 0 else {function.of_no_rows!r}")
     made, nothing = step.constant(FrameAggregate), function.of_no_rows
-    return f"{made}({bounds_source(frame, step, suffix)}, {empty}, {add}, {result}, {nothing})"
+    return f"{made}({bounds_source(frame, step)}, {empty}, {add}, {result}, {nothing})"
 
 
 # --- reference answers -------------------------------------------------------------------------------

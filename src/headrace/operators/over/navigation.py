@@ -13,19 +13,25 @@ from headrace.expr.tree import Expr, operand
 from headrace.expr.types import Field
 from headrace.lowering.reference import function_of
 from headrace.operators.over.frames import FramedFunction, bounds_source, rows_of_frame
-from headrace.operators.over.partitions import Key, PartitionFunction, Rows, SortedPartition, Stretch
+from headrace.operators.over.partitions import (
+    FunctionWriter,
+    Key,
+    PartitionFunction,
+    Rows,
+    SortedPartition,
+    Stretch,
+    answer_of_row,
+    function_source,
+)
 from headrace.operators.over.window_function import (
     Frame,
     Over,
     Reach,
     WindowFunction,
-    answer_of_row,
-    function_source,
 )
 
 if TYPE_CHECKING:
     from headrace.expr.types import Schema
-    from headrace.operators.over.operator import OverStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +234,7 @@ def _from_the_end(rows: Rows, value: Key, n: int, frames: Iterable[tuple[int, in
 
 
 @function_source.register(Lag)
-def _lag_source(function: Lag, frame: Frame | None, step: OverStep, suffix: str) -> str:
+def _lag_source(function: Lag, frame: Frame | None, step: FunctionWriter, suffix: str) -> str:
     value = step.value_function(f"value_{suffix}", function.expr)
     default = step.row_function(f"default_{suffix}", ["None"])
     if function.default is not None:
@@ -237,10 +243,10 @@ def _lag_source(function: Lag, frame: Frame | None, step: OverStep, suffix: str)
 
 
 @function_source.register(NthValue)
-def _nth_value_source(function: NthValue, frame: Frame | None, step: OverStep, suffix: str) -> str:
+def _nth_value_source(function: NthValue, frame: Frame | None, step: FunctionWriter, suffix: str) -> str:
     assert frame is not None
     value = step.value_function(f"value_{suffix}", function.expr)
-    made, bounds = step.constant(NthValueFunction), bounds_source(frame, step, suffix)
+    made, bounds = step.constant(NthValueFunction), bounds_source(frame, step)
     return f"{made}({bounds}, {value}, {function.n}, {function.ignore_nulls})"
 
 

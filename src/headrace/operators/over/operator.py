@@ -26,9 +26,11 @@ from headrace.operators.over.partitions import (
     PartitionRule,
     Peers,
     SortedPartition,
+    answer_of_row,
+    function_source,
     thaw_partition,
 )
-from headrace.operators.over.window_function import Over, Reach, answer_of_row, function_source
+from headrace.operators.over.window_function import Over, Reach
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -190,6 +192,11 @@ class OverStep(Step):
                 writer.emit_copies(self.node.id, Row(columns, row, n))
 
     # -- functions of rows -------------------------------------------------------------------------
+
+    @property
+    def by(self) -> tuple[Ordering, ...]:
+        """Order of the partitions."""
+        return self.operator.by
 
     def partition_rule(self) -> str:
         """Write the module-level variable with the operator's `PartitionRule`, and return its name."""

@@ -13,17 +13,21 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import localcontext
+from functools import singledispatch
 from operator import add, itemgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from headrace.expr.check import check
 from headrace.expr.code_runtime import float32
 from headrace.expr.types import FLOAT32
 from headrace.lowering.reference import function_of, rank
-from headrace.operators.over.window_function import Months, Over
+from headrace.operators.over.window_function import Frame, Months, Over, WindowFunction
 
 if TYPE_CHECKING:
+    from headrace.expr.tree import Expr, Ordering
     from headrace.expr.types import Schema
+    from headrace.graph.node import Node
+    from headrace.lowering.step_writer import StepWriter
 
 Row = tuple[Any, ...]
 Rows = list[Row]
@@ -283,3 +287,41 @@ def sign_of(number: Any) -> int:
     """Return -1, 0 or 1, also of a time span."""
     zero = type(number)()
     return (number > zero) - (number < zero)
+
+
+# --- what each function registers --------------------------------------------------------------------
+
+
+class FunctionWriter(Protocol):
+    """Step of the operator, as its functions write their code with it (`operator.OverStep`)."""
+
+    node: Node
+    writer: StepWriter
+    schema: Schema
+
+    @property
+    def by(self) -> tuple[Ordering, ...]:
+        """Order of the partitions."""
+        ...
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+    def constant(self, made: Any) -> str: ...
+    def row_function(self, name: str, sources: list[str]) -> str: ...
+    def value_function(self, name: str, expr: Expr) -> str: ...
+    def peers(self) -> str: ...
+
+
+@singledispatch
+def function_source(function: WindowFunction, frame: Frame | None, step: FunctionWriter, suffix: str) -> str:
+    """Return the source of a window function over partitions: a `PartitionFunction`.
+
+    suffix: makes names of its own of those that are written for it.
+    """
+    raise NotImplementedError(f"the in-process engine cannot compute {type(function).__name__}")
+
+
+@singledispatch
+def answer_of_row(function: WindowFunction, over: Over, partition: SortedPartition, at: int) -> Any:
+    """Compute the reference answer of the row at a place in its partition."""
+    raise NotImplementedError(f"no reference answer for {function}")

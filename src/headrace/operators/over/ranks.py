@@ -9,19 +9,25 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.errors import SourceLocation, WrongType
 from headrace.expr.tree import Expr
 from headrace.expr.types import FLOAT64, INT32, Field
-from headrace.operators.over.partitions import PartitionFunction, Peers, Rows, SortedPartition, Stretch
+from headrace.operators.over.partitions import (
+    FunctionWriter,
+    PartitionFunction,
+    Peers,
+    Rows,
+    SortedPartition,
+    Stretch,
+    answer_of_row,
+    function_source,
+)
 from headrace.operators.over.window_function import (
     Frame,
     Over,
     Reach,
     WindowFunction,
-    answer_of_row,
-    function_source,
 )
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType, Schema
-    from headrace.operators.over.operator import OverStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +219,7 @@ class NtileFunction(PartitionFunction):
 
 
 @function_source.register(_Ranking)
-def _source(function: _Ranking, frame: Frame | None, step: OverStep, suffix: str) -> str:
+def _source(function: _Ranking, frame: Frame | None, step: FunctionWriter, suffix: str) -> str:
     match function:
         case RowNumber():
             return f"{step.constant(RowNumberFunction)}()"

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from enum import Enum
-from functools import singledispatch
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from headrace.errors import SourceLocation, WrongType
@@ -34,8 +33,6 @@ from headrace.shown import Shown
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType, Schema
-    from headrace.operators.over.operator import OverStep
-    from headrace.operators.over.partitions import SortedPartition
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -289,21 +286,3 @@ def grouped_by_partition(named: Iterable[tuple[str, Over]]) -> list[list[tuple[s
         else:
             groups.append([(name, over)])
     return groups
-
-
-# --- what each function registers --------------------------------------------------------------------
-
-
-@singledispatch
-def function_source(function: WindowFunction, frame: Frame | None, step: OverStep, suffix: str) -> str:
-    """Return the source of a window function over partitions: a `PartitionFunction`.
-
-    suffix: makes names of its own of those that are written for it.
-    """
-    raise NotImplementedError(f"the in-process engine cannot compute {type(function).__name__}")
-
-
-@singledispatch
-def answer_of_row(function: WindowFunction, over: Over, partition: SortedPartition, at: int) -> Any:
-    """Compute the reference answer of the row at a place in its partition."""
-    raise NotImplementedError(f"the oracle does not know {function}")

@@ -7,7 +7,7 @@ and W1 are our additions: an answer without a request, and one number twice, can
 
 from __future__ import annotations
 
-from headrace.pull.rules.edge_rules import w1_numbers_are_unique
+from headrace.pull.rules.edge_rules import p2_one_answer, p9_every_request_is_answered, w1_numbers_are_unique
 from headrace.pull.rules.matched_trace import (
     Fault,
     Faults,
@@ -36,17 +36,12 @@ def i1_no_ask_after_termination(edge: TracedEdge) -> Faults:
 
 def i2_every_request_is_answered(edge: TracedEdge) -> Faults:
     """I2. Every request is answered in the end."""
-    if edge.complete:
-        for asked in edge.requests:
-            if asked.missing:
-                yield Fault(asked, f"request {asked.event.index} has no answer")
+    yield from p9_every_request_is_answered(edge)
 
 
 def i3_one_answer(edge: TracedEdge) -> Faults:
     """I3. A request is answered at most once."""
-    for answer in edge.answers:
-        if answer.unasked is UnaskedReason.AGAIN and answer.request is not None:
-            yield Fault(answer, f"request {answer.event.index} was answered before", answer.request.answer)
+    yield from p2_one_answer(edge)
 
 
 def i4_answers_in_order(edge: TracedEdge) -> Faults:

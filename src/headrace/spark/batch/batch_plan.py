@@ -33,7 +33,7 @@ from headrace.operators.event_time.watermark import EndOfInput
 from headrace.operators.feedback import FeedbackOperator
 from headrace.operators.join.operator import Join
 from headrace.operators.sink import Sink
-from headrace.spark.batch import sources as batch_sources
+from headrace.spark.batch import sources  # noqa: F401  # registers the native form of sources
 from headrace.spark.batch.order_sensitive_nodes import OrderedNodes, find_order
 from headrace.spark.refusals import check_runs_on_spark
 
@@ -42,10 +42,6 @@ if TYPE_CHECKING:
 
     from headrace.graph.node import FlowGraph, Node, Operator
     from headrace.graph.operator_declarations import Facts
-
-
-THEMES = (batch_sources,)
-"""Modules of the operators' native forms, which register with `lower`."""
 
 
 class BatchForm(Enum):
@@ -230,7 +226,6 @@ class _Divider:
         self._group = {n: n for n in reads}
         self._form = {n: form(graph.nodes[n], graph) for n in reads}
         self._on_subplan = {n for n, f in self._form.items() if f is not BatchForm.NATIVE}
-        self._cyclic: set[int] = set()
         self._merge(together)
 
     def units(self) -> tuple[Unit, ...]:

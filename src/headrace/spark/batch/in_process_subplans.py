@@ -27,7 +27,7 @@ from headrace.spark.batch.subplan_flow import (
     run_until_idle,
     subplan_flow,
 )
-from headrace.spark.lowering.expressions import to_column
+from headrace.spark.expressions import to_column
 from headrace.spark.ticks.errors import told
 from headrace.spark.ticks.plan import pickled
 

@@ -12,7 +12,7 @@ from headrace.expr.spark_columns import (
     quoted,
     spark_schema,
 )
-from headrace.spark.lowering.expressions import to_column
+from headrace.spark.expressions import to_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

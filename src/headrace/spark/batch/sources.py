@@ -21,7 +21,7 @@ from headrace.operators.filter import Filter
 from headrace.operators.select import Select
 from headrace.operators.source import Source
 from headrace.spark.batch.operators import Site, exact_column, grouped_rows
-from headrace.spark.lowering.expressions import to_column
+from headrace.spark.expressions import to_column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

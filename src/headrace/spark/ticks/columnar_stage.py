@@ -15,12 +15,11 @@ from headrace.engine.columnar.columnar_option import Columnar
 from headrace.engine.machine import Machine
 from headrace.engine.partial_operators import PartialAggregate
 from headrace.engine.plan import live_consumers
-from headrace.expr.tree import Column, Expr
+from headrace.expr.tree import Column
 from headrace.io.arrow import arrow_schema, table_to_rows, with_all_columns
-from headrace.operators.explode import Explode
-from headrace.operators.filter import Filter
+from headrace.lowering.forms import has_columnar_form
 from headrace.operators.select import Select
-from headrace.operators.union import Union
+from headrace.operators.sink import Sink
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from headrace.columns.columns import Columns
     from headrace.engine.program import Program
-    from headrace.graph.node import Node
+    from headrace.graph.node import Operator
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 
@@ -58,7 +57,7 @@ class ColumnarStage:
         """Inputs all of whose readers have a columnar form, if it does something to their rows."""
         graph = self._program.graph
         readers, found = graph.consumers(), set[str]()
-        changes = {node.id for node in graph.nodes if isinstance(node.operator, _CHANGING)}
+        changes = {node.id for node in graph.nodes if _changes_rows(node.operator)}
         for name in self._inputs if changes else ():
             targets = {edge.target for edge in readers[graph.sources[name]]}
             if self._columnar >= targets and changes & self._reached(name):
@@ -69,7 +68,8 @@ class ColumnarStage:
     def nodes(self) -> frozenset[int]:
         """Nodes that compute something, on columns where the rows of their source come in columns."""
         nodes = self._program.graph.nodes
-        return frozenset(n for name in self.sources for n in self._reached(name) if _computes(nodes[n]))
+        reached = frozenset(n for name in self.sources for n in self._reached(name))
+        return frozenset(n for n in reached if _computes(nodes[n].operator))
 
     def _reached(self, name: str) -> set[int]:
         """Return the columnar nodes that a source reaches through columnar nodes."""
@@ -129,16 +129,15 @@ def leaving(rows: Rows | Columns, *, in_columns: bool) -> Rows | pa.Table:
     return rows.user_frame().to_arrow().cast(arrow_schema(rows.schema, weighted=not rows.append))
 
 
-_CHANGING = (Select, Filter, Union, Explode, PartialAggregate)
-"""Operators without state that have a columnar form."""
+def _changes_rows(operator: Operator) -> bool:
+    """Return whether an operator without state may run on columns, and does more than to end a stream."""
+    if isinstance(operator, PartialAggregate):
+        return True
+    return has_columnar_form(operator) and not isinstance(operator, Sink)
 
 
-def _computes(node: Node) -> bool:
-    """Return whether a node computes something of each row, and calls no function of the user's."""
-    match node.operator:
-        case Select(columns=columns):
-            return any(not isinstance(expr, Column) for _, expr in columns)
-        case Filter(predicate=predicate):
-            return isinstance(predicate, Expr)
-        case other:
-            return isinstance(other, Union | Explode | PartialAggregate)
+def _computes(operator: Operator) -> bool:
+    """Return whether an operator computes something of each row, and calls no function of the user's."""
+    if isinstance(operator, Select):
+        return any(not isinstance(expr, Column) for _, expr in operator.columns)
+    return _changes_rows(operator) and next(operator.callables(), None) is None

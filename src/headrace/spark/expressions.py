@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as f
 
 from headrace.expr.check import checked_tree
 from headrace.expr.code_runtime import EPOCH
@@ -48,7 +48,7 @@ def to_column(expr: Expr, schema: Schema, prefix: str = "") -> Column:
 def _column(term: Term, scope: _Scope) -> Column:
     match term:
         case ColumnTerm(name=name):
-            return F.col(quoted(scope.prefix + name))
+            return f.col(quoted(scope.prefix + name))
         case LiteralTerm():
             return _constant(term)
         case CallTerm(function=function) if function is VARIABLE:
@@ -69,12 +69,12 @@ def _constant(term: LiteralTerm) -> Column:
     if isinstance(value, datetime):
         # As microseconds: no zone of this process or of the session has a say.
         if term.type == TIMESTAMP_NTZ:
-            return F.expr(f"TIMESTAMP_NTZ'{value.isoformat(' ')}'")
-        return F.timestamp_micros(F.lit((value - EPOCH) // timedelta(microseconds=1)).cast("bigint"))
+            return f.expr(f"TIMESTAMP_NTZ'{value.isoformat(' ')}'")
+        return f.timestamp_micros(f.lit((value - EPOCH) // timedelta(microseconds=1)).cast("bigint"))
     if isinstance(value, date):
         # As a number of days: java.sql.Date knows a calendar with a gap in 1582.
-        return F.date_from_unix_date(F.lit((value - EPOCH.date()).days))
-    column = interval_constant(value) if isinstance(value, timedelta) else F.lit(value)
+        return f.date_from_unix_date(f.lit((value - EPOCH.date()).days))
+    column = interval_constant(value) if isinstance(value, timedelta) else f.lit(value)
     return column.cast(spark_type(term.type))
 
 

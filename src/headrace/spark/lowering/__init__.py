@@ -1,1 +1,0 @@
-"""Lowering of expressions to Spark columns, with the semantics of generated Python."""
