@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from headrace.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from headrace import functions, io, lattice, spark
     from headrace.analysis import explain
@@ -55,7 +57,6 @@ if TYPE_CHECKING:
     from headrace.queries.query_file import load_flow, save_flow
     from headrace.view.drawing import draw
 
-__version__ = "0.1.0"
 
 # Modules are imported when one of their names is first used, so that a command, a worker or a test
 # loads only its part of the package. Type checkers read the same names above.

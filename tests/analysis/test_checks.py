@@ -8,9 +8,9 @@ import pytest
 from hypothesis import assume, given
 
 from headrace.analysis import analyse
+from headrace.analysis.analysis import find_facts
 from headrace.analysis.checks import check_changing_loops, check_cycles, check_needs, check_nondet_reasons
-from headrace.analysis.fact_propagation import find_facts
-from headrace.analysis.findings import Severity, findings_of
+from headrace.analysis.flow_report import Severity, findings_of
 from headrace.analysis.strata import find_loops
 from headrace.errors import CycleThroughBlockingInput, GuardMissing, HeadraceError, NeedNotMet
 from headrace.graph.node import FlowGraph, Node

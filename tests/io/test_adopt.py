@@ -41,8 +41,7 @@ from headrace.io.files.changelog import ChangelogWriter
 from headrace.io.files.table_files import TableWriter
 from headrace.io.kafka import KafkaTopic
 from headrace.io.sink import ReadableWriter, SinkRequest, open_sink
-from headrace.state.commit import CommitLog
-from headrace.state.lease import Lease
+from headrace.state.commit import CommitLog, Lease
 from headrace.state.rewind import rewind
 from tests.golden import assert_golden
 from tests.postgres_server import Postgres

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.analysis.fact_propagation import find_facts
+from headrace.analysis.analysis import find_facts
 from headrace.expr.check import check
 from headrace.expr.constructors import col, left, lit, right
 from headrace.expr.tree import Column

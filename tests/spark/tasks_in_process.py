@@ -11,7 +11,7 @@ from unittest import mock
 import pyarrow as pa
 
 from headrace import Engine, Flow
-from headrace.analysis.column_liveness import live_graph
+from headrace.analysis.column_lineage import live_graph
 from headrace.io.arrow import rows_to_table
 from headrace.operators.source import Source
 from headrace.spark.placing.combining import insert_partial_operators
@@ -26,7 +26,7 @@ from headrace.spark.ticks.round_files import Sent
 from headrace.spark.ticks.round_jobs import run_in_jobs
 from headrace.spark.ticks.task import TickOrder
 from headrace.spark.ticks.task_outcome import Outcome, gathered
-from headrace.state.chain import Chain
+from headrace.state.chain import BatchChain
 from headrace.state.codec import value_encoder
 
 SPOOLED = Spooled()
@@ -64,7 +64,7 @@ class InProcessTasks:
         plan = Plan(self.stages, tuple(inputs), outputs, str(folder), False)
         self.shipped = ShippedPlan.of(plan)
         self.plan = compiled(plan)
-        self.chains: dict[int, Chain] = {}
+        self.chains: dict[int, BatchChain] = {}
         self.pending: frozenset[int] = frozenset()
         self.waiting: frozenset[int] = frozenset()
         self.ticks = 0

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from headrace import Flow
-from headrace.analysis.column_liveness import live_graph
+from headrace.analysis.column_lineage import live_graph
 from headrace.spark.checkpoints.resume import Loops, SparkResumeBinding
 from headrace.spark.placing.combining import insert_partial_operators
 from headrace.spark.placing.stages import cut_stages

@@ -33,7 +33,7 @@ from headrace.io.source import DONE
 from headrace.spark import run as run_on_spark
 from headrace.spark.ticks.driver_sinks import DriverSink
 from headrace.state.inspection import inspect
-from headrace.state.skipped_files import skip
+from headrace.state.rewind import skip_file
 
 pytestmark = [pytest.mark.spark, pytest.mark.verify]
 
@@ -288,7 +288,7 @@ def test_a_skipped_file_may_be_read_after_all(engine: Any, tmp_path: Path) -> No
     runs.run()
     assert commanded("skip", tmp_path / "c") == "no file is skipped\n"
     runs.arrive(2)
-    skip(tmp_path / "c", runs.file(2))
+    skip_file(tmp_path / "c", runs.file(2))
     assert commanded("skip", tmp_path / "c") == f"{runs.file(2)}\n"
     assert f"skipped: {runs.file(2)}\n" in commanded("state", tmp_path / "c")
     runs.run()

@@ -23,9 +23,9 @@ import headrace as hr
 from headrace import Engine, Flow, col, left, right
 from headrace.errors import BadInput, CheckpointInUse, FlowChanged, NotOnSpark
 from headrace.spark.checkpoints.reshard import reshard
+from headrace.state.arranged_store import stored_entries
 from headrace.state.checkpoint import Checkpoint
 from headrace.state.commit import CommitLog
-from headrace.state.entry_store import stored_entries
 from headrace.state.inspection import inspect
 from headrace.state.manifest import Manifest, as_it_is
 from headrace.state.rewind import rewind

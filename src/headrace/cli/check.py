@@ -18,7 +18,7 @@ from headrace.cli.findings_output import OutputFormat, PlacedFinding, lines_of
 from headrace.errors import BadInput, HeadraceError
 
 if TYPE_CHECKING:
-    from headrace.analysis.findings import Finding
+    from headrace.analysis.flow_report import Finding
     from headrace.flow.flow import Flow
     from headrace.testing.claims import ClaimResult
 
@@ -109,7 +109,7 @@ def _without_repeats(files: Sequence[str]) -> Iterator[str]:
 
 def _checked(name: str, examples: int | None) -> CheckedFile:
     """Check one argument. Its own output goes to standard error, out of the way of the findings."""
-    from headrace.analysis.findings import Finding, Severity
+    from headrace.analysis.flow_report import Finding, Severity
     from headrace.cli.load_flow import separate_imports, without_hard_exits
 
     with separate_imports(), _output_to_stderr(), redirect_stdout(sys.stderr), without_hard_exits():
@@ -138,7 +138,7 @@ def _output_to_stderr() -> Generator[None]:
 
 
 def _checked_flows(name: str, examples: int | None) -> CheckedFile:
-    from headrace.analysis.findings import Finding, Severity, findings_of
+    from headrace.analysis.flow_report import Finding, Severity, findings_of
     from headrace.cli.load_flow import load_flows
     from headrace.testing.claims import try_claims
 

@@ -65,15 +65,15 @@ def skip(
     The flow must not be running. Rows that committed ticks have read from the file remain. A file that was
     corrected or removed need not be skipped.
     """
-    from headrace.state import skipped_files
+    from headrace.state.rewind import checkpoint_folder, skip_file, skipped_files, unskip_file
 
     if file is None:
-        files = sorted(skipped_files.skipped_files(skipped_files.checkpoint_folder(folder)))
+        files = sorted(skipped_files(checkpoint_folder(folder)))
         typer.echo("\n".join(files) if files else "no file is skipped")
     elif undo:
-        typer.echo(f"{skipped_files.unskip(folder, file)}: read again from the next run")
+        typer.echo(f"{unskip_file(folder, file)}: read again from the next run")
     else:
-        typer.echo(f"{skipped_files.skip(folder, file)}: skipped from the next run")
+        typer.echo(f"{skip_file(folder, file)}: skipped from the next run")
 
 
 def compact(

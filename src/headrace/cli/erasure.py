@@ -19,7 +19,7 @@ def erase_place(place: str) -> Iterator[str]:
     if _STORE.match(place) or _is_sqlite(folder):
         yield from _erase_collections(place)
     elif (folder / "commit").is_dir():
-        from headrace.state.erasure import erase
+        from headrace.state.checkpoint import erase
 
         done = erase(folder)
         yield f"tick {done.tick} is kept; {done.before:,} bytes of state are {done.after:,} now"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headrace.analysis.findings import Finding
+    from headrace.analysis.flow_report import Finding
     from headrace.errors import SourceLocation
 
 

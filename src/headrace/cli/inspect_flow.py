@@ -49,7 +49,7 @@ def explain(
 
 def _here(flow: Flow, *, code: bool) -> str:
     from headrace.analysis import explain as explanation
-    from headrace.analysis.column_liveness import live_graph
+    from headrace.analysis.column_lineage import live_graph
     from headrace.engine.columnar.columnar_option import explain_large_ticks
 
     graph = flow.graph()

@@ -13,7 +13,7 @@ from headrace.cli.text_tables import create_console, create_table
 from headrace.errors import BadInput
 
 if TYPE_CHECKING:
-    from headrace.state.inspection import CheckpointHeld, Found
+    from headrace.state.inspection import CheckpointHeld, FoundValue
 
 Folder = Annotated[str, typer.Argument(help="The folder of a checkpoint.")]
 
@@ -130,7 +130,7 @@ def _as_json(held: CheckpointHeld) -> dict[str, Any]:
     return body
 
 
-def _print_rows(found: list[Found], as_json: bool) -> None:
+def _print_rows(found: list[FoundValue], as_json: bool) -> None:
     from headrace.state.inspection import plain
 
     if as_json:

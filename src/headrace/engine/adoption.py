@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.analysis import Verdict, analyse
-from headrace.analysis.coordination_verdicts import ancestors_of
-from headrace.analysis.witness_paths import path_to_lost_fact, steps_by_location
+from headrace.analysis.checks import ancestors_of, path_to_lost_fact, steps_by_location
 from headrace.atomic_files import FolderLock, remove_folder, subfolder_for
 from headrace.engine.endpoints import held_back_by, open_sinks
 from headrace.engine.engine import Engine

@@ -12,10 +12,10 @@ from headrace.engine.columnar.stored_slot import stored_forms
 from headrace.engine.endpoints import positions_slot
 from headrace.engine.program import compile_program
 from headrace.engine.resume import ResumeBinding, in_one_process, kept_by_node, read_state_names
+from headrace.state.checkpoint import DirectoryState
 from headrace.state.commit import POSITIONS
 from headrace.state.lazy_slots import Form
-from headrace.state.single_process_state import DirectoryState
-from headrace.state.skipped_files import skipped_files
+from headrace.state.rewind import skipped_files
 
 if TYPE_CHECKING:
     from headrace.graph.node import FlowGraph

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Never, cast, overload
 
-from headrace.analysis.column_liveness import columns_read, live_graph
+from headrace.analysis.column_lineage import columns_read, live_graph
 from headrace.columns.frames import is_frame, read_whole
 from headrace.engine.change import Changes, TickOutput
 from headrace.engine.columnar.columnar_option import ColumnarName, begins_arranged, parse_columnar

@@ -41,9 +41,8 @@ if TYPE_CHECKING:
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.monotone_columns import MonotoneColumns
     from headrace.graph.node import Columns, Node
-    from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
+    from headrace.graph.operator_declarations import Lineage, MonotoneColumns, SlotLayout, Unservable
     from headrace.lowering.step_writer import StepWriter
     from headrace.operators.aggregate.operator import Aggregate
     from headrace.operators.top_k import TopK

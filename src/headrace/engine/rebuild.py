@@ -29,8 +29,8 @@ from headrace.io.files.changelog import Changelog
 from headrace.io.files.table_files import TableFiles
 from headrace.io.source import dead_letter_folder, set_fields
 from headrace.path_or_url import local_path
-from headrace.state.lease import Lease
-from headrace.state.skipped_files import keep_skipping
+from headrace.state.commit import Lease
+from headrace.state.rewind import keep_skipping
 
 if TYPE_CHECKING:
     from headrace.engine.progress import RunResult

@@ -22,7 +22,7 @@ from headrace.operators.signals.endpoints import SignalSource
 from headrace.operators.source import Source as SourceOperator
 
 if TYPE_CHECKING:
-    from headrace.analysis.key_restrictions import Restriction
+    from headrace.analysis.column_lineage import Restriction
     from headrace.engine.queue import PerSource
     from headrace.expr.types import Schema
     from headrace.flow.flow import Flow

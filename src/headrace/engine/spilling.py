@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.engine.program import Program
     from headrace.lowering.slot import Slot, SlotMapping
     from headrace.state.arranged_store import ArrangedForm
-    from headrace.state.scratch_state import ScratchFolder, ScratchSlot
+    from headrace.state.shard import ScratchFolder, ScratchSlot
 
 
 SHARDS = 64
@@ -265,7 +265,7 @@ class StateInMemory:
 
     def _scratch_folder(self) -> ScratchFolder:
         # Only a run with a limit needs the codec.
-        from headrace.state.scratch_state import ScratchFolder
+        from headrace.state.shard import ScratchFolder
 
         if self._scratch is None:
             self._scratch = ScratchFolder()

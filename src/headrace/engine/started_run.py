@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.analysis.column_liveness import live_graph
+from headrace.analysis.column_lineage import live_graph
 from headrace.engine.endpoints import (
     AnySink,
     AnySource,
@@ -198,7 +198,7 @@ def _open_state(
     # Only runs with a checkpoint need its codec.
     from headrace.engine.checkpointed_state import open_checkpoint
     from headrace.engine.rebuild import finish_rebuild
-    from headrace.state.skipped_files import telling_ways_past
+    from headrace.state.rewind import telling_ways_past
 
     folder = Path(local_path(options.checkpoint, "checkpoint"))
     finish_rebuild(folder)

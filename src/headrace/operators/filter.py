@@ -12,8 +12,8 @@ from headrace.expr.polars_columns import NotLowered
 from headrace.expr.row_classes import to_user
 from headrace.expr.tree import Column, Expr, columns_of
 from headrace.expr.types import BOOL
-from headrace.graph.monotone_columns import MonotoneColumns
 from headrace.graph.node import identity_lineage
+from headrace.graph.operator_declarations import MonotoneColumns
 from headrace.lowering.examples import Examples
 from headrace.lowering.forms import apply_operator, lower_operator
 from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies, function_of

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.expr.check import check
 from headrace.expr.row_classes import from_user, to_user
 from headrace.expr.types import Field, Schema
-from headrace.graph.monotone_columns import MonotoneColumns
 from headrace.graph.node import ALTERABLE, Operator
-from headrace.graph.operator_declarations import WHOLE, Facts, Need, Placement, Port
+from headrace.graph.operator_declarations import WHOLE, Facts, MonotoneColumns, Need, Placement, Port
 from headrace.lattice import Max
 from headrace.lowering.examples import Examples, Pair
 from headrace.lowering.reference import (
@@ -41,7 +40,7 @@ from headrace.operators.lifetime import (
     describe_lifetime,
 )
 from headrace.operators.unservable import OF_A_TICK, UNCLAIMED
-from headrace.state.marked_values import Exact
+from headrace.state.codec import Exact
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr

@@ -7,9 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.expr.types import Field, Schema
-from headrace.graph.monotone_columns import MonotoneColumns
 from headrace.graph.node import ALTERABLE
-from headrace.graph.operator_declarations import Facts, KeyedSlot, Placement, Port, place_by_key
+from headrace.graph.operator_declarations import (
+    Facts,
+    KeyedSlot,
+    MonotoneColumns,
+    Placement,
+    Port,
+    place_by_key,
+)
 from headrace.lattice import Max
 from headrace.lowering.examples import Examples
 from headrace.lowering.row_code import Row, key_columns

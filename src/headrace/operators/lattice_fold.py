@@ -12,9 +12,16 @@ from headrace.expr.compile_python import key_of
 from headrace.expr.constructors import col
 from headrace.expr.row_classes import from_user
 from headrace.expr.types import AnyType, Field, Schema
-from headrace.graph.monotone_columns import MonotoneColumns
 from headrace.graph.node import ALTERABLE, Operator, function_name
-from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, place_by_key
+from headrace.graph.operator_declarations import (
+    Facts,
+    KeyedSlot,
+    MonotoneColumns,
+    Need,
+    Placement,
+    Port,
+    place_by_key,
+)
 from headrace.lattice import Max, Merging, Min
 from headrace.lowering.examples import Examples
 from headrace.lowering.reference import Bag, Bags, answer_of_bags

@@ -23,7 +23,7 @@ from headrace.operators.function_claims import NO_CLAIMS
 from headrace.operators.lattice_fold import lattice_claims, lattice_functions
 from headrace.operators.lifetime import Lifetime, WithLifetime, describe_lifetime
 from headrace.operators.unservable import IN_ORDER
-from headrace.state.marked_values import Exact
+from headrace.state.codec import Exact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from headrace.expr.constructors import col
 from headrace.expr.polars_columns import NotLowered
 from headrace.expr.tree import Column, Expr, columns_of
-from headrace.graph.monotone_columns import MonotoneColumns
+from headrace.graph.operator_declarations import MonotoneColumns
 from headrace.lowering.examples import Examples
 from headrace.lowering.forms import apply_operator, lower_operator
 from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies, functions_of

@@ -31,8 +31,7 @@ from headrace.atomic_files import remove_empty, remove_folder, subfolder_for, sy
 from headrace.errors import CheckpointDamaged, CheckpointInUse
 from headrace.pipelines.definitions import TableName
 from headrace.pipelines.errors import CatalogDamaged, PipelineInUse
-from headrace.state.commit import read_checked, write_checked
-from headrace.state.lease import Lease
+from headrace.state.commit import Lease, read_checked, write_checked
 from headrace.tables.version_folders import VersionFolders
 
 Position: TypeAlias = int | str | dict[str, list[int]]

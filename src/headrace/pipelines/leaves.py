@@ -27,7 +27,6 @@ from headrace.pipelines.relation_identity import (
     without_secret_options,
     without_secrets,
 )
-from headrace.queries.plan_copier import PlanCopier
 from headrace.queries.plan_details import (
     frame_of_plan,
     items,
@@ -36,6 +35,7 @@ from headrace.queries.plan_details import (
     pairs,
     with_subqueries,
 )
+from headrace.queries.planning import PlanCopier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.analysis import analyse
-from headrace.analysis.column_liveness import live_graph
-from headrace.analysis.node_labels import label
+from headrace.analysis.column_lineage import live_graph
 from headrace.engine.partial_operators import PartialAggregate, PartialWindow
 from headrace.engine.program import compile_program
 from headrace.errors import NotOnSpark
 from headrace.graph.graph_algorithms import adjacency_lists, is_cyclic, strongly_connected_components
+from headrace.graph.node import label
 from headrace.io.source import guarantee_of
 from headrace.operators.event_time.watermark import EndOfInput
 from headrace.operators.sink import Sink

@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from headrace.analysis.column_liveness import live_graph
+from headrace.analysis.column_lineage import live_graph
 from headrace.atomic_files import subfolder_for
 from headrace.engine.endpoints import (
     as_read_by,
@@ -63,7 +63,7 @@ from headrace.spark.ticks.ticker import Ticker, Way
 from headrace.state.checkpoint import Checkpoint
 from headrace.state.commit import KEEP_TICKS
 from headrace.state.manifest import Manifest
-from headrace.state.skipped_files import skipped_files, telling_ways_past
+from headrace.state.rewind import skipped_files, telling_ways_past
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

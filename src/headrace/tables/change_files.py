@@ -28,7 +28,7 @@ import pyarrow.ipc as ipc
 
 from headrace.atomic_files import sync_file
 from headrace.expr.dict_keys import nested_key
-from headrace.state.checkpoint_files import damaged
+from headrace.state.chain import damaged
 from headrace.state.codec import decode, key_encoder, value_encoder
 
 Entry: TypeAlias = tuple[int, bytes, int, int]

@@ -8,8 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from headrace.analysis import analyse
-from headrace.analysis.node_labels import label
-from headrace.graph.node import graph_of
+from headrace.graph.node import graph_of, label
 from headrace.graph.operator_declarations import Delay
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from google.protobuf.message import DecodeError
 
-from headrace.analysis.node_labels import is_named, label_in_sentence
 from headrace.compute.errors import BadPlan, CallableRefused
 from headrace.compute.plans.generated import plan_pb2 as pb
 from headrace.compute.plans.limits import LIMITS, PlanLimits
@@ -23,7 +22,7 @@ from headrace.expr.types import Schema
 from headrace.flow.flow import Flow
 from headrace.flow.stream import Stream
 from headrace.flow.stream_context import FlowContext
-from headrace.graph.node import FlowGraph, Node, Operator
+from headrace.graph.node import FlowGraph, Node, Operator, is_named, label_in_sentence
 from headrace.operators.chain import ChainFirstN
 from headrace.operators.feedback import FeedbackOperator
 from headrace.operators.signals.endpoints import LastRow, SignalSource, ValueRows

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import polars as pl
 
 from headrace.analysis import analyse
-from headrace.analysis.column_liveness import live_columns
+from headrace.analysis.column_lineage import live_columns
 from headrace.arrangement.batch import own_copy
 from headrace.columns.column_stream import build_stream, sum_weights
 from headrace.columns.columns import ColumnarDeclined, Columns

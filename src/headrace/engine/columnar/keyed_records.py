@@ -33,8 +33,9 @@ from headrace.expr.tree import Call, Expr, Literal
 from headrace.expr.types import Schema, StructType
 from headrace.expr.typing_rules import is_float
 from headrace.operators.keyed_tables.upsert import KeyedRecords, misfit_texts, tie_rule
-from headrace.state import described_rows
-from headrace.state.marked_values import Erasable
+from headrace.state.codec import Erasable
+from headrace.state.manifest import ASIDE as SLOT_ASIDE
+from headrace.state.manifest import ERASED as SLOT_ERASED
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType
@@ -60,8 +61,8 @@ class Kind(IntEnum):
     DELETED = 0
     ROW = 1
     AMONG = 2
-    ASIDE = described_rows.ASIDE
-    ERASED = described_rows.ERASED
+    ASIDE = SLOT_ASIDE
+    ERASED = SLOT_ERASED
     GONE = 5
 
 

@@ -14,7 +14,7 @@ from headrace.engine.spilling import estimated_bytes
 from headrace.errors import NotPlainData
 from headrace.expr.types import TimestampType
 from headrace.state.arranged_store import ArrangedForm
-from headrace.state.described_rows import DescribedRows
+from headrace.state.manifest import DescribedRows
 
 if TYPE_CHECKING:
     from headrace.arrangement.spine import Spine

@@ -12,9 +12,16 @@ from headrace.expr.deferred_imports import F
 from headrace.expr.spark_columns import nullable_type, representative, spark_type
 from headrace.expr.tree import columns_of
 from headrace.expr.types import Field, Schema
-from headrace.graph.monotone_columns import MonotoneColumns
 from headrace.graph.node import ALTERABLE, Node
-from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, place_by_key
+from headrace.graph.operator_declarations import (
+    Facts,
+    KeyedSlot,
+    MonotoneColumns,
+    Need,
+    Placement,
+    Port,
+    place_by_key,
+)
 from headrace.lattice import Max
 from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator

@@ -25,7 +25,7 @@ from headrace.operators.keyed_tables.record_order import (
 )
 from headrace.operators.keyed_tables.upsert import KeyedRecords, KeyedRecordsStep
 from headrace.operators.keyed_tables.upsert_rule import OnMisfit, UpsertRule, held_row, records_by_key
-from headrace.state.marked_values import Erasable
+from headrace.state.codec import Erasable
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr

@@ -13,7 +13,7 @@ from headrace.expr.expression_text import literal_text
 from headrace.expr.row_classes import Unavailable
 from headrace.expr.sort_keys import any_key
 from headrace.expr.types import DataType, ListType, MapType, StructType
-from headrace.state.marked_values import Erasable
+from headrace.state.codec import Erasable
 
 Held: TypeAlias = list[Any]
 """[row before the tick, row] of a key whose records have no sequences; None where there is none."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql import functions as f
 
-from headrace.analysis.column_liveness import live_columns, live_graph
+from headrace.analysis.column_lineage import live_columns, live_graph
 from headrace.atomic_files import subfolder_for
 from headrace.engine.endpoints import as_read_by, as_sink, dead_letters_of
 from headrace.engine.engine import Engine

@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.analysis.column_liveness import live_graph
+from headrace.analysis.column_lineage import live_graph
 from headrace.engine.resume import ResumeBinding, read_state_names
 from headrace.errors import BadInput, FlowChanged
 from headrace.path_or_url import local_path
@@ -38,11 +38,10 @@ from headrace.spark.checkpoints.state_ownership import StateOwnership
 from headrace.spark.placing.combining import insert_partial_operators
 from headrace.spark.placing.stages import cut_stages
 from headrace.spark.ticks.plan import CompiledStage, Plan
-from headrace.state.chain import Chain
+from headrace.state.arranged_store import stored_entries
+from headrace.state.chain import BatchChain, make_durable
 from headrace.state.checkpoint import Checkpoint
-from headrace.state.checkpoint_files import make_durable
 from headrace.state.codec import decode
-from headrace.state.entry_store import stored_entries
 from headrace.state.lazy_slots import whole_values
 from headrace.state.manifest import Manifest, as_it_is
 from headrace.state.shard import ShardWriter
@@ -197,7 +196,7 @@ class _Written:
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
         self._name = name
-        self.chains: dict[int, Chain] = {}
+        self.chains: dict[int, BatchChain] = {}
         self._writers: dict[int, ShardWriter] = {}
         self.pending: set[int] = set()
         self.waiting: set[int] = set()
@@ -215,7 +214,7 @@ class _Written:
                 if moves[name].starts_ticks:
                     self.pending.add(cell)
 
-    def move_arranged(self, chain: Chain, shard: int, manifest: Manifest, binding: _Binding) -> None:
+    def move_arranged(self, chain: BatchChain, shard: int, manifest: Manifest, binding: _Binding) -> None:
         """Write the rows that a cell's arrangements hold."""
         for slot, form in manifest.arranged(chain):
             move = binding.moves.get(slot.rpartition(".")[0])

@@ -23,7 +23,7 @@ from headrace.spark.placing.stages import Exchange
 from headrace.spark.ticks.columnar_stage import leaving
 from headrace.spark.ticks.messages import rows_of
 from headrace.spark.ticks.plan import Compiled, CompiledStage
-from headrace.state.chain import Chain
+from headrace.state.chain import BatchChain
 from headrace.state.lazy_slots import Form
 from headrace.state.shard import ShardState
 
@@ -58,7 +58,7 @@ class CellOutcome:
     seconds_loading: time spent loading state while the cell ran.
     """
 
-    chain: Chain
+    chain: BatchChain
     pending: bool
     waiting: bool
     files: tuple[Path, ...] = ()
@@ -74,7 +74,9 @@ def run_stateless(
     return pass_on(of, _tick(of, Machine(of.program, state, owns_unkeyed=shard == 0), inputs), send)
 
 
-def open_cell(plan: Compiled, stage: int, shard: int, chain: Chain, tick: int) -> OpenCell | StatelessCell:
+def open_cell(
+    plan: Compiled, stage: int, shard: int, chain: BatchChain, tick: int
+) -> OpenCell | StatelessCell:
     """Open a stage on a shard with the state of `chain`; the caller closes it."""
     if not plan.stages[stage].slots:
         return StatelessCell(plan.stages[stage], shard, chain)
@@ -87,7 +89,7 @@ class StatelessCell:
 
     of: CompiledStage
     shard: int
-    chain: Chain
+    chain: BatchChain
 
     takes_columns: ClassVar[bool] = False
 
@@ -106,7 +108,7 @@ class StatelessCell:
 class OpenCell:
     """An open cell with state: run one or more times, then finished."""
 
-    def __init__(self, plan: Compiled, stage: int, shard: int, chain: Chain, tick: int) -> None:
+    def __init__(self, plan: Compiled, stage: int, shard: int, chain: BatchChain, tick: int) -> None:
         self._of = of = plan.stages[stage]
         number = cell_number(stage, shard, plan.plan.stages.shards)
         slots: dict[str, Any] = {}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.spark.placing.round_plan import LoopStages
     from headrace.spark.placing.stages import StagePlan
     from headrace.spark.ticks.task import TickOrder
-    from headrace.state.chain import Chain
+    from headrace.state.chain import BatchChain
 
 
 FEW_ROWS = 20_000
@@ -109,7 +109,7 @@ def run_in_jobs(stages: StagePlan, order: TickOrder, jobs: Jobs, folder: str) ->
     return outcome
 
 
-def files_of(chains: Mapping[int, Chain]) -> set[str]:
+def files_of(chains: Mapping[int, BatchChain]) -> set[str]:
     return {file.name for chain in chains.values() for file in chain.files()}
 
 

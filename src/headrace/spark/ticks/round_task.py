@@ -14,7 +14,7 @@ from headrace.spark.ticks.cell import OpenCell, by_source, cell_number, run_stat
 from headrace.spark.ticks.messages import Message, Result, messages_of
 from headrace.spark.ticks.round_files import LARGE, Address, handed_over, write_down
 from headrace.spark.ticks.task_outcome import chain_result
-from headrace.state.chain import Chain
+from headrace.state.chain import BatchChain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -127,7 +127,7 @@ class _Cells:
         number = cell_number(stage, shard, attempt.plan.plan.stages.shards)
         cell = self._open.get(number)
         if cell is None:
-            chain = attempt.order.chains.get(number, Chain())
+            chain = attempt.order.chains.get(number, BatchChain())
             cell = OpenCell(attempt.plan, stage, shard, chain, attempt.order.tick)
             self._closing.callback(cell.close)
             self._open[number] = cell

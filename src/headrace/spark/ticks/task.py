@@ -44,8 +44,7 @@ from headrace.spark.ticks.round_files import Address, fetched
 from headrace.spark.ticks.round_task import Leg, posted, run_rounds
 from headrace.spark.ticks.task_outcome import bad_result, chain_result, error_result
 from headrace.spark.ticks.task_output import takes_columns, write_changes
-from headrace.state.chain import Chain
-from headrace.state.checkpoint_files import make_durable
+from headrace.state.chain import BatchChain, make_durable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,7 +73,7 @@ class TickOrder:
 
     shipped: ShippedPlan
     tick: int
-    chains: Mapping[int, Chain]
+    chains: Mapping[int, BatchChain]
     due: frozenset[int]
     leg: Leg | None = None
     times: tuple[int, ...] | None = None
@@ -265,7 +264,7 @@ class Attempt:
         is_due = number in self.order.due
         if not arrived and not is_due:
             return
-        chain = self.order.chains.get(number, Chain())
+        chain = self.order.chains.get(number, BatchChain())
         self.cost.enter("load state")
         with closing(open_cell(self.plan, stage, shard, chain, self.order.tick)) as cell:
             self.cost.enter("compute")

@@ -24,7 +24,7 @@ from headrace.errors import HeadraceError
 from headrace.io.files.file_reader import Widened
 from headrace.io.source import BadRecord
 from headrace.spark.ticks.messages import Result
-from headrace.state.chain import Chain
+from headrace.state.chain import BatchChain
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 
@@ -36,7 +36,7 @@ class Outcome:
     passing: state files needed only by later jobs of the same tick.
     """
 
-    chains: dict[int, Chain] = field(default_factory=dict[int, Chain])
+    chains: dict[int, BatchChain] = field(default_factory=dict[int, BatchChain])
     pending: set[int] = field(default_factory=set[int])
     waiting: set[int] = field(default_factory=set[int])
     files: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
@@ -50,7 +50,7 @@ class Outcome:
     costs: list[Any] = field(default_factory=list[Any])
 
 
-def chain_result(cell: int, chain: Chain, pending: bool, waiting: bool) -> Result:
+def chain_result(cell: int, chain: BatchChain, pending: bool, waiting: bool) -> Result:
     return Result("chain", (cell, json.dumps(chain.to_json()), pending, waiting))
 
 
@@ -78,7 +78,7 @@ def gathered(results: Iterable[Result]) -> Outcome:
             case "error", (stage, content):
                 errors.append((stage, content))
             case "chain", (cell, text, pending, waiting):
-                outcome.chains[cell] = Chain.from_json(json.loads(text))
+                outcome.chains[cell] = BatchChain.from_json(json.loads(text))
                 if pending:
                     outcome.pending.add(cell)
                 if waiting:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headrace.engine.prometheus import RunMetrics
     from headrace.io.source import DeadLetters
     from headrace.spark.ticks.driver_sinks import DriverSink
-    from headrace.state.chain import Chain
+    from headrace.state.chain import BatchChain
     from headrace.state.checkpoint import Checkpoint
     from headrace.state.commit import Commit
 
@@ -98,7 +98,7 @@ class Ticker:
         positions: Any,
         ended: Iterable[str] = (),
         times: tuple[int, ...] | None = None,
-        sources: Chain | None = None,
+        sources: BatchChain | None = None,
     ) -> None:
         """Run the next tick. Raises the errors of the tick.
 
