@@ -18,16 +18,11 @@ from headrace.graph.operator_declarations import (
 )
 from headrace.lattice import Max
 from headrace.lowering.examples import Examples
-from headrace.lowering.row_code import Row, key_columns
+from headrace.lowering.row_code import RowCode, key_columns
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, step_for
 from headrace.lowering.user_rows import write_received
-from headrace.operators.fold import (
-    FoldOperator,
-    FoldStep,
-    describe_fold,
-    folded_facts,
-)
+from headrace.operators.fold import FoldOperator, FoldStep, describe_fold, folded_facts
 from headrace.operators.function_claims import NO_CLAIMS, Claims
 from headrace.operators.lifetime import Lifetime, WithLifetime, describe_lifetime
 
@@ -209,7 +204,7 @@ class KeyedFoldStep(FoldStep):
         with code.block("else:"):
             code.line(f"{value} = {self.user_value(old)}")
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         code, writer = self.code, self.writer
         key, value = writer.fresh("key"), writer.fresh("value")
         writer.assign_key(key, self.keys, self.input_schema(), row.columns)
@@ -237,7 +232,7 @@ class KeyedFoldStep(FoldStep):
             self.emit_value(key, new, "1")
 
     def emit_value(self, key: str, value: str, weight: str) -> None:
-        self.emit(Row((*key_columns(key, len(self.keys)), f"{value}[0]"), None, weight))
+        self.emit(RowCode((*key_columns(key, len(self.keys)), f"{value}[0]"), None, weight))
 
 
 class KeyedTickFoldStep(KeyedFoldStep):
