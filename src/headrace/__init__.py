@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from headrace.shown import render_html_by
 from headrace.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from headrace.engine.engine import Engine
     from headrace.engine.run import arun, run
     from headrace.errors import HeadraceError
-    from headrace.expr.annotations import Float32, Int8, Int16, Int32, TimestampNtz
     from headrace.expr.constructors import (
         array,
         coalesce,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         when,
     )
     from headrace.expr.tree import Expr
-    from headrace.expr.types import DecimalType
+    from headrace.expr.types import DecimalType, Float32, Int8, Int16, Int32, TimestampNtz
     from headrace.flow.flow import Flow
     from headrace.flow.signal import Signal, lift
     from headrace.flow.signal_statistics import crossed, diff, ewm, lag, moving_mean, timer
@@ -66,12 +66,11 @@ _NAMES_OF = {
     "headrace.engine.engine": "Engine",
     "headrace.engine.run": "arun run",
     "headrace.errors": "HeadraceError",
-    "headrace.expr.annotations": "Float32 Int8 Int16 Int32 TimestampNtz",
+    "headrace.expr.types": "DecimalType Float32 Int8 Int16 Int32 TimestampNtz",
     "headrace.expr.constructors": (
         "array coalesce col concat date greatest hash least left lit right struct timestamp when"
     ),
     "headrace.expr.tree": "Expr",
-    "headrace.expr.types": "DecimalType",
     "headrace.operators.aggregate.collected_values": "bit_and bit_or bit_xor collect string_agg",
     "headrace.operators.aggregate.counts": "count count_distinct",
     "headrace.operators.aggregate.extremes": "first last max min",
@@ -108,11 +107,19 @@ _OF_SPARK = {
 """Names of other libraries for what Headrace calls otherwise."""
 
 
+def _html_of(value: object) -> str:
+    html: str = importlib.import_module("headrace.notebook").html_of(value)
+    return html
+
+
+render_html_by(_html_of)
+
+
 def __getattr__(name: str) -> Any:
     if name in _SUBPACKAGES:
         return importlib.import_module(f"headrace.{name}")
     if name not in _MODULE_OF:
-        from headrace.near_names import did_you_mean
+        from headrace.errors import did_you_mean
 
         guess = did_you_mean(name, _MODULE_OF)
         if name in _OF_SPARK:

@@ -27,10 +27,10 @@ from headrace.engine.columnar.columnar_option import Columnar, explain_large_tic
 from headrace.engine.columnar.runner import PartRunner
 from headrace.engine.machine import Machine
 from headrace.engine.program import Program, compile_program
-from headrace.expr.code_emission import bounded_code
 from headrace.expr.constructors import col, left, right
 from headrace.expr.row_classes import from_user
 from headrace.expr.types import BOOL, FLOAT64, INT64, INTERVAL, INTERVALS, STR, TIMESTAMP, DecimalType
+from headrace.expr.typing_rules import bounded_code
 from headrace.operators.aggregate.accumulator import accumulator_for
 from headrace.operators.aggregate.counts import OnceEach
 from headrace.operators.aggregate.operator import Aggregate

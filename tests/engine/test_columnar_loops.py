@@ -25,8 +25,8 @@ from headrace.engine.columnar.loop_rounds import ColumnarLoop
 from headrace.engine.loops import semi_naive
 from headrace.engine.program import Program, compile_program
 from headrace.errors import NoFixpoint
-from headrace.expr.code_emission import CodeBounds, bounded_code
 from headrace.expr.code_runtime import NAN
+from headrace.expr.typing_rules import CodeBounds, bounded_code
 from headrace.graph.node import FlowGraph
 from headrace.testing.strategies import rows
 from tests.engine.test_columnar import ALWAYS, Plain, Run, _inside, _join, noting_declines

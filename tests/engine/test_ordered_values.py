@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.expr.code_runtime import NAN
-from headrace.expr.sort_keys import order_key
 from headrace.expr.types import FLOAT64, INT64
+from headrace.expr.value_keys import order_key
 from headrace.operators.aggregate import ordered_values
 from headrace.operators.aggregate.ordered_values import add_ordered_value, settle, settle_end
 

@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace import Flow, col
-from headrace.atomic_files import FolderLock
 from headrace.engine import adoption
 from headrace.engine import rebuild as rebuilding
 from headrace.engine.adoption import adopt
 from headrace.errors import BadInput, CheckpointInUse, DuplicateKey, HeadraceError
 from headrace.expr.row_classes import from_user, schema_of
+from headrace.file_system import FolderLock
 from headrace.io import (
     Changelog,
     CsvChangelog,

@@ -14,9 +14,9 @@ import pytest
 
 import headrace as hr
 from headrace import Flow
-from headrace.atomic_files import FolderLock
 from headrace.errors import HeadraceError
 from headrace.expr.row_classes import schema_of
+from headrace.file_system import FolderLock
 from headrace.io import (
     Changelog,
     CsvFiles,

@@ -20,7 +20,7 @@ pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq
 
 from headrace.errors import HeadraceError, UnreadableSource
-from headrace.expr.annotations import Int32
+from headrace.expr.types import Int32
 from headrace.io import CsvFiles, Feed, JsonFiles, ParquetFiles
 from headrace.io.files import text_blocks
 from headrace.io.files.file_reader import FileFormat, open_format, read_columns, read_rows, rows_of

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from headrace.atomic_files import FolderLock
 from headrace.engine.rebuild import rebuild
 from headrace.errors import BadInput, BadRow, CheckpointInUse, HeadraceError
+from headrace.file_system import FolderLock
 from headrace.io import JsonFiles
 from headrace.io.kafka import KafkaTopic
 from headrace.state.commit import Lease

@@ -25,9 +25,9 @@ from headrace.analysis.checks import Judgement, Verdict, check_cycles, judge_sin
 from headrace.analysis.strata import Region, find_activation, find_execution_order, find_regions
 from headrace.errors import UnknownColumn, WrongType
 from headrace.expr.check import check, checked_tree
-from headrace.expr.dict_keys import has_representatives
 from headrace.expr.types import DecimalType
 from headrace.expr.typing_rules import CallTerm, Term
+from headrace.expr.value_keys import has_representatives
 from headrace.graph.operator_declarations import Facts, meet
 from headrace.operators.aggregate.operator import Aggregate
 from headrace.operators.aggregate.sums import Mean

@@ -10,7 +10,7 @@ import typer
 
 from headrace.cli.exit_codes import FAILED
 from headrace.errors import BadInput, HeadraceError, SparkUnavailable
-from headrace.path_or_url import local_path
+from headrace.file_system import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

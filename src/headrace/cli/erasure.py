@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.errors import BadInput
-from headrace.path_or_url import local_path
+from headrace.file_system import local_path
 
 _STORE = re.compile("(sqlite|postgresql|delta|memory):")
 _SQLITE = b"SQLite format 3"

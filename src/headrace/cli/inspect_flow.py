@@ -110,7 +110,7 @@ def draw(
 ) -> None:
     """Draw a flow with its strata: for GitHub (mermaid), for Graphviz (dot), or as a picture (svg)."""
     from headrace.cli.load_flow import load_flow
-    from headrace.path_or_url import local_path
+    from headrace.file_system import local_path
     from headrace.view import picture_of
 
     text = drawing_of(picture_of(load_flow(flow)), format)

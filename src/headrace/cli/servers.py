@@ -97,8 +97,8 @@ def controller(
     from headrace.compute.serve.controller_process import PARAMETERS, Options, run_controller
     from headrace.compute.transport.channels import MEGABYTE
     from headrace.compute.transport.credentials import REPLICA_TOKEN_VARIABLE, Security
-    from headrace.expr.durations import duration
-    from headrace.path_or_url import local_path
+    from headrace.expr.time_texts import duration
+    from headrace.file_system import local_path
 
     security = Security.load(
         ca=ca,
@@ -172,7 +172,7 @@ def replica(
     """
     from headrace.compute.serve.replica_process import ReplicaOptions, run_replica
     from headrace.compute.transport.credentials import REPLICA_TOKEN_VARIABLE, Security
-    from headrace.path_or_url import local_path
+    from headrace.file_system import local_path
 
     security = Security.load(
         ca=ca,

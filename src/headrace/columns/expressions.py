@@ -23,10 +23,10 @@ import polars as pl
 
 from headrace.errors import EvaluationError
 from headrace.expr.check import checked_tree
+from headrace.expr.code_runtime import EXACT
 from headrace.expr.compile_python import PythonEmitter, Scope, runtime_names
-from headrace.expr.decimal_arithmetic import EXACT
 from headrace.expr.function_records import StrictFunction
-from headrace.expr.functions.decimal_columns import decimal_constant
+from headrace.expr.functions.integer_columns import decimal_constant
 from headrace.expr.polars_columns import (
     Bounds,
     LoweredExpression,

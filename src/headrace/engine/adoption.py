@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.analysis import Verdict, analyse
 from headrace.analysis.checks import ancestors_of, path_to_lost_fact, steps_by_location
-from headrace.atomic_files import FolderLock, remove_folder, subfolder_for
 from headrace.engine.endpoints import held_back_by, open_sinks
 from headrace.engine.engine import Engine
 from headrace.engine.rebuild import (
@@ -31,7 +30,8 @@ from headrace.engine.rebuild import (
     moved_to,
 )
 from headrace.errors import BadInput
-from headrace.expr.dict_keys import with_representatives
+from headrace.expr.value_keys import with_representatives
+from headrace.file_system import FolderLock, local_path, remove_folder, subfolder_for
 from headrace.io import DeltaChangelog, DeltaTable, PostgresChangelog, PostgresTable, TickTime, WallClock
 from headrace.io.files.changelog import Changelog, CsvChangelog
 from headrace.io.files.table_files import TableFiles
@@ -40,7 +40,6 @@ from headrace.io.outbox import BATCH_ROWS
 from headrace.io.sink import ReadableWriter
 from headrace.io.source import WEIGHT
 from headrace.operators.source import TICK_TIME
-from headrace.path_or_url import local_path
 from headrace.state.checkpoint import Checkpoint
 from headrace.state.commit import CommitLog
 from headrace.state.manifest import as_it_is

@@ -24,14 +24,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace import pull
-from headrace.atomic_files import subfolder_for
 from headrace.engine.change import Changes, unknown_sink
 from headrace.engine.queue import PerSource, limit_for
 from headrace.engine.source_intake import check_iterable, unknown_source
 from headrace.errors import BadInput, SourceLocation, Step
-from headrace.expr.call_errors import check_function
+from headrace.expr.expression_errors import check_function
 from headrace.expr.row_classes import to_user
 from headrace.expr.types import TIMESTAMP
+from headrace.file_system import subfolder_for
 from headrace.io import Call, Feed, SinkTarget, Source, open_sink, open_source
 from headrace.io.keyed_tables import HeldBack
 from headrace.io.pull.async_rows import rows_ahead

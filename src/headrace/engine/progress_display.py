@@ -23,8 +23,8 @@ from headrace.engine.progress_text import (
     status_parts,
 )
 from headrace.errors import SourceLocation
-from headrace.notebook_cells import in_notebook
 from headrace.requirements import require_package
+from headrace.shown import in_notebook
 
 if TYPE_CHECKING:
     from rich.console import Group

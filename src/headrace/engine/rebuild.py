@@ -22,13 +22,19 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.atomic_files import FolderLock, exchange_folders, remove_folder, sync_folder, write_file
 from headrace.errors import BadInput, HeadraceError
+from headrace.file_system import (
+    FolderLock,
+    exchange_folders,
+    local_path,
+    remove_folder,
+    sync_folder,
+    write_file,
+)
 from headrace.io import Call, Memory, Print
 from headrace.io.files.changelog import Changelog
 from headrace.io.files.table_files import TableFiles
 from headrace.io.source import dead_letter_folder, set_fields
-from headrace.path_or_url import local_path
 from headrace.state.commit import Lease
 from headrace.state.rewind import keep_skipping
 

@@ -15,8 +15,8 @@ from headrace.engine.prometheus import Metrics, serving_metrics
 from headrace.engine.queue import PerSource, check_limits
 from headrace.engine.started_run import RunOptions, StartedRun
 from headrace.errors import BadInput
-from headrace.expr.call_errors import explains_calls
-from headrace.full_disk import telling_full_disk
+from headrace.expr.expression_errors import explains_calls
+from headrace.file_system import telling_full_disk
 from headrace.graph.node import graph_of
 from headrace.pull.argument_checks import check_confirm_within
 from headrace.pull.errors import LoopRunsAlready

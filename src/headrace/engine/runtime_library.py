@@ -8,8 +8,8 @@ from operator import itemgetter
 from typing import Any, cast
 
 from headrace.errors import EvaluationError, NoFixpoint, UnknownPort, UserFunctionFailed
-from headrace.expr.sort_keys import any_key
 from headrace.expr.types import Rows
+from headrace.expr.value_keys import any_key
 from headrace.lowering.round_history import RUNTIME as LOOPS
 from headrace.operators.aggregate import (
     collected_values,

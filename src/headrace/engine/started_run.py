@@ -27,7 +27,7 @@ from headrace.engine.engine import Engine
 from headrace.engine.progress import RunResult
 from headrace.engine.run_module import RunModule
 from headrace.errors import SourceLocation
-from headrace.path_or_url import local_path
+from headrace.file_system import local_path
 from headrace.pull.ask_buffer import StopOnce
 from headrace.pull.edge import CallbackEdge
 from headrace.pull.errors import CallCancelled

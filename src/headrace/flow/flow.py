@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast, overload
 from typing_extensions import TypeVar
 
 from headrace.errors import BadFlow, SourceLocation, Step, WrongType
-from headrace.expr.call_errors import check_function
-from headrace.expr.expression_misuse import MethodGuesses
+from headrace.expr.expression_errors import MethodGuesses, check_function
 from headrace.expr.row_classes import schema_of
 from headrace.expr.tree import Column
 from headrace.expr.types import Schema

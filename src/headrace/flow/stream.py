@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 from typing_extensions import TypeVar
 
 from headrace.errors import SourceLocation, WrongType
-from headrace.expr.call_errors import explains_calls
 from headrace.expr.check import check, check_ordered
+from headrace.expr.expression_errors import explains_calls
 from headrace.expr.row_classes import computed_schema
 from headrace.expr.tree import Column, Expr, Ordering
 from headrace.expr.types import BOOL

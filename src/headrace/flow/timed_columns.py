@@ -14,8 +14,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from headrace.errors import BadFlow, Step
-from headrace.expr.check import check
-from headrace.expr.monotonicity import Monotonicity, monotonicity
+from headrace.expr.check import Monotonicity, check, monotonicity
 from headrace.expr.tree import Call, Column, Expr, columns_of
 from headrace.expr.types import BOOL, FLOAT64, TIMESTAMP, Field, Schema
 from headrace.operators.distinct import DistinctOnTime

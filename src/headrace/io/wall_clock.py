@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from headrace.errors import SourceLocation, WrongType
-from headrace.expr.durations import duration, format_duration
+from headrace.expr.time_texts import duration, format_duration
 from headrace.io.in_process import convert_rows
 from headrace.io.source import Batch, Feed, NextDue, Reader, Source, open_source
 

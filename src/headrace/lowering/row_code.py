@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from headrace.expr.sort_keys import order_key
 from headrace.expr.types import IntegerType
+from headrace.expr.value_keys import order_key
 
 if TYPE_CHECKING:
     from headrace.expr.check import TypeAndNullability

@@ -7,8 +7,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.errors import SourceLocation, WrongType
-from headrace.expr.durations import format_duration
 from headrace.expr.row_classes import schema_of
+from headrace.expr.time_texts import format_duration
 from headrace.expr.types import FLOAT32, FLOAT64, INTEGERS, TIMESTAMP, AnyType, BoolType, DataType
 from headrace.operators.column_arguments import render_argument
 from headrace.operators.statistics.ewm import Decay

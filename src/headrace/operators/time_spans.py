@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from headrace.errors import WrongType
-from headrace.expr.durations import UNITS, duration, format_duration, too_long_error
+from headrace.expr.time_texts import UNITS, duration, format_duration, too_long_error
 from headrace.expr.types import FLOAT64, INT64, INTEGERS, TIMESTAMP, DataType
 from headrace.operators.column_arguments import render_argument
 

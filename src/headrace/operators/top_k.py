@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.expr.check import check
 from headrace.expr.constructors import col
-from headrace.expr.deferred_imports import F
 from headrace.expr.spark_columns import with_representatives
 from headrace.graph.node import ALTERABLE, Node, identity_lineage
 from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, place_by_key
@@ -24,6 +23,7 @@ from headrace.lowering.row_code import MappingCode, RowCode, comparable, item_so
 from headrace.lowering.slot import Slot, thaw_list
 from headrace.lowering.step import Step, register_step
 from headrace.operators.lifetime import Lifetime, WithLifetime, tick_needs, with_lifetimes
+from headrace.requirements import F
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

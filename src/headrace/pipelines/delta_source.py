@@ -18,7 +18,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from headrace.errors import BadUri, HeadraceError, UnreadableSource
-from headrace.path_or_url import local_path
+from headrace.file_system import local_path
 from headrace.pipelines.definitions import DELTA, TableName
 from headrace.queries.plan_details import (
     frame_of_plan,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import BadUri
 from headrace.expr.spark_columns import quoted
-from headrace.path_or_url import local_path
+from headrace.file_system import local_path
 from headrace.pipelines.definitions import TableName
 from headrace.pipelines.delta_source import DeltaRelation, index_of_files, table_of_relation, table_of_stream
 from headrace.pipelines.input_contents import FileMark, mark_of

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from headrace.atomic_files import sync_folder
-from headrace.expr.dict_keys import with_representatives
+from headrace.expr.value_keys import with_representatives
+from headrace.file_system import sync_folder
 from headrace.io.sink import PartsWriter, SinkRequest, SinkTarget, Writer, open_sink
 from headrace.io.source import Guarantee
 from headrace.spark.ticks.errors import told, told_errors

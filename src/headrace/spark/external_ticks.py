@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.analysis.column_lineage import live_graph
 from headrace.engine.engine import Engine
-from headrace.expr.code_emission import CodeBounds
 from headrace.expr.types import Rows
+from headrace.expr.typing_rules import CodeBounds
 from headrace.io.sink import SinkTarget
 from headrace.spark.checkpoints.resume import Loops, SparkResumeBinding
 from headrace.spark.local.session_properties import is_local, tasks_at_a_time

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from headrace.analysis.column_lineage import live_graph
-from headrace.atomic_files import subfolder_for
 from headrace.engine.endpoints import (
     as_read_by,
     as_sink,
@@ -31,10 +30,9 @@ from headrace.engine.prometheus import Metrics, serving_metrics
 from headrace.engine.rebuild import finish_rebuild
 from headrace.engine.run import RunResult
 from headrace.errors import BadInput, NotOnSpark
-from headrace.full_disk import telling_full_disk
+from headrace.file_system import local_path, subfolder_for, telling_full_disk
 from headrace.graph.node import graph_of
 from headrace.operators.source import Source as SourceOperator
-from headrace.path_or_url import local_path
 from headrace.spark.checkpoints.resume import Loops, SparkResumeBinding
 from headrace.spark.local.session_properties import is_local, tasks_at_a_time
 from headrace.spark.placing.combining import insert_partial_operators

@@ -27,8 +27,7 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from headrace.errors import BadInput, UnreadableSource
-from headrace.path_or_url import local_path
-from headrace.private_files import make_private_folder
+from headrace.file_system import local_path, make_private_folder
 from headrace.state.arranged_store import ArrangedForm, stored_entries
 from headrace.state.chain import BatchChain, FileRef, check_size, damaged, forget_folder, make_durable
 from headrace.state.codec import without_erasable

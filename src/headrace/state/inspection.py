@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headrace.errors import BadInput, CheckpointDamaged
-from headrace.path_or_url import local_path
+from headrace.file_system import local_path
 from headrace.state.arranged_store import stored_entries
 from headrace.state.chain import check_file
 from headrace.state.codec import decode, key_encoder

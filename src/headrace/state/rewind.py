@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from headrace.errors import BadInput, BadRow, CheckpointDamaged, InputChanged, UnreadableSource
-from headrace.path_or_url import local_path
+from headrace.file_system import local_path
 from headrace.state.arranged_store import stored_entries
 from headrace.state.chain import sync
 from headrace.state.codec import decode

@@ -18,7 +18,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.fs import DeltaStorageHandler
 
-from headrace.path_or_url import scheme_of, unsupported_scheme_error
+from headrace.file_system import scheme_of, unsupported_scheme_error
 from headrace.tables.delta_log import changes_of_commits, path_of_file, read_commits, types_of_schema
 from headrace.tables.versioned_table import (
     OPERATION,

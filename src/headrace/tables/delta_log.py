@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
-from headrace.path_or_url import local_path, scheme_of
+from headrace.file_system import local_path, scheme_of
 from headrace.tables.versioned_table import ChangedFiles, DataFile, Types
 
 _Action: TypeAlias = Mapping[str, Any]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.path_or_url import local_path
+from headrace.file_system import local_path
 from headrace.state.commit import CommitLog
 from headrace.state.inspection import CheckpointHeld, SlotHeld, inspect, plain, rows_of_key
 

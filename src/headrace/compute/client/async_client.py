@@ -50,8 +50,8 @@ from headrace.compute.protocol.codec_derivation import bad_message
 from headrace.compute.protocol.commands import RuntimeName
 from headrace.compute.protocol.dataflow import Plan
 from headrace.compute.transport.credentials import Security
-from headrace.expr.durations import duration
 from headrace.expr.row_classes import schema_of
+from headrace.expr.time_texts import duration
 from headrace.expr.tree import Expr
 from headrace.expr.types import Schema
 from headrace.flow.flow import Flow

@@ -41,7 +41,7 @@ from headrace.compute.transport.channels import END_OF_CALL, Limits, raising_com
 from headrace.compute.transport.credentials import Security
 from headrace.compute.transport.handshake import Pairs, version_metadata
 from headrace.errors import HeadraceError
-from headrace.expr.durations import duration
+from headrace.expr.time_texts import duration
 
 # --- connection options -------------------------------------------------------------
 

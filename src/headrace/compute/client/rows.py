@@ -20,10 +20,10 @@ from headrace.compute.protocol.client_messages import (
 from headrace.compute.protocol.commands import Finishing
 from headrace.engine.change import Change
 from headrace.errors import BadInput, SourceLocation, UnknownColumn
-from headrace.expr.dict_keys import with_representatives
 from headrace.expr.row_classes import from_user, row_class, to_user
 from headrace.expr.tree import Column, Expr, Ordering
 from headrace.expr.types import Field, ListType, MapType, Row, Schema, StructType
+from headrace.expr.value_keys import with_representatives
 
 
 @dataclass(frozen=True)

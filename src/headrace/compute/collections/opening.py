@@ -15,8 +15,8 @@ from typing import TypeAlias
 
 from headrace.compute.collections.store import Collections
 from headrace.errors import BadInput, BadUri
+from headrace.file_system import local_path
 from headrace.io.postgres import without_password
-from headrace.path_or_url import local_path
 from headrace.requirements import require_package
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)

@@ -26,10 +26,10 @@ from headrace.compute.protocol.dataflow import Plan
 from headrace.errors import HeadraceError
 from headrace.expr.bounds import check_patterns
 from headrace.expr.check import check
-from headrace.expr.code_emission import bounded_code
 from headrace.expr.compile_python import compile_rows
 from headrace.expr.tree import Expr
 from headrace.expr.types import BOOL, Schema
+from headrace.expr.typing_rules import bounded_code
 from headrace.flow.flow import Flow
 from headrace.graph.node import Node
 

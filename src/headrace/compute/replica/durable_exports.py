@@ -23,8 +23,8 @@ from headrace.compute.replica.feeds import CHUNK, RETRY, CollectionFeed
 from headrace.compute.replica.runtime import ReachedFrontiers
 from headrace.errors import HeadraceError
 from headrace.expr.types import Row, Schema
+from headrace.file_system import make_private_file, make_private_folder
 from headrace.io.files.json_values import object_encoder
-from headrace.private_files import make_private_file, make_private_folder
 
 # --- exports to collections ---------------------------------------------------------
 

@@ -29,7 +29,7 @@ from headrace.compute.errors import ViewQuarantined
 from headrace.compute.frontier import Frontier
 from headrace.compute.protocol.dataflow import Dataflow
 from headrace.errors import WorkLimitExceeded
-from headrace.private_files import make_private_file
+from headrace.file_system import make_private_file
 
 # --- record of the dataflows at work at a crash -------------------------------------
 

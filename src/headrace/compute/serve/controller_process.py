@@ -24,8 +24,7 @@ from headrace.compute.transport import channels
 from headrace.compute.transport.channels import MEGABYTE, Limits
 from headrace.compute.transport.credentials import Security
 from headrace.compute.transport.replica_link import ReplicaLink
-from headrace.path_or_url import local_path
-from headrace.private_files import make_private_folder
+from headrace.file_system import local_path, make_private_folder
 
 # --- connections to replicas --------------------------------------------------------
 

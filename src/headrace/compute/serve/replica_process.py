@@ -14,8 +14,7 @@ from headrace.compute.replica.work_watch import DeathRecord, WorkWatch
 from headrace.compute.transport.channels import Limits, Wakeup
 from headrace.compute.transport.credentials import Security
 from headrace.compute.transport.replica_server import serve_replica
-from headrace.path_or_url import local_path
-from headrace.private_files import make_private_folder
+from headrace.file_system import local_path, make_private_folder
 
 
 @dataclass(frozen=True)

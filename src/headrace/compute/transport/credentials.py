@@ -24,7 +24,7 @@ from pathlib import Path
 from headrace.compute.errors import InsecureAddress, NotAuthorized
 from headrace.compute.transport.local_addresses import host_of, is_loopback, loopback_target
 from headrace.errors import BadOption
-from headrace.private_files import is_private
+from headrace.file_system import is_private
 
 # --- validity of certificates -------------------------------------------------------
 

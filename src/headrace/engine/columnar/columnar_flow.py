@@ -38,10 +38,10 @@ from headrace.engine.columnar.upsert import ColumnarUpsert, UpsertPlan, row_form
 from headrace.engine.plan import live_consumers
 from headrace.engine.program import slot_variable
 from headrace.engine.runtime_library import RUNTIME, consolidate
-from headrace.expr.code_emission import bounded_code
 from headrace.expr.compile_python import runtime_names
 from headrace.expr.tree import columns_of
 from headrace.expr.types import Rows
+from headrace.expr.typing_rules import bounded_code
 from headrace.lowering.generated_source import Constants, Purpose, SourceCode
 from headrace.operators.aggregate.operator import Aggregate
 from headrace.operators.join.operator import SIDES, How

@@ -15,7 +15,7 @@ from headrace.engine.columnar.clocks import check_time, ticks_of
 from headrace.engine.columnar.pre_reduction import GroupedRows, choose_reduction, group_parts
 from headrace.engine.partial_operators import PartialWindow
 from headrace.expr.check import check
-from headrace.expr.functions.time_columns import count_of, moment
+from headrace.expr.functions.integer_columns import count_of, moment
 from headrace.expr.polars_columns import LoweredExpression, NotLowered, dtype_of, either_condition
 from headrace.expr.types import TIMESTAMP
 from headrace.operators.event_time.slices import window_origin

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from headrace.errors import NotOnSpark, SourceLocation, WrongType
 from headrace.expr.check import check
-from headrace.expr.deferred_imports import F
 from headrace.expr.types import DataType, Field, IntervalType, Schema
 from headrace.expr.typing_rules import is_number
 from headrace.operators.over.window_function import WindowFunction
+from headrace.requirements import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.errors import NotOnSpark
 from headrace.expr.check import check
 from headrace.expr.constructors import struct, when
-from headrace.expr.deferred_imports import F
 from headrace.expr.tree import operand
 from headrace.expr.types import INT64, DataType, Field, Schema
 from headrace.lowering.row_code import tuple_source
@@ -31,6 +30,7 @@ from headrace.operators.aggregate.aggregation import (
     measure,
     present_values,
 )
+from headrace.requirements import F
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

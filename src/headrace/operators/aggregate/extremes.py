@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.expr.check import check, check_ordered
-from headrace.expr.deferred_imports import F
-from headrace.expr.sort_keys import Key, order_key
 from headrace.expr.types import DataType, Field, Schema, StructType
+from headrace.expr.value_keys import Key, order_key
 from headrace.lowering.reference import rank
 from headrace.lowering.slot import thaw_dict, thaw_list
 from headrace.operators.aggregate.accumulator import (
@@ -29,6 +28,7 @@ from headrace.operators.aggregate.aggregation import (
     measure,
     present_values,
 )
+from headrace.requirements import F
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

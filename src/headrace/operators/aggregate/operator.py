@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.expr.check import check
 from headrace.expr.constructors import col
-from headrace.expr.deferred_imports import F
 from headrace.expr.spark_columns import nullable_type, representative, spark_type
 from headrace.expr.tree import columns_of
 from headrace.expr.types import Field, Schema
@@ -41,6 +40,7 @@ from headrace.operators.aggregate import (
 from headrace.operators.aggregate.accumulator import ANSWER, ROWS, Group
 from headrace.operators.aggregate.aggregation import AggregateArguments, answer_of, group_columns, measure
 from headrace.operators.lifetime import Lifetime, WithLifetime, tick_needs, with_lifetimes
+from headrace.requirements import F
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -12,10 +12,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from headrace.expr.deferred_imports import F
 from headrace.operators.aggregate.float_totals import float_add
 from headrace.operators.aggregate.float_totals import float_sum as rounded_float_sum
 from headrace.operators.aggregate.power_sums import add_powers, degrees_of, empty_sums, statistic
+from headrace.requirements import F
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.errors import EvaluationError
 from headrace.expr.code_runtime import NAN
-from headrace.expr.deferred_imports import F
 from headrace.expr.types import FLOAT64, INT64, INTERVAL, DataType, DecimalType, Field, IntervalType, Schema
 from headrace.expr.typing_rules import is_float
 from headrace.operators.aggregate import spark_sums
@@ -38,6 +37,7 @@ from headrace.operators.aggregate.aggregation import (
 )
 from headrace.operators.aggregate.counts import of_distinct
 from headrace.operators.aggregate.float_totals import FLOAT_PARTS
+from headrace.requirements import F
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,10 +11,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.errors import EvaluationError
-from headrace.expr.check import check
+from headrace.expr.check import Monotonicity, check, monotonicity
 from headrace.expr.compile_python import compile_rows
 from headrace.expr.constructors import col
-from headrace.expr.monotonicity import Monotonicity, monotonicity
 from headrace.expr.types import DATE, INTEGERS, TIMESTAMP
 from headrace.graph.node import Operator, identity_lineage
 from headrace.graph.operator_declarations import (

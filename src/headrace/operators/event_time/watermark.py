@@ -8,10 +8,9 @@ from datetime import UTC, datetime
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.expr.check import check
+from headrace.expr.check import Monotonicity, check, monotonicity
 from headrace.expr.code_runtime import EPOCH
 from headrace.expr.constructors import col
-from headrace.expr.monotonicity import Monotonicity, monotonicity
 from headrace.expr.tree import Column
 from headrace.expr.types import BOOL, FLOAT64, INTEGERS, TIMESTAMP, Field, Schema
 from headrace.graph.node import Operator

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 from headrace.errors import EvaluationError, RecordMisfit
 from headrace.expr.expression_text import literal_text
 from headrace.expr.row_classes import Unavailable
-from headrace.expr.sort_keys import any_key
 from headrace.expr.types import DataType, ListType, MapType, StructType
+from headrace.expr.value_keys import any_key
 from headrace.state.codec import Erasable
 
 Held: TypeAlias = list[Any]

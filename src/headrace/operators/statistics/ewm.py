@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from headrace.expr.durations import format_duration
+from headrace.expr.time_texts import format_duration
 from headrace.operators.statistics.kernel import (
     Kernel,
     Variable,

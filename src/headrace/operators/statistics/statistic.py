@@ -9,7 +9,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import ClassVar, TypeAlias
 
-from headrace.expr.durations import format_duration
+from headrace.expr.time_texts import format_duration
 
 # --- kinds of input and result values of statistics, known before the first value -----------------
 

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, cast
 from pyspark.sql import functions as f
 
 from headrace.analysis.column_lineage import live_columns, live_graph
-from headrace.atomic_files import subfolder_for
 from headrace.engine.endpoints import as_read_by, as_sink, dead_letters_of
 from headrace.engine.engine import Engine
 from headrace.engine.progress import Progress
@@ -29,6 +28,7 @@ from headrace.engine.run import RunResult
 from headrace.errors import BadInput
 from headrace.expr.spark_columns import spark_schema
 from headrace.expr.types import INT64, Field, Schema
+from headrace.file_system import subfolder_for
 from headrace.io.arrow import arrow_schema, rows_to_table, table_to_rows
 from headrace.io.files.file_reader import Widened, WideningLog
 from headrace.io.files.table_files import TableFiles

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.analysis.column_lineage import live_graph
 from headrace.engine.resume import ResumeBinding, read_state_names
 from headrace.errors import BadInput, FlowChanged
-from headrace.path_or_url import local_path
+from headrace.file_system import local_path
 from headrace.spark.checkpoints.resume import (
     ON_SPARK,
     Loops,

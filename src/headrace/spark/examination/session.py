@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.path_or_url import local_path
+from headrace.file_system import local_path
 from headrace.spark.examination.finding import Finding, Level, ok
 from headrace.spark.local.session_properties import is_remote
 

@@ -6,7 +6,7 @@ from functools import reduce, singledispatch
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import WrongType
-from headrace.expr.functions.spark_casts import without_zone
+from headrace.expr.functions.cast_columns import without_zone
 from headrace.expr.row_classes import KeyedRows, placeholder
 from headrace.expr.spark_columns import quoted, spark_type
 from headrace.expr.types import (

@@ -15,10 +15,10 @@ from typing import Any, cast
 
 from headrace.engine.partial_operators import PartialAggregate, PartialWindow
 from headrace.engine.program import Program, compile_program
-from headrace.expr.code_emission import CodeBounds, bounded_code
-from headrace.expr.dict_keys import has_representatives
 from headrace.expr.tree import Column
 from headrace.expr.types import Schema
+from headrace.expr.typing_rules import CodeBounds, bounded_code
+from headrace.expr.value_keys import has_representatives
 from headrace.graph.node import Edge, FlowGraph, Node
 from headrace.io.arrow import arrow_schema
 from headrace.io.files.file_source import Files

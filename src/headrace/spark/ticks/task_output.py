@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.atomic_files import subfolder_for
 from headrace.expr.types import Rows
+from headrace.file_system import subfolder_for
 from headrace.io.files import changelog, table_files
 from headrace.io.files.changelog import Changelog
 from headrace.io.files.table_files import TableFiles

@@ -23,7 +23,7 @@ from headrace.compute.protocol.responses import Counted, Update
 from headrace.compute.replica.spark.inputs import GoesOn, Inputs, ReadSummary
 from headrace.compute.replica.spark.versions import Versions
 from headrace.errors import CheckpointDamaged, FlowChanged
-from headrace.expr.code_emission import CodeBounds
+from headrace.expr.typing_rules import CodeBounds
 from headrace.flow.flow import Flow
 from headrace.operators.source import Source
 from headrace.spark.change_files_sink import ChangeFiles

@@ -1,19 +1,22 @@
-"""Atomic replacement of files and folders: write aside, sync to disk, rename or exchange; and folder locks.
+"""Local files and folders: atomic replacement, folder locks, owner-only files, full disks, and paths or URLs.
 
-A lock is on the folder itself, so it needs no file. The system releases it when the process ends. It is
-advisory, and without effect where the system has no such locks; a folder is not replaced there.
+A file or folder is replaced by writing aside, syncing to disk, and a rename or exchange.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from urllib.parse import quote
+from typing import Any, cast
+from urllib.parse import quote, unquote
+
+from headrace.errors import BadInput, BadUri, DiskFull, SourceLocation
 
 
 def sync_file(path: Path) -> None:
@@ -227,3 +230,135 @@ class FolderLock:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+_FULL = {errno.ENOSPC: "no space is left on it", errno.EDQUOT: "the quota of its owner is used up"}
+
+
+@contextmanager
+def telling_full_disk(checkpoint: str | os.PathLike[str] | None) -> Generator[None]:
+    """Raise `DiskFull` in place of an `OSError` of a full disk.
+
+    checkpoint: folder of the run, named if the error does not name a file and this disk is full.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        where: Any = error.filename or (
+            checkpoint if checkpoint is not None and _is_full(checkpoint) else None
+        )
+        path = None if where is None else os.fspath(where)
+        raise DiskFull(
+            "a disk is full" if path is None else f"the disk of {path} is full",
+            why=f"While the run wrote to it, {_FULL[error.errno]}. What was committed stays.",
+            fix="free space, or give it more; then run it again",
+            path=path,
+        ) from error
+
+
+def _is_full(folder: str | os.PathLike[str]) -> bool:
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < 1 << 20
+
+
+_OTHERS = 0o007
+_GROUP = 0o070
+_READ_BY_GROUP = 0o040
+
+
+def make_private_folder(path: Path) -> None:
+    """Create a folder with mode 0700 if missing. Parents get the default mode. Raises OSError."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def make_private_file(path: str | os.PathLike[str]) -> None:
+    """Create an empty file with mode 0600 if missing. Raises OSError.
+
+    Whatever opens it then, SQLite and Arrow too, keeps its mode; SQLite gives it to its logs as well.
+    """
+    # One that is there is not even opened: closing it would give up SQLite's locks on it.
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def is_private(found: os.stat_result) -> bool:
+    """Return whether only its owner can access a file. A file owned by root may be readable by its group."""
+    if os.name != "posix":
+        return True
+    group = _GROUP & ~_READ_BY_GROUP if found.st_uid == 0 else _GROUP
+    return not found.st_mode & (_OTHERS | group)
+
+
+# As in RFC 3986, where a relative path must not begin so. One letter is a drive: C:\data. That slashes follow
+# is not asked for: of two, a `Path` has kept one.
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):")
+_SECRET = re.compile(r"//.*@")
+
+
+def scheme_of(text: str | os.PathLike[str]) -> str:
+    """Return the scheme of a URL in lower case, or "" for a path."""
+    found = _SCHEME.match(os.fspath(text))
+    return found[1].lower() if found else ""
+
+
+def local_path(given: str | os.PathLike[str], what: str) -> str:
+    """Convert a path or a local `file:` URL to a path.
+
+    what: names it in the error ("checkpoint", "Changelog").
+
+    Raises `BadUri` for any other scheme, `BadInput` for a value that is no path.
+    """
+    text = path_text(given, what)
+    scheme = scheme_of(text)
+    if not scheme:
+        return text
+    rest = text[len(scheme) + 1 :]
+    if scheme == "file":
+        if not rest.startswith("//"):
+            return unquote(rest)
+        host, slash, path = rest[2:].partition("/")
+        if host in ("", "localhost") and slash:
+            return unquote(f"/{path}")
+        raise unsupported_scheme_error(
+            text, what, why=f"Files are those of this machine; the URL names the host {host!r}."
+        )
+    raise unsupported_scheme_error(text, what)
+
+
+def path_text(given: object, what: str) -> str:
+    """Return the text of a path or URL. Raises `BadInput` for other values. what: names it in the error."""
+    if isinstance(given, str | os.PathLike):
+        return str(os.fspath(cast("str | os.PathLike[str]", given)))
+    several = isinstance(given, list | tuple | set)
+    raise BadInput(
+        f"{what} takes a path, got {type(given).__name__} {given!r:.60}",
+        where=[SourceLocation.of_caller()],
+        fix="give the folder of the files, or a pattern such as in/*.json"
+        if several
+        else "give text or a Path",
+    )
+
+
+_WHY = "It must be a path of the operating system, where {scheme}: would be the name of a folder."
+_FIX = """\
+give a path, also one of a mounted file system. Of object stores, Delta tables can be read and written:
+delta:s3://BUCKET/TABLE. A name with a colon in it is given as an absolute path"""
+
+
+def unsupported_scheme_error(text: str, what: str, *, why: str = _WHY, fix: str = _FIX) -> BadUri:
+    """Build the error for a URL with an unsupported scheme."""
+    scheme = scheme_of(text)
+    shown = _SECRET.sub("//***@", text)
+    return BadUri(
+        f"{what}: the scheme {scheme!r} of {shown!r} is not supported",
+        where=[SourceLocation.of_caller()],
+        why=why.format(scheme=scheme),
+        fix=fix,
+        uri=shown,
+        scheme=scheme,
+    )
