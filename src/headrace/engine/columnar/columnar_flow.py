@@ -19,18 +19,8 @@ from headrace.engine.columnar.aggregate import AggregatePlan, ColumnarAggregate
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
 from headrace.engine.columnar.clocks import ColumnarPunctuality, PunctualityPlan
 from headrace.engine.columnar.columnar_intake import columns_of_frame, columns_of_values
-from headrace.engine.columnar.columnar_plan import (
-    ArrangedPlan,
-    ColumnarPlan,
-    plan_columnar,
-    takes_values,
-)
-from headrace.engine.columnar.distinct import (
-    ColumnarDistinct,
-    ColumnarFeedback,
-    DistinctPlan,
-    copies_form,
-)
+from headrace.engine.columnar.columnar_plan import ArrangedPlan, ColumnarPlan, plan_columnar, takes_values
+from headrace.engine.columnar.distinct import ColumnarDistinct, ColumnarFeedback, DistinctPlan, copies_form
 from headrace.engine.columnar.group_form import group_form
 from headrace.engine.columnar.history import ColumnarHistory, HistoryPlan, moments_form
 from headrace.engine.columnar.join import ColumnarJoin, join_forms
@@ -41,16 +31,8 @@ from headrace.engine.columnar.over import ColumnarOver, OverPlan, partition_form
 from headrace.engine.columnar.rest_code import LoopWriter, RestWriter, function_of, loop_function
 from headrace.engine.columnar.runner import ArrangedOperator, PartRunner, as_rows
 from headrace.engine.columnar.slot_form import SlotForm
-from headrace.engine.columnar.temporal_filter import (
-    ColumnarTemporalFilter,
-    TemporalPlan,
-    held_form,
-)
-from headrace.engine.columnar.timed_join import (
-    ColumnarTimedJoin,
-    TimedJoinPlan,
-    timed_join_forms,
-)
+from headrace.engine.columnar.temporal_filter import ColumnarTemporalFilter, TemporalPlan, held_form
+from headrace.engine.columnar.timed_join import ColumnarTimedJoin, TimedJoinPlan, timed_join_forms
 from headrace.engine.columnar.top_k import ColumnarTopK, TopPlan, top_form
 from headrace.engine.columnar.upsert import ColumnarUpsert, UpsertPlan, row_form
 from headrace.engine.plan import live_consumers
@@ -59,6 +41,7 @@ from headrace.engine.runtime_library import RUNTIME, consolidate
 from headrace.expr.code_emission import bounded_code
 from headrace.expr.compile_python import runtime_names
 from headrace.expr.tree import columns_of
+from headrace.expr.types import Rows
 from headrace.lowering.generated_source import Constants, Purpose, SourceCode
 from headrace.operators.aggregate.operator import Aggregate
 from headrace.operators.join.operator import SIDES, How
@@ -73,7 +56,6 @@ if TYPE_CHECKING:
     from headrace.lowering.slot import SlotMapping
 
 
-Rows = list[tuple[Any, ...]]
 PartFunction = tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]
 
 

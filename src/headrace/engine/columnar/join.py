@@ -15,18 +15,12 @@ import polars as pl
 
 from headrace.arrangement.batch import Batch, select, sorted_codes, stacked, take
 from headrace.arrangement.spine import Probe, Spine, together
-from headrace.columns.column_stream import (
-    ColumnStream,
-    build_stream,
-    empty_stream,
-)
+from headrace.columns.column_stream import ColumnStream, build_stream, empty_stream
 from headrace.columns.columns import ColumnarDeclined, Columns, rows_to_columns
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
 from headrace.engine.columnar.join_plan import JoinPlan
 from headrace.engine.columnar.slot_form import BagForm, SlotForm, Values, consolidated
 from headrace.operators.join.operator import SIDES
-
-Rows = list[tuple[Any, ...]]
 
 
 @dataclass(frozen=True)

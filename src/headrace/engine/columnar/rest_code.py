@@ -14,7 +14,7 @@ from headrace.engine.partial_operators import (
     merged_group_writer,
 )
 from headrace.engine.region_writer import RegionWriter
-from headrace.lowering.row_code import Row, key_columns, tuple_source
+from headrace.lowering.row_code import RowCode, key_columns, tuple_source
 from headrace.lowering.step import Step
 from headrace.operators.aggregate.accumulator import ROWS, Target
 from headrace.operators.aggregate.operator import Aggregate, AggregateStep, group_keys, group_writer
@@ -118,9 +118,9 @@ class ReducedGridStep(ReducedWindowStep, KeptGridStep):
 
     def take_reduced(self, key: str, times: Sequence[str], values: Sequence[str]) -> None:
         self.find_slice(times[0])
-        self.fold(key, times[0], Row(tuple(values)))
+        self.fold(key, times[0], RowCode(tuple(values)))
 
-    def add(self, group: str, row: Row) -> None:
+    def add(self, group: str, row: RowCode) -> None:
         merge_parts(self.writer, self.groups, self.group, group, row.columns)
 
 
@@ -144,7 +144,7 @@ class ReducedPartialStep(Step):
     def finish(self) -> None:
         names = tuple(self.writer.fresh("part") for _ in self.groups.types)
         with self.code.block(f"for {', '.join(names)}, in {self.writer.buffer(self.node.inputs[0])}:"):
-            self.emit(Row(names, None, "1"))
+            self.emit(RowCode(names, None, "1"))
 
 
 def _reduced_window(node: Node, writer: StepWriter, operator: Window) -> ReducedWindowStep:

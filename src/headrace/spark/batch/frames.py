@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 from headrace.errors import BadInput, WrongType
 from headrace.expr.spark_columns import from_hashable, hashable, quoted, spark_schema, spark_type
 from headrace.expr.tree import Expr
-from headrace.expr.types import INT64, Field, Schema
+from headrace.expr.types import INT64, Field, Rows, Schema
 from headrace.io.source import WEIGHT
 from headrace.lowering.forms import lower_operator
 from headrace.operators.filter import Filter
@@ -205,7 +205,6 @@ def _numbered(operator: Source, frame: DataFrame) -> DataFrame:
     return frame.select(*checked_columns(operator, frame), *weight, *ordinal)
 
 
-Rows = list[tuple[Any, ...]]
 BATCH = 10_000
 """Maximum number of rows in an Arrow batch."""
 _PORT = "port"

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.analysis import analyse
+from headrace.expr.types import Rows
 from headrace.operators.source import Source
 from headrace.spark.batch.frames import TaggedUnion, select_stream
 from headrace.spark.batch.subplans import InOneTask, frame_layout, loop_flow, subplan_task
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from headrace.graph.node import FlowGraph
     from headrace.spark.ticks.failures import Task
 
-
-Rows = list[tuple[Any, ...]]
 
 _ROWS_AT_ONCE = 100_000
 

@@ -23,6 +23,7 @@ from pyspark.sql import functions as f
 from headrace.expr.check import check
 from headrace.expr.spark_columns import hashable
 from headrace.expr.tree import Call, Column, Expr
+from headrace.expr.types import Rows
 from headrace.graph.node import FlowGraph, Node
 from headrace.graph.operator_declarations import Facts
 from headrace.operators.sink import Sink
@@ -312,7 +313,6 @@ def run_until_idle(machine: Machine, inputs: Mapping[str, Rows]) -> dict[str, Ro
             given, ends = ends, {}
 
 
-Rows = list[tuple[Any, ...]]
 _HASH = "headrace hash"
 
 

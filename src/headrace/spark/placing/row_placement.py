@@ -19,7 +19,7 @@ from headrace.expr.check import check
 from headrace.expr.code_emission import is_bounded
 from headrace.expr.compile_python import Scope, dict_key_source, runtime_names
 from headrace.expr.tree import Call, Column, Expr, columns_of
-from headrace.expr.types import DataType, Schema, StrType, parts_of
+from headrace.expr.types import DataType, Rows, Schema, StrType, parts_of
 from headrace.graph.operator_declarations import EqualRows
 from headrace.io.keyed_tables import build_bucketing
 from headrace.state.codec import key_encoder
@@ -234,7 +234,6 @@ def common_keys(one: list[set[int]] | None, other: list[set[int]] | None) -> lis
     return [min(b) for b in both] if all(both) else None
 
 
-Rows: TypeAlias = list[tuple[Any, ...]]
 Divide: TypeAlias = Callable[[Rows], dict[int, Rows]]
 DivideTable: TypeAlias = Callable[[pa.Table], dict[int, pa.Table]]
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.errors import BadInput, UnreadableSource, WrongType
 from headrace.expr.spark_columns import null_within, quoted
+from headrace.expr.types import Rows
 from headrace.io import Rows as GivenRows
 from headrace.io import Source
 from headrace.io.change_data import ChangeData, refuse_rows_only
@@ -40,7 +41,7 @@ from headrace.spark.sources.arrivals import (
     TimeArrivals,
 )
 from headrace.spark.sources.tick_input import Located
-from headrace.spark.ticks.intake import Rows, Spooled, Taken, read_file
+from headrace.spark.ticks.intake import Spooled, Taken, read_file
 from headrace.spark.ticks.plan import Input
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headrace.atomic_files import subfolder_for, sync_folder
 from headrace.expr.dict_keys import with_representatives
+from headrace.expr.types import Rows
 from headrace.io.files import changelog, table_files
 from headrace.io.files.changelog import Changelog
 from headrace.io.files.table_files import TableFiles
@@ -31,7 +32,6 @@ from headrace.tables.change_files import ChangeFile, consolidated_entries, write
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Rows: TypeAlias = list[tuple[Any, ...]]
 
 _BUCKETS = 1 << 16
 """Number of buckets for targets without bucket files, enough for any number of shards."""

@@ -13,13 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 import pyarrow.ipc as ipc
 
 from headrace.engine.columnar.runner import as_rows
 from headrace.errors import UnreadableSource
+from headrace.expr.types import Rows
 from headrace.spark.ticks.cell import OpenCell, by_source, cell_number, run_stateless
 from headrace.spark.ticks.messages import BLOBS_OF_ONE_PLACE, TO_DRIVER, Message, Result, messages_of
 from headrace.spark.ticks.task_outcome import chain_result
@@ -134,7 +135,6 @@ def read(path: str, offset: int, size: int) -> bytes | pa.Buffer:
         ) from None
 
 
-Rows = list[tuple[Any, ...]]
 ROUNDS = "rounds"
 
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from headrace.engine.progress import Cost
 from headrace.errors import HeadraceError
+from headrace.expr.types import Rows
 from headrace.io.files.file_reader import Widened
 from headrace.io.source import BadRecord
 from headrace.spark.ticks.messages import Result
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import SparkSession
-
-Rows: TypeAlias = list[tuple[Any, ...]]
 
 
 @dataclass(slots=True)

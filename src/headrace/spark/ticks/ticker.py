@@ -24,6 +24,7 @@ from headrace.engine.event_time import awaited_ends, more_after_the_end
 from headrace.engine.progress import Observer, Progress, SourceProgress
 from headrace.expr.code_runtime import EPOCH
 from headrace.expr.row_classes import to_user
+from headrace.expr.types import Rows
 from headrace.io import Writer, open_sink
 from headrace.io.files.file_reader import WideningLog
 from headrace.io.outbox import DeliveredSink
@@ -254,9 +255,6 @@ def _outcome_of(messages: DataFrame) -> Outcome:
     with told_errors():
         table = messages.toArrow()
     return gathered(results_of(table))
-
-
-Rows: TypeAlias = list[tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
