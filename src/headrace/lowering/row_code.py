@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RowCode:
     """A row in generated code.
 
     columns: source of each column, cheap to repeat (a name, a subscript, a constant).
@@ -139,7 +139,7 @@ class MappingCode:
             code.line(f"del {self.name}[{key}]")
         return old, new
 
-    def add_weight(self, key: str, row: Row) -> None:
+    def add_weight(self, key: str, row: RowCode) -> None:
         """Write code that adds the weight of a row, a tuple in a variable, to a key's {row: weight}.
 
         Weights of 0 and empty dicts are dropped.

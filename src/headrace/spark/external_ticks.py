@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from headrace.analysis.column_liveness import live_graph
 from headrace.engine.engine import Engine
 from headrace.expr.code_emission import CodeBounds
+from headrace.expr.types import Rows
 from headrace.io.sink import SinkTarget
 from headrace.spark.checkpoints.resume import Loops, SparkResumeBinding
 from headrace.spark.local.session_properties import is_local, tasks_at_a_time
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from headrace.flow.flow import Flow
 
-Rows: TypeAlias = list[tuple[Any, ...]]
+
 Given: TypeAlias = tuple[str, int, Rows]
 """Rows of a source at a time: the name, which of the tick's times, internal rows (a table's: weight last)."""
 

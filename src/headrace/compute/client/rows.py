@@ -23,9 +23,7 @@ from headrace.errors import BadInput, SourceLocation, UnknownColumn
 from headrace.expr.dict_keys import with_representatives
 from headrace.expr.row_classes import from_user, row_class, to_user
 from headrace.expr.tree import Column, Expr, Ordering
-from headrace.expr.types import Field, ListType, MapType, Schema, StructType
-
-Row = tuple[Any, ...]
+from headrace.expr.types import Field, ListType, MapType, Row, Schema, StructType
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from headrace.compute.controller.status import AnomalyLog
 from headrace.compute.frontier import LAST_TIME, Frontier
 from headrace.compute.hydration import SteadyReplicas
 from headrace.compute.protocol.dataflow import Id, Plan
-from headrace.compute.protocol.responses import Row
+from headrace.expr.types import Row
 
 
 class TimestampOracle:

@@ -16,9 +16,9 @@ from headrace.compute.protocol import rows
 from headrace.compute.protocol.codec_derivation import FieldCodec, MessageCodec, MessageCodecs
 from headrace.compute.protocol.commands import Finishing
 from headrace.compute.protocol.dataflow import Plan
-from headrace.compute.protocol.responses import Counted, Problem, Row
+from headrace.compute.protocol.responses import Counted, Problem
 from headrace.compute.protocol.serialization import problem_from_bytes, problem_to_bytes
-from headrace.expr.types import Schema
+from headrace.expr.types import Row, Schema
 
 # --- requests -----------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from headrace.columns.columns import FAILS, ColumnarDeclined, Columns
 from headrace.engine.columnar.pre_reduction import PreReduction, choose_reduction
 from headrace.expr.code_runtime import EPOCH
 from headrace.expr.polars_columns import NotLowered, dtype_of
-from headrace.expr.types import DATE, FLOAT64, TIMESTAMP
+from headrace.expr.types import DATE, FLOAT64, TIMESTAMP, Rows
 from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
 from headrace.operators.event_time.late_rows import LateRows, OnTime
 from headrace.operators.event_time.watermark import EARLIEST, Watermark, time_lower_bound
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from headrace.lowering.forms import ArrangedOperator
     from headrace.lowering.slot import SlotMapping
 
-Rows = list[tuple[Any, ...]]
 
 MICROSECOND = timedelta(microseconds=1)
 _LOWEST = -(2**63)

@@ -28,6 +28,7 @@ from headrace.engine.runtime_library import RUNTIME, consolidate
 from headrace.expr.code_emission import bounded_code
 from headrace.expr.compile_python import runtime_names
 from headrace.expr.tree import columns_of
+from headrace.expr.types import Rows
 from headrace.lowering.generated_source import Constants, Purpose, SourceCode
 from headrace.operators.aggregate.operator import Aggregate
 from headrace.operators.select import Select
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from headrace.lowering.slot import SlotMapping
 
 
-Rows = list[tuple[Any, ...]]
 PartFunction = tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]
 
 

@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING
 
 from headrace.engine.columnar.pre_reduction import GroupedRows
 from headrace.engine.loops.semi_naive import write_rounds
-from headrace.engine.partial_operators import (
-    PartialAggregate,
-    PartialWindow,
-)
+from headrace.engine.partial_operators import PartialAggregate, PartialWindow
 from headrace.engine.region_writer import RegionWriter
-from headrace.lowering.row_code import Row, tuple_source
+from headrace.lowering.row_code import RowCode, tuple_source
 from headrace.lowering.step import Step
 from headrace.operators.aggregate.accumulator import ROWS, Target
 from headrace.operators.aggregate.operator import Aggregate, AggregateStep, group_keys, group_writer
@@ -112,9 +109,9 @@ class ReducedGridStep(ReducedWindowStep, KeptGridStep):
 
     def take_reduced(self, key: str, times: Sequence[str], values: Sequence[str]) -> None:
         self.find_slice(times[0])
-        self.fold(key, times[0], Row(tuple(values)))
+        self.fold(key, times[0], RowCode(tuple(values)))
 
-    def add(self, group: str, row: Row) -> None:
+    def add(self, group: str, row: RowCode) -> None:
         merge_parts(self.writer, self.groups, self.group, group, row.columns)
 
 
@@ -138,7 +135,7 @@ class ReducedPartialStep(Step):
     def finish(self) -> None:
         names = tuple(self.writer.fresh("part") for _ in self.groups.types)
         with self.code.block(f"for {', '.join(names)}, in {self.writer.buffer(self.node.inputs[0])}:"):
-            self.emit(Row(names, None, "1"))
+            self.emit(RowCode(names, None, "1"))
 
 
 def _reduced_window(node: Node, writer: StepWriter, operator: Window) -> ReducedWindowStep:

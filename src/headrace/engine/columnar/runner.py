@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from headrace.columns.column_stream import ColumnStream, build_stream, empty_stream, with_one_zero
 from headrace.columns.columns import ColumnarDeclined, Columns, rows_to_columns
 from headrace.engine.columnar.arranged_slot import COLUMNS
 from headrace.engine.columnar.loop_rounds import DECLINES, ColumnarLoop, NarrowLoop, RoundSlots
+from headrace.expr.types import Rows
 from headrace.lowering.forms import apply_operator
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.graph.node import FlowGraph
     from headrace.lowering.forms import ArrangedOperator
 
-Rows = list[tuple[Any, ...]]
+
 Given = Rows | Columns
 Function: TypeAlias = Callable[..., tuple[Rows, ...]]
 

@@ -8,13 +8,14 @@ of its own, so that only one chunk is in memory at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from headrace.expr.check import check
 from headrace.expr.spark_columns import hashable
+from headrace.expr.types import Rows
 from headrace.spark.batch.distribution import Anywhere, ByKeys, Distribution, InOneTask, distribution_of
 from headrace.spark.batch.operators import exact_column
 from headrace.spark.batch.sources import ORDINAL, with_ordinals
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from headrace.spark.batch.batch_plan import BatchPlan, Subplan
     from headrace.spark.ticks.errors import Task
 
-Rows = list[tuple[Any, ...]]
+
 _HASH = "headrace hash"
 
 

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.analysis import analyse
+from headrace.expr.types import Rows
 from headrace.operators.source import Source
 from headrace.spark.batch.distribution import InOneTask
 from headrace.spark.batch.in_process_subplans import frame_layout, subplan_task
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from headrace.graph.node import FlowGraph
     from headrace.spark.ticks.errors import Task
 
-
-Rows = list[tuple[Any, ...]]
 
 _ROWS_AT_ONCE = 100_000
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as f
 
 from headrace.expr.spark_columns import spark_schema, spark_type
-from headrace.expr.types import INT64, Field, Schema
+from headrace.expr.types import INT64, Field, Rows, Schema
 from headrace.io.source import WEIGHT
 from headrace.spark.batch.operators import exact_column
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-Rows = list[tuple[Any, ...]]
+
 BATCH = 10_000
 """Maximum number of rows in an Arrow batch."""
 _PORT = "port"

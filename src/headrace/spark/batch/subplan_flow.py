@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from headrace.expr.types import Rows
 from headrace.graph.node import FlowGraph, Node
 from headrace.graph.operator_declarations import Facts
 from headrace.operators.sink import Sink
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from headrace.spark.batch.batch_plan import BatchPlan, Subplan
 
 
-Rows = list[tuple[Any, ...]]
 _NONE = Facts()
 
 

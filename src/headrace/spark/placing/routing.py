@@ -13,12 +13,11 @@ from headrace.expr.check import check
 from headrace.expr.code_emission import is_bounded
 from headrace.expr.compile_python import Scope, dict_key_source, runtime_names
 from headrace.expr.tree import Column
-from headrace.expr.types import DataType, Schema, StrType, parts_of
+from headrace.expr.types import DataType, Rows, Schema, StrType, parts_of
 from headrace.io.keyed_tables import build_bucketing
 from headrace.spark.placing.row_placement import ByBucket, ByKey, Route, ToAll, ToOne
 from headrace.state.codec import key_encoder
 
-Rows: TypeAlias = list[tuple[Any, ...]]
 Divide: TypeAlias = Callable[[Rows], dict[int, Rows]]
 DivideTable: TypeAlias = Callable[[pa.Table], dict[int, pa.Table]]
 

@@ -6,15 +6,17 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.expr.types import Rows
 from headrace.io.delta import DeltaRows, check_delta, versions_of
 from headrace.io.source import Feed
 from headrace.spark.sources.arrivals import Arrivals, FoundInput, Positions
 from headrace.spark.sources.opening import OpenedSource, Opening, open_arrivals, open_on_spark
-from headrace.spark.ticks.intake import Rows, Taken, read_file
+from headrace.spark.ticks.intake import Taken, read_file
 from headrace.spark.ticks.plan import Input
 
 if TYPE_CHECKING:
     from headrace.io.versioned_tables import SourceVersions
+
 
 VERSION = "version"
 _WHOLE, _CHANGES = "whole", "changes"

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from headrace.engine.change import Changes
 from headrace.engine.endpoints import as_sink, table_sources
 from headrace.expr.row_classes import to_user
+from headrace.expr.types import Rows
 from headrace.io import Writer, open_sink
 from headrace.io.outbox import DeliveredSink
 from headrace.io.sink import PartsWriter, SinkRequest
@@ -18,8 +19,6 @@ from headrace.spark.ticks.task_output import outbox_of
 
 if TYPE_CHECKING:
     from headrace.graph.node import FlowGraph
-
-Rows: TypeAlias = list[tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)

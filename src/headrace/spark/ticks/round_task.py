@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.engine.columnar.runner import as_rows
+from headrace.expr.types import Rows
 from headrace.spark.ticks.cell import OpenCell, by_source, cell_number, run_stateless
 from headrace.spark.ticks.messages import Message, Result, messages_of
 from headrace.spark.ticks.round_files import LARGE, Address, handed_over, write_down
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.spark.placing.round_plan import LoopStages
     from headrace.spark.ticks.task import Attempt, CellOutput
 
-Rows = list[tuple[Any, ...]]
+
 ROUNDS = "rounds"
 
 

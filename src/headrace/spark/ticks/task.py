@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.errors import HeadraceError
-from headrace.expr.types import Schema
+from headrace.expr.types import Rows, Schema
 from headrace.io.arrow import table_to_rows, with_all_columns, without_zero_weights
 from headrace.spark.ticks.cell import (
     Given,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from headrace.spark.placing.routing import Divide
     from headrace.spark.placing.stages import Exchange
 
-Rows: TypeAlias = list[tuple[Any, ...]]
+
 Piece: TypeAlias = "tuple[int, int, Rows | pa.Table]"
 """Exchange number, place, and rows."""
 Shares: TypeAlias = Sequence[Sequence[Tagged]]

@@ -18,15 +18,14 @@ import json
 import pickle
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from headrace.errors import HeadraceError
+from headrace.expr.types import Rows
 from headrace.io.files.file_reader import Widened
 from headrace.io.source import BadRecord
 from headrace.spark.ticks.messages import Result
 from headrace.state.chain import Chain
-
-Rows: TypeAlias = list[tuple[Any, ...]]
 
 
 @dataclass(slots=True)

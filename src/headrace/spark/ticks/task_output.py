@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import singledispatch
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
 from headrace.atomic_files import subfolder_for
+from headrace.expr.types import Rows
 from headrace.io.files import changelog, table_files
 from headrace.io.files.changelog import Changelog
 from headrace.io.files.table_files import TableFiles
@@ -17,8 +18,6 @@ from headrace.io.outbox import DeliveredSink, StagedSink
 from headrace.spark.placing.row_placement import ByBucket
 from headrace.spark.ticks.messages import Result
 from headrace.spark.ticks.plan import Output
-
-Rows: TypeAlias = list[tuple[Any, ...]]
 
 _BUCKETS = 1 << 16
 """Number of buckets for targets without bucket files, enough for any number of shards."""

@@ -28,7 +28,6 @@ from headrace.compute.protocol.responses import (
     PeekResponse,
     Problem,
     Response,
-    Row,
     RowCount,
     Rows,
     Stashed,
@@ -37,6 +36,7 @@ from headrace.compute.protocol.responses import (
     Update,
 )
 from headrace.errors import Origin
+from headrace.expr.types import Row
 
 
 class PartitionedSubscription:
