@@ -19,9 +19,6 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-typer = pytest.importorskip("typer")
-pytest.importorskip("pyspark")
 from typer.testing import CliRunner
 
 import headrace as hr
@@ -31,9 +28,13 @@ from headrace.errors import BadRow, HeadraceError, InputChanged, UnreadableSourc
 from headrace.io.files.file_source import Listing, UnreadFiles
 from headrace.io.source import DONE
 from headrace.spark import run as run_on_spark
-from headrace.spark.ticks.driver_sinks import DriverSink
+from headrace.spark.ticks.ticker import DriverSink
 from headrace.state.inspection import inspect
 from headrace.state.rewind import skip_file
+
+typer = pytest.importorskip("typer")
+pytest.importorskip("pyspark")
+
 
 pytestmark = [pytest.mark.spark, pytest.mark.verify]
 

@@ -17,12 +17,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("pyspark")
-
 import headrace as hr
 from headrace import Engine, Flow, col, left, right
 from headrace.errors import BadInput, CheckpointInUse, FlowChanged, NotOnSpark
-from headrace.spark.checkpoints.reshard import reshard
+from headrace.spark.resharding import reshard
 from headrace.state.arranged_store import stored_entries
 from headrace.state.checkpoint import Checkpoint
 from headrace.state.commit import CommitLog
@@ -31,6 +29,9 @@ from headrace.state.manifest import Manifest, as_it_is
 from headrace.state.rewind import rewind
 from tests.spark.streamed_flows import EXAMPLES
 from tests.spark.tasks_with_checkpoint import CheckpointedTasks
+
+pytest.importorskip("pyspark")
+
 
 Tick = dict[str, list[Any]]
 
@@ -239,7 +240,7 @@ def begun(folder: Path, shards: int = 2, ticks: int = 3) -> list[Tick]:
 
 def test_state_whose_keys_are_divided_otherwise_is_refused(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headrace.spark.checkpoints.resume.DIVISION", "checksums")
+        patch.setattr("headrace.spark.resumption.DIVISION", "checksums")
         begun(tmp_path, shards=3)
     for use in (lambda: CheckpointedTasks(tables(), tmp_path), lambda: reshard(tmp_path, 2, tables())):
         with pytest.raises(FlowChanged, match="by checksums, not by codes"):

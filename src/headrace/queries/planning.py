@@ -31,6 +31,7 @@ from headrace.queries.plan_details import (
     java_class,
     java_session,
     refuse_other_settings,
+    refuse_samples_without_seed,
     setting_of,
     with_subqueries,
 )
@@ -303,6 +304,7 @@ def _zone_of(spark: SparkSession) -> str:
 def _optimised(analysed: Any, inputs: PlanInputs) -> PlannedQuery:
     """Optimise and read an analysed plan."""
     session, location = inputs.session, inputs.location
+    refuse_samples_without_seed(analysed, inputs)
     if reads_current_time(analysed, session):
         if TICK_TIME in inputs.relations:
             raise UnsupportedQuery(

@@ -19,7 +19,7 @@ from headrace.arrangement.spine import Found
 from headrace.columns.column_stream import ColumnStream, empty_stream
 from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined, weights_of
 from headrace.columns.expressions import reads_columns
-from headrace.engine.columnar.slot_form import SlotForm, key_columns, names_of_keys
+from headrace.columns.slot_forms import SlotForm, key_columns, names_of_keys
 from headrace.expr.check import check
 from headrace.expr.polars_columns import (
     NotLowered,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from headrace.graph.node import Node
     from headrace.operators.keyed_tables.record_order import MisfitTexts, Tied, TieRule
     from headrace.operators.keyed_tables.upsert_rule import UpsertRule
+
 
 SEQUENCE, KIND, TIES = "sequence", "kind", "ties"
 """Columns of what a key has of a sequence, beside the row: the sequence, its `Kind`, digests (`packed`)."""

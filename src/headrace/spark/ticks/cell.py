@@ -19,7 +19,7 @@ from headrace.engine.columnar.stored_slot import stored_forms
 from headrace.engine.machine import Machine
 from headrace.expr.types import Rows
 from headrace.io.arrow import with_weight
-from headrace.spark.placing.routing import Divide
+from headrace.spark.placing.row_placement import Divide
 from headrace.spark.placing.stages import Exchange
 from headrace.spark.ticks.columnar_stage import leaving
 from headrace.spark.ticks.messages import rows_of

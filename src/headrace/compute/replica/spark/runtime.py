@@ -26,7 +26,7 @@ from headrace.compute.replica.spark.dataflow import LazyStore, SparkBuild, Spark
 from headrace.compute.replica.spark.peeks import SparkPeeks
 from headrace.compute.replica.spark.threads import SparkThreads, Stores
 from headrace.errors import HeadraceError, SparkProcessDied, SparkUnavailable
-from headrace.spark.ticks.deaths import quiet
+from headrace.spark.ticks.failures import quiet
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -26,8 +26,8 @@ from headrace.errors import CheckpointDamaged, FlowChanged
 from headrace.expr.typing_rules import CodeBounds
 from headrace.flow.flow import Flow
 from headrace.operators.source import Source
-from headrace.spark.change_files_sink import ChangeFiles
 from headrace.spark.external_ticks import DrivenFlow, Given, Session
+from headrace.spark.ticks.output import ChangeFiles
 from headrace.tables.change_files import LAST_HASH
 
 

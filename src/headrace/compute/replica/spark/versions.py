@@ -17,8 +17,8 @@ from typing import Any
 from headrace.compute.frontier import Frontier, meet
 from headrace.compute.protocol.responses import Counted, Update
 from headrace.compute.replica.exports import FailedExport
-from headrace.spark.change_files_sink import in_parts
 from headrace.spark.external_ticks import Session
+from headrace.spark.ticks.output import in_parts
 from headrace.state.codec import decode
 from headrace.tables.change_files import LAST_HASH, ChangeFile, Filing, MergeTask, hash_of, sum_changes
 
