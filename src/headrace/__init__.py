@@ -50,9 +50,19 @@ if TYPE_CHECKING:
     from headrace.operators.aggregate.moments import corr, covariance, kurtosis, skewness, stddev, variance
     from headrace.operators.aggregate.percentiles import median, mode, percentile
     from headrace.operators.aggregate.sums import mean, sum
-    from headrace.operators.event_time.window_shapes import session, sliding, tumbling
-    from headrace.operators.over.navigation import first_value, last_value, lead, nth_value
-    from headrace.operators.over.ranks import cume_dist, dense_rank, ntile, percent_rank, rank, row_number
+    from headrace.operators.over.row_functions import (
+        cume_dist,
+        dense_rank,
+        first_value,
+        last_value,
+        lead,
+        nth_value,
+        ntile,
+        percent_rank,
+        rank,
+        row_number,
+    )
+    from headrace.operators.time_spans import session, sliding, tumbling
     from headrace.queries.query import from_dataframe, sql
     from headrace.queries.query_file import load_flow, save_flow
     from headrace.view.drawing import draw
@@ -71,6 +81,9 @@ _NAMES_OF = {
         "array coalesce col concat date greatest hash least left lit right struct timestamp when"
     ),
     "headrace.expr.tree": "Expr",
+    "headrace.operators.over.row_functions": (
+        "first_value last_value lead nth_value cume_dist dense_rank ntile percent_rank rank row_number"
+    ),
     "headrace.operators.aggregate.collected_values": "bit_and bit_or bit_xor collect string_agg",
     "headrace.operators.aggregate.counts": "count count_distinct",
     "headrace.operators.aggregate.extremes": "first last max min",
@@ -83,14 +96,12 @@ _NAMES_OF = {
     "headrace.flow.signal": "Signal lift",
     "headrace.flow.signal_statistics": "crossed diff ewm lag moving_mean timer",
     "headrace.flow.stream": "Stream Table",
-    "headrace.operators.event_time.window_shapes": "session sliding tumbling",
+    "headrace.operators.time_spans": "session sliding tumbling",
     "headrace.functions": "aggregate exists filter forall transform zip_with",
     "headrace.queries.query": "from_dataframe sql",
     "headrace.queries.query_file": "load_flow save_flow",
     "headrace.sql_magic": "load_ipython_extension",
     "headrace.view.drawing": "draw",
-    "headrace.operators.over.navigation": "first_value last_value lead nth_value",
-    "headrace.operators.over.ranks": "cume_dist dense_rank ntile percent_rank rank row_number",
 }
 _MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names.split()}
 _SUBPACKAGES = ("functions", "io", "lattice", "spark", "testing", "view")

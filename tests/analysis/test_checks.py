@@ -15,7 +15,7 @@ from headrace.analysis.strata import find_loops
 from headrace.errors import CycleThroughBlockingInput, GuardMissing, HeadraceError, NeedNotMet
 from headrace.graph.node import FlowGraph, Node
 from headrace.graph.operator_declarations import Delay
-from headrace.operators.sink import Sink
+from headrace.operators.endpoints import Sink
 from tests.analysis.graphs import Draft, blocked_cycles, graphs, unguarded_cycles
 
 

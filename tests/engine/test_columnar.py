@@ -31,15 +31,15 @@ from headrace.expr.constructors import col, left, right
 from headrace.expr.row_classes import from_user
 from headrace.expr.types import BOOL, FLOAT64, INT64, INTERVAL, INTERVALS, STR, TIMESTAMP, DecimalType
 from headrace.expr.typing_rules import bounded_code
-from headrace.operators.aggregate.accumulator import accumulator_for
+from headrace.operators.aggregate.aggregate import Aggregate
+from headrace.operators.aggregate.aggregation import accumulator_for
 from headrace.operators.aggregate.counts import OnceEach
-from headrace.operators.aggregate.operator import Aggregate
 from headrace.operators.aggregate.sums import FloatTotals
 from headrace.operators.event_time.temporal_filter import TemporalFilter
 from headrace.operators.event_time.window import Window
-from headrace.operators.event_time.window_shapes import Sessions
 from headrace.operators.join.interval_join import JoinOnTime
-from headrace.operators.join.operator import How, Join
+from headrace.operators.join.join import How, Join
+from headrace.operators.time_spans import Sessions
 from headrace.operators.top_k import TopK
 from headrace.testing.strategies import rows
 from tests.properties.effort import examples

@@ -27,7 +27,7 @@ from headrace.engine.columnar.float_sums import (
 )
 from headrace.engine.program import Program, compile_program
 from headrace.expr.row_classes import from_user
-from headrace.operators.aggregate.float_totals import FLOAT_UNIT, float_add
+from headrace.operators.aggregate.exact_totals import FLOAT_UNIT, float_add
 from tests.engine.test_columnar import ALWAYS, Run, noting_declines
 from tests.properties.effort import examples
 

@@ -65,7 +65,6 @@ JUDGED = {
     ("pipelines/python_files.py", "exec_module"): "the user's own project, which is to be run",
     ("pipelines/table_fingerprints.py", "loads"): _OWN_FUNCTIONS,
     ("pull/__init__.py", "import_module"): _BY_NAME,
-    ("shown.py", "import_module"): _BY_NAME,
     ("spark/batch/subplans.py", "loads"): _OWN_PROCESS,
     ("spark/batch/run_batch.py", "loads"): _OWN_PROCESS,
     ("spark/examination.py", "__import__"): _BY_NAME,

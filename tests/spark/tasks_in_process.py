@@ -13,7 +13,7 @@ import pyarrow as pa
 from headrace import Engine, Flow
 from headrace.analysis.column_lineage import live_graph
 from headrace.io.arrow import rows_to_table
-from headrace.operators.source import Source
+from headrace.operators.endpoints import Source
 from headrace.spark.placing.combining import insert_partial_operators
 from headrace.spark.placing.stages import LoopStages, cut_stages
 from headrace.spark.ticks import task

@@ -29,10 +29,10 @@ from headrace.expr.types import DecimalType
 from headrace.expr.typing_rules import CallTerm, Term
 from headrace.expr.value_keys import has_representatives
 from headrace.graph.operator_declarations import Facts, meet
-from headrace.operators.aggregate.operator import Aggregate
+from headrace.operators.aggregate.aggregate import Aggregate
 from headrace.operators.aggregate.sums import Mean
 from headrace.operators.event_time.window import Window
-from headrace.operators.over.operator import ComputeOver
+from headrace.operators.over.over import ComputeOver
 from headrace.shown import Shown
 
 if TYPE_CHECKING:

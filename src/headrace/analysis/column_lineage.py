@@ -23,8 +23,8 @@ from headrace.expr.types import Schema
 from headrace.graph.graph_algorithms import adjacency_lists, is_cyclic, strongly_connected_components
 from headrace.graph.node import Node
 from headrace.graph.operator_declarations import EqualRows
-from headrace.operators.select import Select
-from headrace.operators.source import Source
+from headrace.operators.endpoints import Source
+from headrace.operators.rows import Select
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

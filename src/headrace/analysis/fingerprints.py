@@ -25,8 +25,8 @@ from headrace.analysis.column_lineage import live_columns
 from headrace.expr.tree import Column
 from headrace.graph.graph_algorithms import adjacency_lists, strongly_connected_components
 from headrace.graph.node import function_name, user_name
-from headrace.operators.select import Select
-from headrace.operators.source import Source
+from headrace.operators.endpoints import Source
+from headrace.operators.rows import Select
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

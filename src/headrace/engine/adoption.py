@@ -39,7 +39,7 @@ from headrace.io.keyed_tables import consolidate_rows
 from headrace.io.outbox import BATCH_ROWS
 from headrace.io.sink import ReadableWriter
 from headrace.io.source import WEIGHT
-from headrace.operators.source import TICK_TIME
+from headrace.operators.endpoints import TICK_TIME
 from headrace.state.checkpoint import Checkpoint
 from headrace.state.commit import CommitLog
 from headrace.state.manifest import as_it_is

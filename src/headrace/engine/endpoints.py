@@ -40,9 +40,9 @@ from headrace.io.pull.sources import CloseOnce, PendingPositions, group_into_bat
 from headrace.io.sink import SinkRequest, Writer
 from headrace.io.source import DeadLetters, dead_letter_folder
 from headrace.io.wall_clock import TickTime
-from headrace.operators.signals.endpoints import SignalSource
-from headrace.operators.source import TICK_TIME, KeyedSource
-from headrace.operators.source import Source as SourceOperator
+from headrace.operators.endpoints import TICK_TIME, KeyedSource
+from headrace.operators.endpoints import Source as SourceOperator
+from headrace.operators.signals.earlier_values import SignalSource
 
 if TYPE_CHECKING:
     from headrace.engine.engine import Engine

@@ -25,8 +25,8 @@ from headrace.errors import BadInput, EngineStopped, SourceLocation
 from headrace.expr.row_classes import to_user
 from headrace.expr.types import Rows
 from headrace.graph.node import graph_of
-from headrace.operators.signals.endpoints import SignalSource
-from headrace.operators.source import TICK_TIME, Source
+from headrace.operators.endpoints import TICK_TIME, Source
+from headrace.operators.signals.earlier_values import SignalSource
 from headrace.shown import Shown
 
 if TYPE_CHECKING:

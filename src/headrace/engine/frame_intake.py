@@ -11,7 +11,7 @@ from headrace.columns.frames import rows_of_frame
 from headrace.engine.change import Change
 from headrace.engine.source_intake import Intake, source_intake
 from headrace.expr.types import Rows
-from headrace.operators.source import KeyedSource, Source
+from headrace.operators.endpoints import KeyedSource, Source
 
 CHECKED_IN_COLUMNS = 256
 """Number of rows from which it is cheaper to check a frame's columns by Polars than its values one by one."""

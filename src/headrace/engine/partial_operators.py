@@ -26,12 +26,11 @@ from headrace.lowering.forms import apply_operator
 from headrace.lowering.row_code import MappingCode, RowCode, key_columns
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step, step_for
-from headrace.operators.aggregate.accumulator import Group
-from headrace.operators.aggregate.operator import AggregateStep, group_keys, group_writer
-from headrace.operators.event_time.grid_windows import ClosedWindowStep, GridStep, UpdatedWindowStep
-from headrace.operators.event_time.window import Emit, Window
-from headrace.operators.event_time.window_shapes import Grid
-from headrace.operators.sink import Sink
+from headrace.operators.aggregate.aggregate import AggregateStep, group_keys, group_writer
+from headrace.operators.aggregate.aggregation import Group
+from headrace.operators.endpoints import Sink
+from headrace.operators.event_time.window import ClosedWindowStep, Emit, GridStep, UpdatedWindowStep, Window
+from headrace.operators.time_spans import Grid
 from headrace.operators.top_k import TopKStep
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage, MonotoneColumns, SlotLayout, Unservable
     from headrace.lowering.step_writer import StepWriter
-    from headrace.operators.aggregate.operator import Aggregate
+    from headrace.operators.aggregate.aggregate import Aggregate
     from headrace.operators.top_k import TopK
 
 
@@ -195,7 +194,7 @@ class PartialTopK(SubstitutedOperator):
 
 # -- windows ------------------------------------------------------------------------------------------
 #
-# One row per group and slice replaces the rows in it: see `headrace.operators.event_time.slices`.
+# One row per group and slice replaces the rows in it: see `headrace.operators.event_time.due_calendar`.
 
 SLICE = "slice"
 """Column with the start of a slice."""

@@ -12,8 +12,8 @@ from headrace.engine.signals.row_values import rows_of_signal
 from headrace.errors import BadInput, SourceLocation, did_you_mean
 from headrace.expr.row_classes import from_trusted, from_user
 from headrace.expr.types import Rows
-from headrace.operators.signals.endpoints import SignalSource
-from headrace.operators.source import KeyedSource, Source
+from headrace.operators.endpoints import KeyedSource, Source
+from headrace.operators.signals.earlier_values import SignalSource
 
 Intake: TypeAlias = "Callable[[Iterable[Any]], Rows]"
 

@@ -34,8 +34,8 @@ from headrace.engine.source_replay import Limits, SourceRead, SourceRow, read_ag
 from headrace.errors import HeadraceError
 from headrace.expr.compile_python import compile_rows
 from headrace.expr.types import Row
-from headrace.operators.source import TICK_TIME
-from headrace.operators.source import Source as SourceOperator
+from headrace.operators.endpoints import TICK_TIME
+from headrace.operators.endpoints import Source as SourceOperator
 
 if TYPE_CHECKING:
     from headrace.engine.queue import PerSource

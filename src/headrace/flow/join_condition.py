@@ -16,7 +16,7 @@ from headrace.expr.row_classes import computed_schema
 from headrace.expr.tree import Call, Column, Expr
 from headrace.expr.types import BOOL, Field, Schema, holds_maps
 from headrace.operators.column_arguments import render_argument
-from headrace.operators.join.operator import How, Join
+from headrace.operators.join.join import How, Join
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,6 +11,7 @@ from headrace.expr.constructors import col
 from headrace.expr.tree import Column
 from headrace.graph.node import ALTERABLE, Operator, identity_lineage
 from headrace.graph.operator_declarations import (
+    EVENT_TIME,
     Facts,
     KeyedSlot,
     Need,
@@ -35,7 +36,6 @@ from headrace.operators.lifetime import (
     tick_needs,
     with_lifetimes,
 )
-from headrace.operators.unservable import EVENT_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -22,8 +22,7 @@ from headrace.lowering.row_code import RowCode, key_columns
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, step_for
 from headrace.lowering.user_rows import write_received
-from headrace.operators.fold import FoldOperator, FoldStep, describe_fold, folded_facts
-from headrace.operators.function_claims import NO_CLAIMS, Claims
+from headrace.operators.fold import NO_CLAIMS, Claims, FoldOperator, FoldStep, describe_fold, folded_facts
 from headrace.operators.lifetime import Lifetime, WithLifetime, describe_lifetime
 
 if TYPE_CHECKING:

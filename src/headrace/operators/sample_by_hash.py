@@ -15,8 +15,7 @@ from headrace.lowering.examples import Examples
 from headrace.lowering.forms import apply_operator, lower_operator
 from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies, function_of
 from headrace.lowering.step import Step, register_step
-from headrace.operators.filter import Filter
-from headrace.operators.row_by_row import RowByRow
+from headrace.operators.rows import Filter, RowByRow
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet

@@ -17,12 +17,12 @@ from headrace.operators.aggregate import collected_values, counts, extremes, sum
 from headrace.operators.aggregate.aggregation import Aggregation
 from headrace.operators.aggregate.collected_values import BitOperation, Bits, StringAgg
 from headrace.operators.aggregate.counts import of_distinct
+from headrace.operators.aggregate.exact_totals import Moment
 from headrace.operators.aggregate.histograms import Histogram
 from headrace.operators.aggregate.moments import Moments
 from headrace.operators.aggregate.percentiles import Mode, Percentile
-from headrace.operators.aggregate.power_sums import Moment
 from headrace.operators.aggregate.sums import NullOnError
-from headrace.operators.over import navigation, ranks
+from headrace.operators.over import row_functions
 from headrace.operators.over.window_function import Frame, FrameUnit, Months, Over, WindowFunction
 from headrace.queries.catalyst_plan import (
     CONSTANT,
@@ -287,12 +287,12 @@ def _pivot(function: CatalystNode, values: list[object], name: str, scope: Scope
 
 _WindowLowering: TypeAlias = Callable[[CatalystNode, Scope], WindowFunction]
 _WINDOW_FUNCTIONS: dict[str, _WindowLowering] = {
-    "RowNumber": lambda node, scope: ranks.RowNumber(),
-    "Rank": lambda node, scope: ranks.Rank(),
-    "DenseRank": lambda node, scope: ranks.DenseRank(),
-    "PercentRank": lambda node, scope: ranks.PercentRank(),
-    "CumeDist": lambda node, scope: ranks.CumeDist(),
-    "NTile": lambda node, scope: ranks.ntile(_constant(node, 0)),
+    "RowNumber": lambda node, scope: row_functions.RowNumber(),
+    "Rank": lambda node, scope: row_functions.Rank(),
+    "DenseRank": lambda node, scope: row_functions.DenseRank(),
+    "PercentRank": lambda node, scope: row_functions.PercentRank(),
+    "CumeDist": lambda node, scope: row_functions.CumeDist(),
+    "NTile": lambda node, scope: row_functions.ntile(_constant(node, 0)),
 }
 of_kind = registrar(_WINDOW_FUNCTIONS)
 
@@ -382,7 +382,7 @@ def _over(node: CatalystNode, scope: Scope, per: tuple[Expr, ...], by: Any) -> O
 
 
 def _end_value(node: CatalystNode, scope: Scope) -> WindowFunction:
-    make = navigation.first_value if node.kind == "First" else navigation.last_value
+    make = row_functions.first_value if node.kind == "First" else row_functions.last_value
     return make(scope.lower(node.child("child")), ignore_nulls=bool(node.fields["ignoreNulls"]))
 
 
@@ -392,13 +392,13 @@ def _lag(node: CatalystNode, scope: Scope) -> WindowFunction:
     other = None if default.kind == "Literal" and default.fields["value"] is None else scope.lower(default)
     # Lag's offset is as the query has it; that of lead counts forward.
     offset = offset if node.kind == "Lag" else -offset
-    return navigation.Lag(value, offset, other, bool(node.fields["ignoreNulls"]))
+    return row_functions.Lag(value, offset, other, bool(node.fields["ignoreNulls"]))
 
 
 @of_kind("NthValue")
 def _nth_value(node: CatalystNode, scope: Scope) -> WindowFunction:
     value, ignores = scope.lower(node.child("input")), bool(node.fields["ignoreNulls"])
-    return navigation.nth_value(value, _constant(node, 1), ignore_nulls=ignores)
+    return row_functions.nth_value(value, _constant(node, 1), ignore_nulls=ignores)
 
 
 def _constant(node: CatalystNode, at: int) -> int:

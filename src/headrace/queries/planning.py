@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.errors import UnsupportedQuery
+from headrace.operators.endpoints import TICK_TIME
 from headrace.operators.event_time.temporal_filter import Presence
-from headrace.operators.source import TICK_TIME
 from headrace.queries.catalyst_plan import CatalystNode, PlannedQuery, QueryText, parse_tree, reads_table
 from headrace.queries.plan_details import (
     RELATIONS,

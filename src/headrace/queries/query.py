@@ -12,7 +12,7 @@ from headrace.expr.row_classes import schema_of
 from headrace.expr.tree import Column
 from headrace.expr.types import Schema
 from headrace.flow.flow import Flow
-from headrace.operators.source import TICK_TIME, Source
+from headrace.operators.endpoints import TICK_TIME, Source
 from headrace.queries import groups as groups  # registers groups
 from headrace.queries import joins as joins  # registers joins
 from headrace.queries import python_functions as python_functions  # registers Python functions

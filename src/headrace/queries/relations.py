@@ -18,8 +18,8 @@ from headrace.expr.typing_rules import wider_type
 from headrace.flow.flow import Flow
 from headrace.flow.stream import Stream
 from headrace.operators.aggregate import counts, extremes
-from headrace.operators.over.ranks import row_number
-from headrace.operators.source import TICK_TIME
+from headrace.operators.endpoints import TICK_TIME
+from headrace.operators.over.row_functions import row_number
 from headrace.queries.catalyst_plan import (
     RANGE,
     ROWS,

@@ -24,9 +24,8 @@ from headrace.expr.spark_columns import spark_schema
 from headrace.graph.graph_algorithms import adjacency_lists, is_cyclic, strongly_connected_components
 from headrace.graph.node import label
 from headrace.io.source import guarantee_of
+from headrace.operators.endpoints import Sink, Source
 from headrace.operators.event_time.watermark import EndOfInput
-from headrace.operators.sink import Sink
-from headrace.operators.source import Source
 from headrace.spark.placing.combining import combined_nodes, insert_partial_operators
 from headrace.spark.placing.earliest_stages import unpartitionable_reason, whose_order_is_read
 from headrace.spark.placing.native import native_parts, without_native

@@ -2,7 +2,8 @@
 
 All cells are read at once, in the order of slots and keys, and each entry moves to its new shard. Entries
 without a key of their own are gathered and reassembled. An entry that is not on the shard of its key does not
-belong to this flow; in that case nothing is moved."""
+belong to this flow; in that case nothing is moved.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +31,8 @@ from headrace.graph.operator_declarations import (
     SliceSlots,
     SlotLayout,
 )
-from headrace.operators.event_time.due_calendar import schedule_entry
+from headrace.operators.event_time.due_calendar import WindowBounds, schedule_entry, schedule_slice
 from headrace.operators.event_time.session_windows import NUMBER
-from headrace.operators.event_time.slices import WindowBounds, schedule_slice
 from headrace.spark.placing.combining import insert_partial_operators
 from headrace.spark.placing.stages import cut_stages
 from headrace.spark.resumption import (

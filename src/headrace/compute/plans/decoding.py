@@ -23,13 +23,11 @@ from headrace.flow.flow import Flow
 from headrace.flow.stream import Stream
 from headrace.flow.stream_context import FlowContext
 from headrace.graph.node import FlowGraph, Node, Operator, is_named, label_in_sentence
-from headrace.operators.chain import ChainFirstN
+from headrace.operators.endpoints import Sink, Source
 from headrace.operators.feedback import FeedbackOperator
-from headrace.operators.signals.endpoints import LastRow, SignalSource, ValueRows
-from headrace.operators.signals.signal_operator import SignalOperator
-from headrace.operators.sink import Sink
-from headrace.operators.source import Source
-from headrace.operators.union import Union
+from headrace.operators.signals.earlier_values import LastRow, SignalSource, ValueRows
+from headrace.operators.signals.lift import SignalOperator
+from headrace.operators.union import ChainFirstN, Union
 
 if TYPE_CHECKING:
     from headrace.compute.plans.limits import PlanPosition

@@ -13,9 +13,8 @@ from headrace.expr.bounds import check_patterns
 from headrace.expr.types import Schema, holds_any
 from headrace.flow.flow import Flow
 from headrace.graph.node import label_in_sentence
-from headrace.graph.operator_declarations import Unservable
-from headrace.operators.source import Source
-from headrace.operators.unservable import OF_A_TICK
+from headrace.graph.operator_declarations import OF_A_TICK, Unservable
+from headrace.operators.endpoints import Source
 
 if TYPE_CHECKING:
     from headrace.graph.node import FlowGraph, Node, Operator

@@ -51,10 +51,10 @@ from headrace.expr.check import check
 from headrace.expr.polars_columns import NotLowered
 from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
 from headrace.lowering.row_code import key_columns, tuple_source
-from headrace.operators.aggregate.accumulator import Accumulator, accumulator_for
+from headrace.operators.aggregate.aggregate import Aggregate, group_writer
+from headrace.operators.aggregate.aggregation import Accumulator, accumulator_for
+from headrace.operators.aggregate.exact_totals import FLOAT_PARTS
 from headrace.operators.aggregate.extremes import AppendExtreme
-from headrace.operators.aggregate.float_totals import FLOAT_PARTS
-from headrace.operators.aggregate.operator import Aggregate, group_writer
 from headrace.operators.lifetime import Lifetime
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from headrace.lowering.forms import ArrangedOperator
     from headrace.lowering.slot import SlotMapping
     from headrace.lowering.step_writer import StepWriter
-    from headrace.operators.aggregate.accumulator import Group
+    from headrace.operators.aggregate.aggregation import Group
 
 
 @register_arranged(Aggregate)

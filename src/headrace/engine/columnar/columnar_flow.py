@@ -30,8 +30,8 @@ from headrace.expr.tree import columns_of
 from headrace.expr.types import Rows
 from headrace.expr.typing_rules import bounded_code
 from headrace.lowering.generated_source import Constants, Purpose, SourceCode
-from headrace.operators.aggregate.operator import Aggregate
-from headrace.operators.select import Select
+from headrace.operators.aggregate.aggregate import Aggregate
+from headrace.operators.rows import Select
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

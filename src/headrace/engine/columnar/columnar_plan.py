@@ -31,8 +31,8 @@ from headrace.engine.columnar.loop_rounds import LoopPlan, plan_loop
 from headrace.engine.columnar.pre_reduction import PreReduction, choose_reduction
 from headrace.expr.polars_columns import NotLowered
 from headrace.lowering.forms import ArrangedPlan, ColumnarSite, apply_operator, arranged_plan
+from headrace.operators.endpoints import Sink
 from headrace.operators.feedback import BagFeedback, Feedback, FeedbackOperator
-from headrace.operators.sink import Sink
 
 if TYPE_CHECKING:
     from headrace.analysis import Analysis

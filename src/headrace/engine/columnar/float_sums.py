@@ -20,7 +20,7 @@ import polars as pl
 
 from headrace.arrangement.batch import Numbers, carried
 from headrace.columns.columns import ColumnarDeclined
-from headrace.operators.aggregate.float_totals import (
+from headrace.operators.aggregate.exact_totals import (
     FLOAT_PARTS,
     FLOAT_UNIT,
     MOST_IN_LAST,

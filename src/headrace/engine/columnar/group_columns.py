@@ -42,7 +42,7 @@ from headrace.engine.columnar.sum_columns import (
     sums_of,
 )
 from headrace.expr.polars_columns import dtype_of, repeated
-from headrace.operators.aggregate.accumulator import Accumulator
+from headrace.operators.aggregate.aggregation import Accumulator
 from headrace.operators.aggregate.sums import FloatTotals
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ from headrace.columns.slot_forms import SlotForm, key_columns
 from headrace.engine.columnar.sum_columns import ReadFields, fields_reader, windows_of_fields
 from headrace.expr.polars_columns import to_series
 from headrace.expr.types import INT64
-from headrace.operators.aggregate.accumulator import FIRST_FIELD, ROWS
+from headrace.operators.aggregate.aggregation import FIRST_FIELD, ROWS
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType

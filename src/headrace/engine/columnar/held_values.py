@@ -27,10 +27,9 @@ from headrace.expr.check import check
 from headrace.expr.polars_columns import LoweredExpression, bounds_in, repeated, replace_negative_zero
 from headrace.expr.types import DataType, IntegerType
 from headrace.expr.typing_rules import is_float
-from headrace.operators.aggregate.accumulator import Accumulator, accumulator_for
+from headrace.operators.aggregate.aggregation import Accumulator, accumulator_for
 from headrace.operators.aggregate.counts import CountValues, DistinctValues, OnceEach
-from headrace.operators.aggregate.extremes import AppendExtreme, Extreme, ExtremeBy
-from headrace.operators.aggregate.ordered_values import ends_of
+from headrace.operators.aggregate.extremes import AppendExtreme, Extreme, ExtremeBy, ends_of
 
 if TYPE_CHECKING:
     from headrace.arrangement.batch import Layout

@@ -46,7 +46,7 @@ from headrace.expr.tree import Expr
 from headrace.expr.types import DataType, Schema
 from headrace.expr.typing_rules import is_float
 from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
-from headrace.operators.join.operator import SIDES, How, Join
+from headrace.operators.join.join import SIDES, How, Join
 from headrace.operators.join.steps import JoinConditionWriter
 from headrace.operators.lifetime import Lifetime
 

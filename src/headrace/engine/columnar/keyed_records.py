@@ -40,8 +40,7 @@ from headrace.state.manifest import ERASED as SLOT_ERASED
 if TYPE_CHECKING:
     from headrace.expr.types import DataType
     from headrace.graph.node import Node
-    from headrace.operators.keyed_tables.record_order import MisfitTexts, Tied, TieRule
-    from headrace.operators.keyed_tables.upsert_rule import UpsertRule
+    from headrace.operators.keyed_tables.upsert_rule import MisfitTexts, Tied, TieRule, UpsertRule
 
 
 SEQUENCE, KIND, TIES = "sequence", "kind", "ties"

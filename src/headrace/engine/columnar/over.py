@@ -28,7 +28,7 @@ from headrace.engine.columnar.partition_answers import Answer, Partitions, answe
 from headrace.engine.columnar.rows_in_order import RowsForm, RowsInOrder, rows_in_order
 from headrace.expr.polars_columns import NotLowered, dtype_of
 from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
-from headrace.operators.over.operator import ComputeOver, OverStep
+from headrace.operators.over.over import ComputeOver, OverStep
 from headrace.operators.over.partitions import NEGATIVE, ROWS
 
 if TYPE_CHECKING:

@@ -33,10 +33,10 @@ from headrace.expr.polars_columns import (
 )
 from headrace.expr.types import INT64, DataType, DecimalType, IntegerType
 from headrace.expr.typing_rules import is_float
-from headrace.operators.aggregate.accumulator import Accumulator, Target
+from headrace.operators.aggregate.aggregation import Accumulator, Target
 from headrace.operators.aggregate.counts import CountRows, CountValues
+from headrace.operators.aggregate.exact_totals import PART_BITS
 from headrace.operators.aggregate.extremes import AppendExtreme
-from headrace.operators.aggregate.float_totals import PART_BITS
 from headrace.operators.aggregate.moments import PowerSums
 from headrace.operators.aggregate.sums import DecimalTotals, FloatTotals, IntervalTotals, IntMean, IntSum
 

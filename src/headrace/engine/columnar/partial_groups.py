@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from headrace.expr.types import Schema
     from headrace.graph.node import Node
     from headrace.lowering.step_writer import StepWriter
-    from headrace.operators.aggregate.accumulator import Accumulator
+    from headrace.operators.aggregate.aggregation import Accumulator
 
 
 def _accumulators(parts: Sequence[tuple[Expr | None, PartialForm]]) -> tuple[Accumulator, ...]:

@@ -13,14 +13,21 @@ import polars as pl
 from headrace.arrangement.batch import Numbers, values_at
 from headrace.engine.columnar.sum_columns import result_of, split, sum_widths
 from headrace.expr.polars_columns import NotLowered
-from headrace.operators.aggregate.accumulator import Accumulator, accumulator_for
-from headrace.operators.aggregate.aggregation import Aggregation
+from headrace.operators.aggregate.aggregation import Accumulator, Aggregation, accumulator_for
 from headrace.operators.aggregate.counts import CountRows, CountValues
 from headrace.operators.aggregate.extremes import Max, Min
 from headrace.operators.aggregate.moments import PowerSums
 from headrace.operators.aggregate.sums import FloatTotals
-from headrace.operators.over.navigation import Lag, NthValue
-from headrace.operators.over.ranks import CumeDist, DenseRank, Ntile, PercentRank, Rank, RowNumber
+from headrace.operators.over.row_functions import (
+    CumeDist,
+    DenseRank,
+    Lag,
+    NthValue,
+    Ntile,
+    PercentRank,
+    Rank,
+    RowNumber,
+)
 from headrace.operators.over.window_function import Frame, FrameUnit
 
 if TYPE_CHECKING:

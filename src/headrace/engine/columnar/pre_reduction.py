@@ -30,8 +30,8 @@ from headrace.expr.tree import Expr
 from headrace.expr.types import INT64, DataType, Rows, Schema
 from headrace.expr.typing_rules import is_float
 from headrace.graph.node import Operator
-from headrace.operators.aggregate.accumulator import accumulator_for
-from headrace.operators.aggregate.operator import Aggregate
+from headrace.operators.aggregate.aggregate import Aggregate
+from headrace.operators.aggregate.aggregation import accumulator_for
 from headrace.operators.distinct import Distinct
 from headrace.operators.lifetime import Lifetime
 

@@ -11,17 +11,18 @@ from headrace.engine.partial_operators import PartialAggregate, PartialWindow
 from headrace.engine.region_writer import RegionWriter
 from headrace.lowering.row_code import RowCode, tuple_source
 from headrace.lowering.step import Step
-from headrace.operators.aggregate.accumulator import ROWS, Target
-from headrace.operators.aggregate.operator import Aggregate, AggregateStep, group_keys, group_writer
-from headrace.operators.event_time.grid_windows import (
+from headrace.operators.aggregate.aggregate import Aggregate, AggregateStep, group_keys, group_writer
+from headrace.operators.aggregate.aggregation import ROWS, Target
+from headrace.operators.event_time.session_windows import SessionStep
+from headrace.operators.event_time.window import (
     ClosedWindowStep,
+    Emit,
     KeptGridStep,
     UpdatedWindowStep,
+    Window,
     WindowStep,
 )
-from headrace.operators.event_time.session_windows import SessionStep
-from headrace.operators.event_time.window import Emit, Window
-from headrace.operators.event_time.window_shapes import Grid
+from headrace.operators.time_spans import Grid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from headrace.graph.node import Consumers, FlowGraph, Node
     from headrace.lowering.generated_source import Constants
     from headrace.lowering.step_writer import StepWriter
-    from headrace.operators.aggregate.accumulator import Group
+    from headrace.operators.aggregate.aggregation import Group
 
 
 class ReducedAggregateStep(AggregateStep):

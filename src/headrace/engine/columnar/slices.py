@@ -1,6 +1,6 @@
 """Reduction of the rows of windows in a large tick: to one per group and slice, or per run of a session.
 
-See `headrace.operators.event_time.slices` and `headrace.operators.event_time.session_windows`.
+See `headrace.operators.event_time.due_calendar` and `headrace.operators.event_time.session_windows`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from headrace.expr.check import check
 from headrace.expr.functions.integer_columns import count_of, moment
 from headrace.expr.polars_columns import LoweredExpression, NotLowered, dtype_of, either_condition
 from headrace.expr.types import TIMESTAMP
-from headrace.operators.event_time.slices import window_origin
+from headrace.operators.event_time.due_calendar import window_origin
 from headrace.operators.event_time.watermark import EARLIEST, LATEST
 from headrace.operators.event_time.window import Window
-from headrace.operators.event_time.window_shapes import Grid
+from headrace.operators.time_spans import Grid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,11 +22,10 @@ from headrace.errors import EvaluationError
 from headrace.expr.functions.intervals import mean, of_micros
 from headrace.expr.polars_columns import to_series
 from headrace.expr.types import FLOAT64, INT64, INTERVAL, DataType, DecimalType, IntegerType
-from headrace.operators.aggregate.accumulator import Accumulator
+from headrace.operators.aggregate.aggregation import Accumulator
 from headrace.operators.aggregate.counts import CountRows, CountValues
-from headrace.operators.aggregate.float_totals import FLOAT_PARTS, parts_of, value_of
+from headrace.operators.aggregate.exact_totals import FLOAT_PARTS, parts_of, statistic, value_of
 from headrace.operators.aggregate.moments import PowerSums
-from headrace.operators.aggregate.power_sums import statistic
 from headrace.operators.aggregate.sums import (
     DecimalMean,
     DecimalSum,

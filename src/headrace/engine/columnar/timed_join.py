@@ -27,7 +27,7 @@ from headrace.expr.types import INT64
 from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
 from headrace.operators.event_time.due_calendar import pop_due, schedule_entry
 from headrace.operators.join.interval_join import JoinOnTime
-from headrace.operators.join.operator import SIDES
+from headrace.operators.join.join import SIDES
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType

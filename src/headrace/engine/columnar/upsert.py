@@ -49,9 +49,8 @@ from headrace.expr.polars_columns import from_series, repeated
 from headrace.expr.types import BYTES, INT8
 from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
 from headrace.operators.event_time.due_calendar import pop_due, schedule_entry
-from headrace.operators.keyed_tables.record_order import Sequenced, shown_row
 from headrace.operators.keyed_tables.upsert import Upsert, oldest_tombstone
-from headrace.operators.keyed_tables.upsert_rule import OnMisfit
+from headrace.operators.keyed_tables.upsert_rule import OnMisfit, Sequenced, shown_row
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType, Schema

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
-from headrace.operators.signals.signal_operator import SignalOperator
+from headrace.operators.signals.lift import SignalOperator
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

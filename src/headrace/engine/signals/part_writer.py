@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from headrace.engine.signals.block_order import BlockEntry, order_entries
 from headrace.lowering.generated_source import SourceCode
-from headrace.operators.signals.signal_operator import SignalOperator
+from headrace.operators.signals.lift import SignalOperator
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterator, Mapping

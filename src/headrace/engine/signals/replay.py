@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from headrace.engine.signals.row_values import ValueCheck
 from headrace.errors import BadInput, SourceLocation
 from headrace.operators.column_arguments import render_argument
-from headrace.operators.signals.endpoints import SignalSource
+from headrace.operators.signals.earlier_values import SignalSource
 from headrace.shown import Shown
 
 if TYPE_CHECKING:

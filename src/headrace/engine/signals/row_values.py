@@ -13,8 +13,8 @@ from headrace.engine.signals.tick_loops import Loops
 from headrace.errors import BadInput, Step
 from headrace.expr.row_classes import from_user, to_user
 from headrace.expr.types import AnyType, Rows
-from headrace.operators.signals.endpoints import LastRow, SignalSource, ValueRows
-from headrace.operators.signals.signal_operator import SignalOperator
+from headrace.operators.signals.earlier_values import LastRow, SignalSource, ValueRows
+from headrace.operators.signals.lift import SignalOperator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -21,8 +21,7 @@ from headrace.engine.signals.part_writer import NOTHING, cell_name, stamp_name, 
 from headrace.engine.signals.tick_function import Notifications, TickFunction, function_name, late_name
 from headrace.lowering.generated_source import SourceCode
 from headrace.lowering.signal_step import SignalStep, signal_step
-from headrace.operators.signals.lift import Constant, Lift
-from headrace.operators.signals.signal_operator import SignalOperator
+from headrace.operators.signals.lift import Constant, Lift, SignalOperator
 
 if TYPE_CHECKING:
     from headrace.graph.node import Node

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.engine.signals.block_grouping import Arrangement
 from headrace.engine.signals.part_writer import PartWriter, value_name
 from headrace.lowering.generated_source import SourceCode
-from headrace.operators.signals.signal_operator import SignalOperator
+from headrace.operators.signals.lift import SignalOperator
 
 if TYPE_CHECKING:
     from headrace.engine.signals.block_grouping import Block

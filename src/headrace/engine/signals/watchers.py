@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import BadInput, SourceLocation, Step
 from headrace.graph.node import Node
-from headrace.operators.signals.endpoints import LastRow, SignalSource
-from headrace.operators.signals.signal_operator import SignalOperator
-from headrace.operators.sink import Sink
+from headrace.operators.endpoints import Sink
+from headrace.operators.signals.earlier_values import LastRow, SignalSource
+from headrace.operators.signals.lift import SignalOperator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,20 +12,18 @@ from headrace.expr.tree import operand
 from headrace.expr.types import INT64, DataType, Field, Schema
 from headrace.lowering.row_code import tuple_source
 from headrace.lowering.slot import thaw_dict
-from headrace.operators.aggregate.accumulator import (
-    Accumulator,
-    ArgumentTypes,
-    StateField,
-    Target,
-    accumulator_of,
-    add_source,
-)
 from headrace.operators.aggregate.aggregation import (
+    Accumulator,
     AggregateArguments,
     Aggregation,
     ArgumentRows,
+    ArgumentTypes,
     NativeAggregates,
+    StateField,
+    Target,
     ValueAggregation,
+    accumulator_of,
+    add_source,
     answer_of,
     measure,
     present_values,

@@ -35,18 +35,20 @@ from headrace.expr.types import (
     TimestampType,
 )
 from headrace.lowering.reference import rank
-from headrace.operators.aggregate.accumulator import Accumulator, ArgumentTypes, accumulator_of
 from headrace.operators.aggregate.aggregation import (
+    Accumulator,
     AggregateArguments,
     Aggregation,
     ArgumentRows,
+    ArgumentTypes,
     NativeAggregates,
+    accumulator_of,
     answer_of,
     measure,
     present_values,
 )
 from headrace.operators.aggregate.counts import of_distinct
-from headrace.operators.aggregate.ordered_values import Copies, SortedValues, Values
+from headrace.operators.aggregate.extremes import Copies, SortedValues, Values
 from headrace.requirements import F
 
 if TYPE_CHECKING:

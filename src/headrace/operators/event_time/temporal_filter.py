@@ -32,9 +32,9 @@ from headrace.lowering.reference import Bag, Bags, answer_of_bags, function_of
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
+from headrace.operators.endpoints import TICK_TIME
 from headrace.operators.event_time.due_calendar import DueCalendar
-from headrace.operators.select import Select
-from headrace.operators.source import TICK_TIME
+from headrace.operators.rows import Select
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

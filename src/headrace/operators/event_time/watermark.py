@@ -14,15 +14,22 @@ from headrace.expr.constructors import col
 from headrace.expr.tree import Column
 from headrace.expr.types import BOOL, FLOAT64, INTEGERS, TIMESTAMP, Field, Schema
 from headrace.graph.node import Operator
-from headrace.graph.operator_declarations import ANYWHERE, WHOLE, Facts, Need, Placement, Port, meet
+from headrace.graph.operator_declarations import (
+    ANYWHERE,
+    EVENT_TIME,
+    WHOLE,
+    Facts,
+    Need,
+    Placement,
+    Port,
+    meet,
+)
 from headrace.lowering.examples import Examples
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot, thaw_dict
 from headrace.lowering.step import Step, register_step
 from headrace.operators.aggregate.counts import count
-from headrace.operators.event_time.window_shapes import tumbling
-from headrace.operators.time_spans import TIME_TYPES, check_span, shown_span
-from headrace.operators.unservable import EVENT_TIME
+from headrace.operators.time_spans import TIME_TYPES, check_span, shown_span, tumbling
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet

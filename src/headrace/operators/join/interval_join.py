@@ -10,6 +10,7 @@ from headrace.expr.constructors import col, left, right
 from headrace.expr.tree import Column
 from headrace.graph.node import Operator
 from headrace.graph.operator_declarations import (
+    EVENT_TIME,
     EverywhereSlot,
     Facts,
     KeyedSlot,
@@ -26,10 +27,9 @@ from headrace.lowering.slot import Slot, thaw_list
 from headrace.lowering.step import Step, register_step
 from headrace.operators.event_time.due_calendar import ExpiryCalendar, bucket_assigner
 from headrace.operators.event_time.watermark import time_lower_bound
-from headrace.operators.join.operator import SIDES, lower_join
+from headrace.operators.join.join import SIDES, lower_join
 from headrace.operators.join.steps import JoinConditionWriter
 from headrace.operators.time_spans import shown_span
-from headrace.operators.unservable import EVENT_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
     from headrace.lowering.forms import BatchSite
     from headrace.lowering.step_writer import StepWriter
-    from headrace.operators.join.operator import Join
+    from headrace.operators.join.join import Join
     from headrace.operators.time_spans import Span
 
 

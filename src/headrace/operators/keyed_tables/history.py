@@ -15,16 +15,19 @@ from headrace.expr.types import Field
 from headrace.lowering.examples import Examples
 from headrace.lowering.reference import Bag, Bags, answer_of_bags
 from headrace.lowering.step import register_step
-from headrace.operators.keyed_tables.record_order import (
+from headrace.operators.keyed_tables.upsert import KeyedRecords, KeyedRecordsStep
+from headrace.operators.keyed_tables.upsert_rule import (
     MisfitTexts,
+    OnMisfit,
     Tied,
     TieRule,
+    UpsertRule,
+    held_row,
     known_row,
+    records_by_key,
     shown_row,
     without_sequence,
 )
-from headrace.operators.keyed_tables.upsert import KeyedRecords, KeyedRecordsStep
-from headrace.operators.keyed_tables.upsert_rule import OnMisfit, UpsertRule, held_row, records_by_key
 from headrace.state.codec import Erasable
 
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ from headrace.expr.types import DataType, DateType, Float32Type, Row, Rows
 from headrace.expr.value_keys import order_key
 from headrace.lowering.reference import functions_of
 from headrace.lowering.row_code import RowCode
-from headrace.operators.aggregate.accumulator import ROWS, Group
-from headrace.operators.aggregate.aggregation import Aggregation, answer_of
+from headrace.operators.aggregate.aggregation import ROWS, Aggregation, Group, answer_of
 from headrace.operators.over.partitions import (
     FunctionWriter,
     Key,

@@ -29,7 +29,7 @@ from headrace.io.files.file_source import Files, Listing, UnreadFile
 from headrace.io.files.text_blocks import WHOLE, FilePart
 from headrace.io.source import WEIGHT, Feed
 from headrace.io.wall_clock import TickTime
-from headrace.operators.source import Source as SourceOperator
+from headrace.operators.endpoints import Source as SourceOperator
 from headrace.spark.placing.native import Chain, apply_native_chain
 from headrace.spark.session import tasks_at_a_time
 from headrace.spark.sources.arrivals import (

@@ -25,7 +25,7 @@ from headrace.compute.replica.spark.versions import Versions
 from headrace.errors import CheckpointDamaged, FlowChanged
 from headrace.expr.typing_rules import CodeBounds
 from headrace.flow.flow import Flow
-from headrace.operators.source import Source
+from headrace.operators.endpoints import Source
 from headrace.spark.external_ticks import DrivenFlow, Given, Session
 from headrace.spark.ticks.output import ChangeFiles
 from headrace.tables.change_files import LAST_HASH

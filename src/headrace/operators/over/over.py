@@ -18,8 +18,8 @@ from headrace.lowering.row_code import RowCode, comparable, item_sources, tuple_
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
 from headrace.operators.aggregate import counts, extremes, sums
-from headrace.operators.over import frames as frames  # registers aggregates of frames
-from headrace.operators.over import navigation, ranks
+from headrace.operators.over import frames as frames
+from headrace.operators.over import row_functions as functions
 from headrace.operators.over.partitions import (
     NEGATIVE,
     ROWS,
@@ -64,16 +64,18 @@ class ComputeOver(Operator):
     nets: ClassVar[bool] = True
     merges_equal: ClassVar[bool] = True
     examples: ClassVar[Examples] = {
-        "row_number": lambda x, y: y.with_columns(x=ranks.row_number().over(partition_by="a", order_by="b")),
-        "rank": lambda x, y: y.with_columns(x=ranks.rank().over(order_by=col.b.desc())),
-        "dense_rank": lambda x, y: y.with_columns(x=ranks.dense_rank().over(order_by="b")),
-        "percent_rank": lambda x, y: y.with_columns(x=ranks.percent_rank().over(order_by="b")),
-        "cume_dist": lambda x, y: y.with_columns(x=ranks.cume_dist().over(order_by="b")),
-        "ntile": lambda x, y: y.with_columns(x=ranks.ntile(2).over(order_by="b")),
-        "lag": lambda x, y: y.with_columns(x=navigation.lagged(col.b).over(partition_by="a", order_by="b")),
-        "lead": lambda x, y: y.with_columns(x=navigation.lead(col.b, 1, 0).over(order_by="b")),
+        "row_number": lambda x, y: y.with_columns(
+            x=functions.row_number().over(partition_by="a", order_by="b")
+        ),
+        "rank": lambda x, y: y.with_columns(x=functions.rank().over(order_by=col.b.desc())),
+        "dense_rank": lambda x, y: y.with_columns(x=functions.dense_rank().over(order_by="b")),
+        "percent_rank": lambda x, y: y.with_columns(x=functions.percent_rank().over(order_by="b")),
+        "cume_dist": lambda x, y: y.with_columns(x=functions.cume_dist().over(order_by="b")),
+        "ntile": lambda x, y: y.with_columns(x=functions.ntile(2).over(order_by="b")),
+        "lag": lambda x, y: y.with_columns(x=functions.lagged(col.b).over(partition_by="a", order_by="b")),
+        "lead": lambda x, y: y.with_columns(x=functions.lead(col.b, 1, 0).over(order_by="b")),
         "nth_value": lambda x, y: y.with_columns(
-            x=navigation.nth_value(col.b, 2).over(order_by="b", rows=(-1, 1))
+            x=functions.nth_value(col.b, 2).over(order_by="b", rows=(-1, 1))
         ),
         "running sum": lambda x, y: y.with_columns(x=sums.sum(col.b).over(partition_by="a", order_by="b")),
         "of a range": lambda x, y: y.with_columns(x=extremes.max(col.a).over(order_by="b", range=(-1, 0))),

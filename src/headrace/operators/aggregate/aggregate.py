@@ -37,8 +37,15 @@ from headrace.operators.aggregate import (
     percentiles,
     sums,
 )
-from headrace.operators.aggregate.accumulator import ANSWER, ROWS, Group
-from headrace.operators.aggregate.aggregation import AggregateArguments, answer_of, group_columns, measure
+from headrace.operators.aggregate.aggregation import (
+    ANSWER,
+    ROWS,
+    AggregateArguments,
+    Group,
+    answer_of,
+    group_columns,
+    measure,
+)
 from headrace.operators.lifetime import Lifetime, WithLifetime, tick_needs, with_lifetimes
 from headrace.requirements import F
 
