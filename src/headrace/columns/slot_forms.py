@@ -7,11 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-import polars as pl
-
 from headrace.arrangement.batch import Layout, negated, select, stacked
 from headrace.columns.columns import ColumnarDeclined
+from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import to_series
 from headrace.expr.tree import Column
 from headrace.expr.types import DataType

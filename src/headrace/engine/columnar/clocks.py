@@ -10,17 +10,21 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import polars as pl
-
 from headrace.arrangement.batch import take
 from headrace.columns.column_stream import ColumnStream, build_stream, decline_marked
 from headrace.columns.columns import FAILS, ColumnarDeclined, Columns
-from headrace.engine.columnar.pre_reduction import PreReduction, choose_reduction
 from headrace.expr.code_runtime import EPOCH
+from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import NotLowered, dtype_of
 from headrace.expr.types import DATE, FLOAT64, TIMESTAMP, Rows
-from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
+from headrace.lowering.forms import (
+    ArrangedPlan,
+    ArrangedState,
+    ColumnarSite,
+    PreReduction,
+    choose_reduction,
+    register_arranged,
+)
 from headrace.operators.event_time.late_rows import LateRows, OnTime
 from headrace.operators.event_time.watermark import EARLIEST, Watermark, time_lower_bound
 

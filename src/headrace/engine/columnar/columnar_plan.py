@@ -28,9 +28,15 @@ from headrace.engine.columnar import (
     upsert,
 )
 from headrace.engine.columnar.loop_rounds import LoopPlan, plan_loop
-from headrace.engine.columnar.pre_reduction import PreReduction, choose_reduction
 from headrace.expr.polars_columns import NotLowered
-from headrace.lowering.forms import ArrangedPlan, ColumnarSite, apply_operator, arranged_plan
+from headrace.lowering.forms import (
+    ArrangedPlan,
+    ColumnarSite,
+    PreReduction,
+    apply_operator,
+    arranged_plan,
+    choose_reduction,
+)
 from headrace.operators.feedback import BagFeedback, Feedback, FeedbackOperator
 from headrace.operators.sink import Sink
 

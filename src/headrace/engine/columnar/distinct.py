@@ -7,26 +7,56 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-import polars as pl
-
 from headrace.arrangement.batch import Layout, batch_of, bounded, select, take
 from headrace.arrangement.spine import Probe
-from headrace.columns.column_stream import ColumnStream, build_stream, decline_marked, with_one_zero
+from headrace.columns.column_stream import (ColumnStream, build_stream, check_plain, decline_marked, sum_weights, with_one_zero)
 from headrace.columns.columns import FAILS, WEIGHT, Columns, weights_of
 from headrace.columns.slot_forms import CountForm
-from headrace.engine.columnar.pre_reduction import DistinctRows
+from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import NotLowered, dtype_of
-from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
+from headrace.lowering.forms import (
+    ArrangedPlan,
+    ArrangedState,
+    ColumnarSite,
+    PreReduction,
+    choose_reduction,
+    register_arranged,
+)
 from headrace.operators.distinct import Distinct, Unique
 from headrace.operators.feedback import Feedback
 from headrace.operators.lifetime import Lifetime
 
 if TYPE_CHECKING:
     from headrace.columns.slot_forms import SlotForm
-    from headrace.expr.types import Schema
+    from headrace.expr.types import Rows, Schema
     from headrace.lowering.forms import ArrangedOperator
     from headrace.lowering.slot import SlotMapping
+
+
+@dataclass(frozen=True)
+class DistinctRows(PreReduction):
+    """Reduction to distinct rows; on a table, with summed weights."""
+
+    def reduce_lazily(self, stream: ColumnStream) -> pl.LazyFrame:
+        if not stream.append:
+            return sum_weights(stream).frame
+        own = [str(at) for at in range(len(stream.schema.fields))]
+        marks = [pl.col(FAILS).any()] * stream.checked
+        return stream.frame.group_by(own, maintain_order=True).agg(*marks)
+
+    def reduce_rows(self, stream: ColumnStream) -> Rows:
+        frame = self.reduce_lazily(stream).collect()
+        if stream.checked:
+            decline_marked(frame)
+        return Columns(stream.schema, stream.append, frame).rows()
+
+
+@choose_reduction.register(Distinct)
+def _distinct(operator: Distinct, schema: Schema, append: bool) -> PreReduction:
+    if operator.lifetime is Lifetime.TICK:
+        raise NotLowered("it answers each tick for itself")
+    check_plain(schema)
+    return DistinctRows()
 
 
 @register_arranged(Distinct, Unique)

@@ -13,13 +13,12 @@ one, runs in rows. So a sum has the same windows whoever made it, and rows take 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, TypeAlias
-
-import numpy as np
-import polars as pl
 
 from headrace.arrangement.batch import Numbers, carried
 from headrace.columns.columns import ColumnarDeclined
+from headrace.expr.deferred_imports import np, pl
 from headrace.operators.aggregate.float_totals import (
     FLOAT_PARTS,
     FLOAT_UNIT,
@@ -44,12 +43,19 @@ ODD, THERE = "odd", "there"
 """Names of what is known of each float: its parts, what it is if it is not finite, whether it has smaller
 bits or is too large, and whether it is not null."""
 
-SPLIT = pl.Struct({**dict.fromkeys(PARTS, pl.Int64()), **dict.fromkeys((*KINDS, ODD, THERE), pl.Boolean())})
 
 _LOW = (1 << PART_BITS) - 1
 _LAST = 2.0 ** ((FLOAT_PARTS - 1) * PART_BITS - FLOAT_UNIT)
 _ROOM = 2.0**61
 _PART = 2.0**PART_BITS
+
+
+@cache
+def split_type() -> pl.Struct:
+    """Return the type of floats in parts."""
+    return pl.Struct(
+        {**dict.fromkeys(PARTS, pl.Int64()), **dict.fromkeys((*KINDS, ODD, THERE), pl.Boolean())}
+    )
 
 
 def parts_of_floats(values: pl.Series) -> tuple[list[Numbers], list[Flags], Flags, Flags]:
@@ -71,9 +77,9 @@ def parts_of_floats(values: pl.Series) -> tuple[list[Numbers], list[Flags], Flag
 
 
 def split_floats(values: pl.Series) -> pl.Series:
-    """Return the parts of floats, and what else is to be known of them, as a struct (`SPLIT`)."""
+    """Return the parts of floats, and what else is to be known of them, as a struct (`split_type`)."""
     parts, kinds, odd, there = parts_of_floats(values)
-    named = zip(SPLIT.to_schema(), (*parts, *kinds, odd, there), strict=True)
+    named = zip(split_type().to_schema(), (*parts, *kinds, odd, there), strict=True)
     return pl.DataFrame([pl.Series(name, column) for name, column in named]).to_struct()
 
 

@@ -12,8 +12,6 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from headrace.arrangement.batch import (
     Layout,
     Numbers,
@@ -41,6 +39,7 @@ from headrace.engine.columnar.sum_columns import (
     sum_widths,
     sums_of,
 )
+from headrace.expr.deferred_imports import pl
 from headrace.expr.polars_columns import dtype_of, repeated
 from headrace.operators.aggregate.accumulator import Accumulator
 from headrace.operators.aggregate.sums import FloatTotals

@@ -11,9 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import polars as pl
-
 from headrace.arrangement.batch import Numbers, differing, select, take
 from headrace.arrangement.codes import codes_of
 from headrace.arrangement.spine import Probe, Spine, together
@@ -24,6 +21,7 @@ from headrace.engine.columnar.float_sums import WINDOW
 from headrace.engine.columnar.partial_forms import PartialForm, partial_form
 from headrace.engine.columnar.sum_columns import sum_widths
 from headrace.expr.check import check
+from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import LoweredExpression, bounds_in, repeated, replace_negative_zero
 from headrace.expr.types import DataType, IntegerType
 from headrace.expr.typing_rules import is_float

@@ -11,9 +11,6 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-import polars as pl
-
 from headrace.arrangement.batch import Layout, batch_of, differing, joined, masked, select, take
 from headrace.arrangement.spine import Found
 from headrace.columns.column_stream import ColumnStream, empty_stream
@@ -21,6 +18,7 @@ from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined, weights_of
 from headrace.columns.expressions import reads_columns
 from headrace.columns.slot_forms import SlotForm, key_columns, names_of_keys
 from headrace.expr.check import check
+from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import (
     NotLowered,
     dtype_of,

@@ -12,9 +12,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import polars as pl
-
 from headrace.arrangement.batch import batch_of, differing, select, stacked, take
 from headrace.columns.column_stream import (
     ColumnStream,
@@ -26,6 +23,7 @@ from headrace.columns.column_stream import (
 from headrace.columns.columns import WEIGHT, Columns, weights_of
 from headrace.engine.columnar.partition_answers import Answer, Partitions, answer_of, spans
 from headrace.engine.columnar.rows_in_order import RowsForm, RowsInOrder, rows_in_order
+from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import NotLowered, dtype_of
 from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
 from headrace.operators.over.operator import ComputeOver, OverStep

@@ -10,20 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 
-import numpy as np
-import polars as pl
-
 from headrace.arrangement.batch import Numbers
 from headrace.columns.columns import ColumnarDeclined
 from headrace.engine.columnar.float_sums import (
     KINDS,
     ODD,
     PARTS,
-    SPLIT,
     THERE,
     parts_of_floats,
     split_floats,
+    split_type,
 )
+from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import (
     LoweredExpression,
     bounds_of,
@@ -188,7 +186,7 @@ class _FloatTotal(PartialForm):
         return tuple(0 if at == len(PARTS) else ROOM for at in range(len(self.types)))
 
     def prepared(self, value: pl.Expr) -> pl.Expr:
-        return pl.map_batches([value], _split, return_dtype=SPLIT, is_elementwise=True)
+        return pl.map_batches([value], _split, return_dtype=split_type(), is_elementwise=True)
 
     def fails(self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int) -> pl.Expr | None:
         assert argument is not None

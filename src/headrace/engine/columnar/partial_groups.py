@@ -12,8 +12,6 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Self
 
-import polars as pl
-
 from headrace.arrangement.batch import Numbers
 from headrace.columns.column_stream import ColumnStream, empty_stream
 from headrace.columns.columns import FAILS
@@ -21,12 +19,27 @@ from headrace.columns.expressions import columns_without_bounds
 from headrace.engine.columnar.aggregate import AggregatePlan, write_group_reader
 from headrace.engine.columnar.group_columns import GroupColumns
 from headrace.engine.columnar.partial_forms import ROOM, PartialForm
-from headrace.engine.columnar.pre_reduction import HEIGHT, GroupedRows, choose_reduction, group_parts
+from headrace.engine.columnar.pre_reduction import HEIGHT, GroupedRows, group_parts
 from headrace.engine.columnar.sum_columns import sum_widths
-from headrace.engine.partial_operators import MergedAggregate, PartialAggregate, merged_group_writer
+from headrace.engine.partial_operators import (
+    MergedAggregate,
+    PartialAggregate,
+    PartialWindow,
+    merged_group_writer,
+)
 from headrace.expr.check import check
+from headrace.expr.deferred_imports import pl
 from headrace.expr.polars_columns import NotLowered, dtype_of
-from headrace.lowering.forms import ColumnarSite, apply_operator, register_arranged
+from headrace.lowering.forms import (
+    ColumnarSite,
+    PreReduction,
+    apply_operator,
+    choose_reduction,
+    reduced_step_for,
+    register_arranged,
+)
+from headrace.lowering.row_code import RowCode
+from headrace.lowering.step import Step
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr
@@ -68,6 +81,12 @@ def _partial_groups(
     return ColumnStream(schema, append, frame, known, stream.most, stream.most, checked)
 
 
+@choose_reduction.register(PartialAggregate)
+@choose_reduction.register(PartialWindow)
+def _partial(operator: PartialAggregate | PartialWindow, schema: Schema, append: bool) -> PreReduction:
+    return choose_reduction(operator.of, schema, append)
+
+
 @dataclass(frozen=True)
 class MergedGroups(GroupedRows):
     """Reduction of partial groups to one row per group: key, row count, and the sums of partial values."""
@@ -104,6 +123,30 @@ class MergedGroups(GroupedRows):
             if value.null_count() or not value.is_between(-most, most).all():
                 return None
         return keys, [value.to_numpy() for value in values]
+
+
+class ReducedPartialStep(Step):
+    """Partial aggregate or window over reduced input, which is its output."""
+
+    takes_rows = False
+
+    def __init__(self, node: Node, writer: StepWriter, groups: GroupedRows) -> None:
+        super().__init__(node, writer)
+        self.groups = groups
+
+    def finish(self) -> None:
+        names = tuple(self.writer.fresh("part") for _ in self.groups.types)
+        with self.code.block(f"for {', '.join(names)}, in {self.writer.buffer(self.node.inputs[0])}:"):
+            self.emit(RowCode(names, None, "1"))
+
+
+@reduced_step_for.register(PartialAggregate)
+@reduced_step_for.register(PartialWindow)
+def _reduced_step(
+    operator: PartialAggregate | PartialWindow, reduction: PreReduction, node: Node, writer: StepWriter
+) -> Step:
+    assert isinstance(reduction, GroupedRows)
+    return ReducedPartialStep(node, writer, reduction)
 
 
 @register_arranged(MergedAggregate)

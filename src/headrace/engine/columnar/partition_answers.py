@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-import polars as pl
-
 from headrace.arrangement.batch import Numbers, values_at
 from headrace.engine.columnar.sum_columns import result_of, split, sum_widths
+from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import NotLowered
 from headrace.operators.aggregate.accumulator import Accumulator, accumulator_for
 from headrace.operators.aggregate.aggregation import Aggregation
@@ -55,7 +53,7 @@ def spans(numbers: Numbers) -> tuple[Numbers, Numbers]:
     return np.repeat(starts, lengths), np.repeat(starts + lengths, lengths)
 
 
-Compute: TypeAlias = Callable[[Partitions, Sequence[pl.Series]], pl.Series]
+Compute: TypeAlias = "Callable[[Partitions, Sequence[pl.Series]], pl.Series]"
 
 
 @dataclass(frozen=True)

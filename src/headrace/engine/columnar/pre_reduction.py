@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import singledispatch
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from headrace.arrangement.batch import Numbers
-from headrace.columns.column_stream import AS_WRITTEN, ColumnStream, check_plain, decline_marked, sum_weights
-from headrace.columns.columns import FAILS, WEIGHT, Columns
+from headrace.columns.column_stream import ColumnStream, as_written, decline_marked
+from headrace.columns.columns import FAILS, WEIGHT
 from headrace.engine.columnar.partial_forms import PartialForm, partial_form
-from headrace.engine.partial_operators import PartialAggregate
 from headrace.expr.check import check
+from headrace.expr.deferred_imports import pl
 from headrace.expr.polars_columns import (
     LoweredExpression,
     NotLowered,
@@ -29,62 +26,19 @@ from headrace.expr.polars_columns import (
 from headrace.expr.tree import Expr
 from headrace.expr.types import INT64, DataType, Rows, Schema
 from headrace.expr.typing_rules import is_float
-from headrace.graph.node import Operator
-from headrace.operators.aggregate.accumulator import accumulator_for
+from headrace.lowering.forms import PreReduction, choose_reduction
+from headrace.operators.aggregate.accumulator import ROWS, Target, accumulator_for
 from headrace.operators.aggregate.operator import Aggregate
-from headrace.operators.distinct import Distinct
 from headrace.operators.lifetime import Lifetime
 
 if TYPE_CHECKING:
+    from headrace.lowering.step_writer import StepWriter
+    from headrace.operators.aggregate.accumulator import Group
     from headrace.operators.aggregate.aggregation import Aggregation
 
 
 HEIGHT = "rows"
 """Name of the column with the number of rows that there are, where groups have no keys."""
-
-
-class PreReduction:
-    """Base of reductions: fewer rows with the same effect on an operator's state."""
-
-    def reduce_lazily(self, stream: ColumnStream) -> pl.LazyFrame:
-        """Reduce the rows lazily. Raises `NotLowered`."""
-        raise NotImplementedError
-
-    def reduce_rows(self, stream: ColumnStream) -> Rows:
-        """Reduce the rows, in the form that the operator's step reads. Raises `ColumnarDeclined`."""
-        raise NotImplementedError
-
-
-@singledispatch
-def choose_reduction(operator: Operator, schema: Schema, append: bool) -> PreReduction:
-    """Choose the reduction of an operator's input with rows of `schema`. Raises `NotLowered`."""
-    raise NotLowered
-
-
-@dataclass(frozen=True)
-class DistinctRows(PreReduction):
-    """Reduction to distinct rows; on a table, with summed weights."""
-
-    def reduce_lazily(self, stream: ColumnStream) -> pl.LazyFrame:
-        if not stream.append:
-            return sum_weights(stream).frame
-        own = [str(at) for at in range(len(stream.schema.fields))]
-        marks = [pl.col(FAILS).any()] * stream.checked
-        return stream.frame.group_by(own, maintain_order=True).agg(*marks)
-
-    def reduce_rows(self, stream: ColumnStream) -> Rows:
-        frame = self.reduce_lazily(stream).collect()
-        if stream.checked:
-            decline_marked(frame)
-        return Columns(stream.schema, stream.append, frame).rows()
-
-
-@choose_reduction.register(Distinct)
-def _distinct(operator: Distinct, schema: Schema, append: bool) -> PreReduction:
-    if operator.lifetime is Lifetime.TICK:
-        raise NotLowered("it answers each tick for itself")
-    check_plain(schema)
-    return DistinctRows()
 
 
 @dataclass(frozen=True)
@@ -161,7 +115,7 @@ class GroupedRows(PreReduction):
         keys = [pl.col(f"g{at}").alias(f"k{at}") for at in range(len(self.key_types))]
         values = [term.alias(f"v{at}") for at, term in enumerate(terms)]
         taken = noted.frame.select(*keys, *values, *[FAILS] * noted.checked)
-        frame = taken.collect(optimizations=AS_WRITTEN)
+        frame = taken.collect(optimizations=as_written())
         if noted.checked:
             decline_marked(frame)
         columns = frame.get_columns()
@@ -192,11 +146,6 @@ def _key(lowered: LoweredExpression, type: DataType) -> pl.Expr:
     return replace_negative_zero(lowered.value) if is_float(type) else lowered.value
 
 
-@choose_reduction.register(PartialAggregate)
-def _partial_aggregate(operator: PartialAggregate, schema: Schema, append: bool) -> PreReduction:
-    return choose_reduction(operator.of, schema, append)
-
-
 @choose_reduction.register(Aggregate)
 def _aggregate(operator: Aggregate, schema: Schema, append: bool) -> PreReduction:
     if operator.lifetime is Lifetime.TICK:
@@ -219,3 +168,15 @@ def group_parts(
             raise NotLowered(f"{aggregation} needs every value of a group")
         parts.append((next(iter(aggregation.arguments()), None), partial))
     return tuple(parts)
+
+
+def merge_parts(
+    writer: StepWriter, groups: GroupedRows, of: Group, group: str, values: Sequence[str]
+) -> None:
+    """Write code that adds a row count and partial values to the list in the variable `group`."""
+    writer.code.line(f"{group}[{ROWS}] += {values[0]}")
+    taken = 1
+    for (_, partial), (_, at) in zip(groups.parts, of.accumulators(), strict=True):
+        count = len(partial.types)
+        partial.merge(Target(writer, group, at), tuple(values[taken : taken + count]))
+        taken += count

@@ -11,14 +11,11 @@ from functools import singledispatch
 from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
-import numpy as np
-import polars as pl
-import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
-
 from headrace.arrangement.batch import WIDE_BITS, Numbers, carried, masked
 from headrace.columns.columns import ColumnarDeclined
 from headrace.engine.columnar.float_sums import fraction, nearest, windows_of, with_kinds
 from headrace.errors import EvaluationError
+from headrace.expr.deferred_imports import np, pa, pl
 from headrace.expr.functions.intervals import mean, of_micros
 from headrace.expr.polars_columns import to_series
 from headrace.expr.types import FLOAT64, INT64, INTERVAL, DataType, DecimalType, IntegerType
@@ -181,7 +178,7 @@ def _whole(parts: Sequence[Numbers]) -> Numbers:
     return total
 
 
-Result: TypeAlias = Callable[[Numbers, Sequence[Numbers]], pl.Series]
+Result: TypeAlias = "Callable[[Numbers, Sequence[Numbers]], pl.Series]"
 """Function from the row counts of groups and an accumulator's sums to its results. Raises `ColumnarDeclined`
 where they are to be found row by row."""
 

@@ -11,9 +11,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import polars as pl
-
 from headrace.arrangement.batch import (
     Batch,
     Layout,
@@ -31,6 +28,7 @@ from headrace.columns.expressions import reads_columns
 from headrace.columns.slot_forms import CountForm
 from headrace.engine.columnar.clocks import ticks_in, ticks_of, time_of
 from headrace.expr.check import check
+from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import NotLowered, dtype_of, from_series
 from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
 from headrace.operators.event_time.due_calendar import ARRANGED_ROWS, CHUNK, pop_due, schedule_entry

@@ -13,9 +13,6 @@ from functools import cached_property, partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import polars as pl
-
 from headrace.arrangement.batch import Batch, Layout, batch_of, bounded, merged, negated, stacked, take
 from headrace.arrangement.spine import Probe, together
 from headrace.columns.column_stream import ColumnStream, build_stream, empty_stream
@@ -23,6 +20,7 @@ from headrace.columns.columns import ColumnarDeclined, Columns
 from headrace.columns.slot_forms import SlotForm, Values, consolidated
 from headrace.engine.columnar.clocks import check_time, ticks_in, ticks_of
 from headrace.engine.columnar.join import JoinPlan, JoinSideForm
+from headrace.expr.deferred_imports import np, pl
 from headrace.expr.types import INT64
 from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
 from headrace.operators.event_time.due_calendar import pop_due, schedule_entry

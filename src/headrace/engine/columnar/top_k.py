@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import polars as pl
-
 from headrace.arrangement.batch import Layout, batch_of, distinct_keys, negated, select, stacked
 from headrace.arrangement.first_rows import change_of_first_rows
 from headrace.arrangement.spine import Found
 from headrace.columns.column_stream import ColumnStream, build_stream, each_copy
 from headrace.columns.columns import WEIGHT, Columns
 from headrace.engine.columnar.rows_in_order import RowsForm, RowsInOrder, rows_in_order
+from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import NotLowered
 from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
 from headrace.operators.lifetime import Lifetime

@@ -12,9 +12,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import polars as pl
-
 from headrace.arrangement.batch import (
     Layout,
     Order,
@@ -45,6 +42,7 @@ from headrace.engine.columnar.keyed_records import (
     unlike_next,
     weighted,
 )
+from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import from_series, repeated
 from headrace.expr.types import BYTES, INT8
 from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
