@@ -27,23 +27,6 @@ from headrace.arrangement.first_rows import change_of_first_rows, first_rows
 from headrace.arrangement.spine import Found, Spine
 from headrace.columns.column_stream import ColumnStream, build_stream, empty_stream
 from headrace.columns.columns import WEIGHT, ColumnarDeclined, Columns
-from headrace.engine.columnar.float_sums import WINDOW, are_in_one_window
-from headrace.engine.columnar.group_columns import GroupColumns, group_form
-from headrace.engine.columnar.held_values import (
-    COPIES,
-    PART,
-    HeldValues,
-    filled,
-    held_values,
-    of_copies,
-    of_part,
-)
-from headrace.engine.columnar.partial_forms import PartialForm, partial_form
-from headrace.engine.columnar.pre_reduction import GroupedRows, merge_parts
-from headrace.engine.columnar.sum_columns import (
-    sum_widths,
-    sums_of,
-)
 from headrace.expr.check import check
 from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import NotLowered
@@ -59,7 +42,19 @@ from headrace.lowering.row_code import key_columns, tuple_source
 from headrace.operators.aggregate.accumulator import Accumulator, accumulator_for
 from headrace.operators.aggregate.extremes import AppendExtreme
 from headrace.operators.aggregate.float_totals import FLOAT_PARTS
+from headrace.operators.aggregate.group_columns import GroupColumns, group_form
+from headrace.operators.aggregate.held_values import (
+    COPIES,
+    PART,
+    HeldValues,
+    filled,
+    held_values,
+    of_copies,
+    of_part,
+)
 from headrace.operators.aggregate.operator import Aggregate, AggregateStep, group_keys, group_writer
+from headrace.operators.aggregate.partial_forms import GroupedRows, PartialForm, merge_parts, partial_form
+from headrace.operators.aggregate.sum_columns import WINDOW, are_in_one_window, sum_widths, sums_of
 from headrace.operators.lifetime import Lifetime
 
 if TYPE_CHECKING:

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from headrace.engine.columnar.clocks import check_time, ticks_of
-from headrace.engine.columnar.pre_reduction import GroupedRows, group_parts, merge_parts
 from headrace.expr.check import check
 from headrace.expr.deferred_imports import pl
 from headrace.expr.functions.time_columns import count_of, moment
@@ -18,6 +16,8 @@ from headrace.expr.polars_columns import LoweredExpression, NotLowered, dtype_of
 from headrace.expr.types import TIMESTAMP
 from headrace.lowering.forms import choose_reduction, reduced_step_for
 from headrace.lowering.row_code import RowCode, tuple_source
+from headrace.operators.aggregate.partial_forms import GroupedRows, group_parts, merge_parts
+from headrace.operators.event_time.columnar_clocks import check_time, ticks_of
 from headrace.operators.event_time.grid_windows import (
     ClosedWindowStep,
     KeptGridStep,
