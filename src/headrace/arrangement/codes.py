@@ -50,8 +50,8 @@ def codes_of(keys: Sequence[pl.Series], *, exact: bool) -> Codes:
 
 
 def _mixed(hashes: _Hashes, words: _Hashes) -> _Hashes:
-    mixed = (hashes ^ words) * _FACTOR
-    return mixed ^ (mixed >> 32)
+    mixed = (hashes ^ words) * np.uint64(_FACTOR)
+    return mixed ^ (mixed >> np.uint64(32))
 
 
 def _words_of(key: pl.Series) -> _Hashes:
@@ -124,7 +124,7 @@ def _hash_of_bytes(key: pl.Series) -> _Hashes:
     padded[: data.size] = np.frombuffer(data, np.uint8)
     words = np.ndarray((data.size + 1,), np.uint64, padded, 0, (1,))  # from every byte on
     starts, sizes = offsets[:-1], np.diff(offsets)
-    hashes = sizes.astype(np.uint64) * _FACTOR
+    hashes = sizes.astype(np.uint64) * np.uint64(_FACTOR)
     going = np.flatnonzero(sizes)
     # Masks of the first n bytes of a word.
     low_bytes = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
