@@ -23,6 +23,7 @@ from headrace.operators.select import Select
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
+    from contextlib import AbstractContextManager
 
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
@@ -153,13 +154,9 @@ class InvariantSide(JoinSide):
         """Test for entries of a key with a multiplicity other than one; None if there can be none."""
         return None if self._append else f"{self._get_odd}({key}) is not None"
 
-    @contextmanager
-    def if_found(self, key: str) -> Generator[str]:
+    def if_found(self, key: str) -> AbstractContextManager[str]:
         """Open a block that runs if the key has entries, with the variable that holds them."""
-        found = self.writer.fresh("found")
-        self.code.line(f"{found} = {self._get}({key})")
-        with self.code.block(f"if {found} is not None:"):
-            yield found
+        return self._mapping.if_found(key)
 
     @contextmanager
     def each_of(self, key: str, found: str) -> Generator[RowCode]:
@@ -222,14 +219,8 @@ class VariantSide(JoinSide):
     @contextmanager
     def each_row(self, key: str) -> Generator[tuple[RowCode, str]]:
         """Open a block that runs for each row of a key, with the source of its stored rounds."""
-        code, writer = self.code, self.writer
-        found, row, known = writer.fresh("found"), writer.fresh("row"), writer.fresh("known")
-        code.line(f"{found} = {self._get}({key})")
-        with (
-            code.block(f"if {found} is not None:"),
-            code.block(f"for {row}, {known} in {found}.items():"),
-        ):
-            yield RowCode(writer.unpack(self.schema, row), row), known
+        with self._mapping.each_entry(key, "known") as (row, known):
+            yield RowCode(self.writer.unpack(self.schema, row), row), known
 
     @contextmanager
     def each_round(self, row: RowCode, known: str) -> Generator[RowCode]:

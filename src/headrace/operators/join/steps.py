@@ -198,20 +198,19 @@ class InnerJoinStep(Step):
             self._match(of_a_tick, row, key)
 
     def _match(self, port: int, row: RowCode, key: str) -> None:
-        writer, other = self.writer, 1 - port
-        found = writer.fresh("found")
-        self.code.line(f"{found} = {self.slot_getter(SIDES[other])}({key})")
-        with self.code.block(f"if {found} is not None:"):
-            partner = writer.fresh("row")
-            weight: str | None = None
-            header = f"for {partner} in {found}:"
-            if not self.appends[other]:
-                weight = writer.fresh("n")
-                header = f"for {partner}, {weight} in {found}.items():"
-            with self.code.block(header):
-                columns = writer.unpack(self.input_schema(other), partner)
-                with self.rows.joined(port, row, RowCode(columns, None, weight)) as pair:
-                    self.writer.emit_copies(self.node.id, pair)
+        with self._rows_of(1 - port, key) as partner, self.rows.joined(port, row, partner) as pair:
+            self.writer.emit_copies(self.node.id, pair)
+
+    @contextmanager
+    def _rows_of(self, port: int, key: str) -> Generator[RowCode]:
+        """Open a block that runs for each row of a side with this key."""
+        side, schema = self.state(SIDES[port]), self.input_schema(port)
+        if self.appends[port]:
+            with side.each_item(key) as row:
+                yield RowCode(self.writer.unpack(schema, row))
+        else:
+            with side.each_entry(key, "n") as (row, weight):
+                yield RowCode(self.writer.unpack(schema, row), None, weight)
 
     def _add(self, port: int, row: RowCode, key: str) -> None:
         side = self.state(SIDES[port])
@@ -350,19 +349,15 @@ class MatchedJoinStep(MatchCounting, RightFirstStep):
             self.state("right").add_weight(key, row)
 
     def _match_left(self, row: RowCode, key: str, before: str) -> None:
-        writer, code = self.writer, self.code
-        found = writer.fresh("found")
-        code.line(f"{found} = {self.slot_getter('left')}({key})")
-        with code.block(f"if {found} is not None:"):
-            left, entry = writer.fresh("row"), writer.fresh("entry")
-            with code.block(f"for {left}, {entry} in {found}.items():"):
-                pair = writer.unpack(self.rows.schemas[0], left) + row.columns
-                with self.rows.where_residual(pair):
-                    with code.block(f"if ({key}, {left}) not in {before}:"):
-                        code.line(f"{before}[{key}, {left}] = ({entry}, {entry}[1])")
-                    code.line(f"{entry}[1] += {row.copies}")
-                    if self.operator.how is How.LEFT:
-                        self.emit_pair(pair, weight_product(f"{entry}[0]", row.weight))
+        code = self.code
+        with self.state("left").each_entry(key, "entry") as (left, entry):
+            pair = self.writer.unpack(self.rows.schemas[0], left) + row.columns
+            with self.rows.where_residual(pair):
+                with code.block(f"if ({key}, {left}) not in {before}:"):
+                    code.line(f"{before}[{key}, {left}] = ({entry}, {entry}[1])")
+                code.line(f"{entry}[1] += {row.copies}")
+                if self.operator.how is How.LEFT:
+                    self.emit_pair(pair, weight_product(f"{entry}[0]", row.weight))
 
     def emit_crossings(self, before: str) -> None:
         writer, code = self.writer, self.code
@@ -384,14 +379,8 @@ class MatchedJoinStep(MatchCounting, RightFirstStep):
 
     @contextmanager
     def right_rows(self, key: str) -> Generator[RowCode]:
-        writer, code = self.writer, self.code
-        found, right, n = writer.fresh("found"), writer.fresh("row"), writer.fresh("n")
-        code.line(f"{found} = {self.slot_getter('right')}({key})")
-        with (
-            code.block(f"if {found} is not None:"),
-            code.block(f"for {right}, {n} in {found}.items():"),
-        ):
-            yield RowCode(writer.unpack(self.rows.schemas[1], right), right, n)
+        with self.state("right").each_entry(key, "n") as (right, n):
+            yield RowCode(self.writer.unpack(self.rows.schemas[1], right), right, n)
 
     def store_left(self, row: RowCode, key: str, matches: str) -> None:
         if not self.stores_left:
@@ -447,14 +436,11 @@ class PresenceStep(RightFirstStep):
         key, old, new = writer.fresh("key"), writer.fresh("old"), writer.fresh("new")
         with code.block(f"for {key}, {old} in {before}.items():"):
             code.line(f"{new} = {self.slot_getter('right')}({key}) or 0")
-            with code.block(f"if ({old} > 0) != ({new} > 0):"):
-                found = writer.fresh("found")
-                code.line(f"{found} = {self.slot_getter('left')}({key})")
-                with code.block(f"if {found} is not None:"):
-                    row, n = writer.fresh("row"), writer.fresh("n")
-                    with code.block(f"for {row}, {n} in {found}.items():"):
-                        columns = writer.unpack(self.node.schema, row)
-                        self._emit_crossing(RowCode(columns, row, n), new)
+            with (
+                code.block(f"if ({old} > 0) != ({new} > 0):"),
+                self.state("left").each_entry(key, "n") as (row, n),
+            ):
+                self._emit_crossing(RowCode(writer.unpack(self.node.schema, row), row, n), new)
 
     def _emit_crossing(self, row: RowCode, new: str) -> None:
         with self.code.block(f"if {new} {self.test}:"):
