@@ -18,7 +18,7 @@ pytest.importorskip("grpc", reason="grpcio is not installed")
 from typer.testing import CliRunner
 
 from headrace.cli.main import app
-from headrace.cli.subscribe import _table
+from headrace.cli.views import _table
 from headrace.compute.client.client import Client
 from headrace.compute.client.conversation import Endpoint
 from headrace.compute.client.rows import CachedDescription

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-import polars as pl
-
 from headrace.columns.frames import WEIGHT_COLUMN
 from headrace.expr.polars_columns import (
     LoweredExpression,
@@ -17,6 +15,7 @@ from headrace.expr.polars_columns import (
     to_series,
 )
 from headrace.expr.types import INT64, TIMESTAMP, Rows
+from headrace.requirements import pl
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet

@@ -19,8 +19,6 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import singledispatch
 
-import polars as pl
-
 from headrace.errors import EvaluationError
 from headrace.expr.check import checked_tree
 from headrace.expr.code_runtime import EXACT
@@ -40,6 +38,7 @@ from headrace.expr.polars_columns import (
 from headrace.expr.tree import Column, Expr
 from headrace.expr.types import FLOAT32, DataType, DecimalType, IntervalType, ListType, Schema
 from headrace.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term
+from headrace.requirements import pl
 
 _MOST_COLUMNS = 24
 """Number of times that the arguments of a call may read columns, before they are computed on their own."""

@@ -18,6 +18,9 @@ from headrace.expr.code_runtime import NAN
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+ASIDE, ERASED = 3, 4
+"""Kinds of rows of an arrangement that are put aside, and of those whose values were erased since."""
+
 
 @dataclass(frozen=True, slots=True)
 class Exact:

@@ -14,9 +14,6 @@ from functools import cached_property
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-import numpy as np
-import polars as pl
-
 from headrace.arrangement.batch import (
     Batch,
     Layout,
@@ -49,6 +46,7 @@ from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, r
 from headrace.operators.join.join import SIDES, How, Join
 from headrace.operators.join.steps import JoinConditionWriter
 from headrace.operators.lifetime import Lifetime
+from headrace.requirements import np, pl
 
 if TYPE_CHECKING:
     from headrace.arrangement.batch import Numbers
