@@ -494,7 +494,7 @@ def _rounded(values: list[float], parts: int) -> float:
     state: list[Any] = [0, 1, 0, 0, 0]
     for value in values:
         float_add(state, 0, value, 1)
-    return spark_float_sum(state, 0, parts)
+    return float_sum(state, 0, parts)
 
 
 def _over_lists(number: Callable[[list[Any]], float | None]) -> Callable[[Column], Column]:
