@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.analysis import analyse
 from headrace.analysis.column_liveness import live_graph
-from headrace.engine.resume import ResumeBinding, read_state_names
+from headrace.engine.flow_compatibility import ResumeBinding, read_state_names
 from headrace.errors import BadInput, FlowChanged, NotOnSpark
 from headrace.graph.operator_declarations import (
     CalendarSlots,
