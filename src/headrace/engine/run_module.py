@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.engine.progress import Progress, SourceProgress
 from headrace.engine.region_timer import RegionTimer
 from headrace.expr.types import Rows
-from headrace.io.pull.sinks import Prepare, Publish
+from headrace.io.pull_streams import Prepare, Publish
 
 if TYPE_CHECKING:
     from headrace.engine.checkpointed_state import CheckpointedState

@@ -46,7 +46,7 @@ from headrace.spark.resumption import (
     layout,
     stateful_stages,
 )
-from headrace.spark.ticks.plan import CompiledStage, Plan
+from headrace.spark.ticks.plan import CompiledStage, TickPlan
 from headrace.state.chain import Chain
 from headrace.state.checkpoint import Checkpoint
 from headrace.state.checkpoint_files import make_durable
@@ -381,7 +381,7 @@ class _Binding:
 
     def _stages(self, shards: int, loops: Loops) -> tuple[CompiledStage, ...]:
         stages = cut_stages(insert_partial_operators(self._graph), shards, rounds=loops == "rounds")
-        return stateful_stages(Plan(stages, (), {}, "", False))
+        return stateful_stages(TickPlan(stages, (), {}, "", False))
 
 
 def _sides(stages: tuple[CompiledStage, ...], shards: int) -> dict[int, StatefulNode]:

@@ -36,10 +36,10 @@ from headrace.expr.types import (
 )
 from headrace.io.arrow import arrow_field, arrow_type, column_to_values, entries_of, is_valid
 from headrace.io.files.file_reader import Block, FileFormat, Record, Widened, near_miss, unreadable
+from headrace.io.files.file_source import WHOLE, FilePart, parts_from
 from headrace.io.files.json_files import checked_weight
-from headrace.io.files.parquet_pages import large_pages
-from headrace.io.files.text_blocks import WHOLE, FilePart, parts_from
-from headrace.io.files.text_values import Unfit, exact_decimal, shortened
+from headrace.io.files.parquet_files import large_pages
+from headrace.io.files.text_values import UnfitValue, exact_decimal, shortened
 from headrace.io.source import BadRecord, Feed
 
 _ROWS = 1 << 16
@@ -316,7 +316,7 @@ def batch_records(
                 yield feed.decode(values)
             else:
                 yield values if feed.append else (*values[:-1], checked_weight(values[-1]))
-        except Unfit as problem:
+        except UnfitValue as problem:
             yield BadRecord(str(path), before + at + 1, str(problem), shortened(row_text(row), 200))
 
 
@@ -331,24 +331,24 @@ def whole_batch(batch: pa.RecordBatch, fields: list[Field]) -> list[tuple[Any, .
     """Convert all rows of a batch in bulk, or return None if some value does not fit."""
     try:
         return list(zip(*[column(batch, f) for f in fields]))
-    except Unfit:
+    except UnfitValue:
         return None
 
 
 def column(batch: pa.RecordBatch, declared: Field) -> list[Any]:
-    """Convert a column to internal values. Raises `Unfit` naming the column."""
+    """Convert a column to internal values. Raises `UnfitValue` naming the column."""
     if declared.name not in batch.schema.names:
         return [None] * batch.num_rows
     try:
         return values(batch.column(declared.name), declared.type, nullable=declared.nullable)
-    except (pa.ArrowException, UnicodeDecodeError, OverflowError, Unfit) as error:
-        raise Unfit(f"{declared.name}: {error}") from None
+    except (pa.ArrowException, UnicodeDecodeError, OverflowError, UnfitValue) as error:
+        raise UnfitValue(f"{declared.name}: {error}") from None
 
 
 def values(array: pa.Array, data_type: DataType, *, nullable: bool) -> list[Any]:
-    """Convert an array of a type that `fits` to internal values. Raises `ArrowInvalid` or `Unfit`."""
+    """Convert an array of a type that `fits` to internal values. Raises `ArrowInvalid` or `UnfitValue`."""
     if array.null_count and not nullable:
-        raise Unfit(f"it is null, but {data_type} is declared without null")
+        raise UnfitValue(f"it is null, but {data_type} is declared without null")
     if types.is_null(array.type):
         return [None] * len(array)
     if types.is_dictionary(array.type):
@@ -420,7 +420,7 @@ def _(data_type: MapType, array: pa.Array) -> list[Any]:
     maps = values_of(data_type.entries, entries_of(array))
     made = [None if entries is None else distinct_entries(entries) for entries in maps]
     if made.count(None) > maps.count(None):
-        raise Unfit("a map has a key twice")
+        raise UnfitValue("a map has a key twice")
     return made
 
 
@@ -436,6 +436,6 @@ def _(data_type: StructType, array: pa.Array) -> list[Any]:
         there = array.flatten()[names.index(part.name)]
         # Fields of a null struct are null whether nullable or not.
         if not part.nullable and there.filter(valid).null_count:
-            raise Unfit(f"{part.name}: it is null, but {part.type} is declared without null")
+            raise UnfitValue(f"{part.name}: it is null, but {part.type} is declared without null")
         parts.append(values(there, part.type, nullable=True))
     return [row if there else None for row, there in zip(zip(*parts), valid.to_pylist())]

@@ -1,22 +1,24 @@
 """Shapes of columns: what values of a column have in common, merged value by value.
 
 A shape knows less than a type: nothing of a column that was always null, and of a column of texts and numbers
-that it has no type. `columns` decides at the end.
-"""
+that it has no type. `columns` decides at the end. Arrow is only needed for Parquet files."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from keyword import iskeyword
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from headrace.expr.types import (
     BOOL,
+    BYTES,
     DATE,
     FLOAT64,
     INT64,
+    INTERVAL,
     STR,
     TIMESTAMP,
     DataType,
@@ -26,7 +28,11 @@ from headrace.expr.types import (
     MapType,
     StructType,
 )
-from headrace.io.files.text_values import Unfit, parser_of
+from headrace.io.files.file_reader import unreadable
+from headrace.io.files.text_values import UnfitValue, parser_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # --- columns of texts, as CSV has them ------------------------------------------------------------
 
@@ -58,7 +64,7 @@ def kind_of_text(text: str) -> str:
         try:
             _moment(text)
             return "timestamp" if len(text) > 10 else "date"
-        except Unfit:
+        except UnfitValue:
             pass
     return "text"
 
@@ -249,3 +255,60 @@ class ColumnShapes:
             self.left_out[at] = problem
             return None
         return STR if type is None else type
+
+
+_PLAIN = (BOOL, INT64, FLOAT64, STR, BYTES, DATE, TIMESTAMP, INTERVAL)
+_ROWS = 1 << 13
+
+
+def parquet_shapes(name: str, path: Path) -> Iterator[tuple[int, Mapping[str, Shape]]]:
+    """Yield the shapes of batches of a Parquet file's rows, with their length.
+
+    Columns are nullable where a null occurs.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+            empty = pa.RecordBatch.from_pylist([], schema=file.schema_arrow)
+            yield 0, _arrow_shapes(empty)
+            for batch in file.iter_batches(_ROWS):
+                yield batch.num_rows, _arrow_shapes(batch)
+    except pa.ArrowException as error:
+        raise unreadable(name, path, f"it is not Parquet: {error}") from error
+
+
+def _arrow_shapes(batch: pa.RecordBatch) -> Mapping[str, Shape]:
+    return {name: _shape(column) for name, column in zip(batch.schema.names, batch.columns)}
+
+
+def _shape(array: Any) -> Shape:
+    from pyarrow import types
+
+    nullable, arrow = array.null_count > 0, array.type
+    if types.is_null(arrow):
+        return Shape(nullable=True)
+    if types.is_map(arrow):
+        return Shape(key=_shape(array.keys), element=_shape(array.items), nullable=nullable)
+    if types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow):
+        return Shape(element=_shape(array.flatten()), nullable=nullable)
+    if types.is_struct(arrow):
+        # Fields of a null row are null, whether they ever are otherwise or not.
+        parts = array.filter(array.is_valid()).flatten()
+        return Shape(fields={f.name: _shape(part) for f, part in zip(arrow, parts)}, nullable=nullable)
+    declared = _declared(arrow)
+    return Shape(declared, nullable=nullable, problem="" if declared else f"no column type holds {arrow}")
+
+
+def _declared(arrow: pa.DataType) -> DataType | None:
+    from pyarrow import types
+
+    from headrace.io.files.parquet_rows import fits, plain
+
+    arrow = plain(arrow)
+    if types.is_decimal(arrow):
+        return (
+            DecimalType(arrow.precision, arrow.scale) if 0 <= arrow.scale <= arrow.precision <= 38 else None
+        )
+    return next((each for each in _PLAIN if fits(each, arrow)), None)

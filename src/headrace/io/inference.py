@@ -34,12 +34,7 @@ from headrace.expr.types import (
     TimestampNtzType,
     TimestampType,
 )
-from headrace.io.files.csv_dialect import CsvDialect, likely_encoding
-from headrace.io.files.file_reader import reported, unreadable
-from headrace.io.files.file_source import Listing
-from headrace.io.files.text_blocks import line_blocks, open_bytes
-from headrace.io.files.text_values import Unfit, unicode_text
-from headrace.io.inference.shapes import (
+from headrace.io.column_shapes import (
     NULL_WORDS,
     ColumnShapes,
     Shape,
@@ -48,6 +43,10 @@ from headrace.io.inference.shapes import (
     merge_fields,
     shape_of_json,
 )
+from headrace.io.files.csv_dialect import CsvDialect, likely_encoding
+from headrace.io.files.file_reader import reported, unreadable
+from headrace.io.files.file_source import Listing, line_blocks, open_bytes
+from headrace.io.files.text_values import UnfitValue, unicode_text
 
 # --- dialect of a CSV file ------------------------------------------------------------------------
 
@@ -333,7 +332,7 @@ def _infer_csv(name: str, path: str, paths: list[Path], rows: int) -> Inference:
             _check_separator(path, file, paths[0], dialect)
             try:
                 partial = tables.read(file, columns, is_first=at == 0)
-            except (csv.Error, Unfit) as error:
+            except (csv.Error, UnfitValue) as error:
                 raise unreadable(name, file, f"it is not CSV: {error}") from error
         if partial:
             break
@@ -404,7 +403,7 @@ def _json_values(file: Any) -> Iterator[tuple[int, Any]]:
 
 
 def _infer_parquet(name: str, path: str, paths: list[Path], rows: int) -> Inference:
-    from headrace.io.inference.arrow_shapes import parquet_shapes
+    from headrace.io.column_shapes import parquet_shapes
 
     return _from_shapes(name, f"parquet:{path}", paths, rows, parquet_shapes)
 

@@ -196,7 +196,7 @@ class PostgresChangelog(DeliveredSink):
 
 @open_sink.register
 def _(sink: PostgresTable, request: SinkRequest) -> Writer:
-    from headrace.io.postgres.delivery import TableDelivery
+    from headrace.io.postgres_delivery import TableDelivery
 
     refuse_untyped(request.schema, f"sink {request.name!r}, a table in PostgreSQL")
     keys = TableKey(
@@ -209,7 +209,7 @@ def _(sink: PostgresTable, request: SinkRequest) -> Writer:
 
 @open_sink.register
 def _(sink: PostgresChangelog, request: SinkRequest) -> Writer:
-    from headrace.io.postgres.delivery import ChangelogDelivery
+    from headrace.io.postgres_delivery import ChangelogDelivery
 
     refuse_untyped(request.schema, f"sink {request.name!r}, a table in PostgreSQL")
     check_columns(request.name, request.schema)
