@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from headrace.errors import HeadraceError, UnreadableSource
 from headrace.expr.annotations import Int32
 from headrace.io import CsvFiles, Feed, JsonFiles, ParquetFiles
+from headrace.io.files import file_source
 from headrace.io.files.file_reader import FileFormat, open_format, read_columns, read_rows, rows_of
 from headrace.io.files.file_source import WHOLE, FilePart, Files
 from headrace.io.source import open_source

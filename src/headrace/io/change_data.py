@@ -175,7 +175,10 @@ def record_schema(source: ChangeData, rows: Schema) -> Schema:
 
 @singledispatch
 def build_decoder(source: ChangeData, rows: Schema) -> DecodeRecord:
-    """Build a decoder from internal records (None for a null record) to weighted rows; it raises `UnfitValue`."""
+    """Build a decoder from internal records (None for a null record) to weighted rows.
+
+    The decoder raises `UnfitValue`.
+    """
     raise NotImplementedError(type(source))
 
 

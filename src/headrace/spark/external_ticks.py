@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from headrace.flow.flow import Flow
 
 
-GivenRows: TypeAlias = tuple[str, int, Rows]
+TimedRows: TypeAlias = tuple[str, int, Rows]
 """Rows of a source at a time: the name, which of the tick's times, internal rows (a table's: weight last)."""
 
 Session: TypeAlias = "Callable[[], SparkSession]"
@@ -105,7 +105,7 @@ class DrivenFlow:
         last = self._ticker.checkpoint.last
         return 0 if last is None else last.state_bytes
 
-    def run(self, given: Iterable[GivenRows], times: Sequence[int], positions: Any) -> int:
+    def run(self, given: Iterable[TimedRows], times: Sequence[int], positions: Any) -> int:
         """Run and commit one tick; return the number of input rows.
 
         Raises the errors of the tick, which then has no effect.
@@ -164,7 +164,7 @@ class DrivenFlow:
         stages = cut_stages(insert_partial_operators(graph), shards, {}, rounds=False)
         return TickPlan(stages, inputs, outputs, str(self._folder), self._durable, bounds=self._bounds)
 
-    def _files(self, given: Iterable[GivenRows]) -> Iterator[tuple[int, int, bytes]]:
+    def _files(self, given: Iterable[TimedRows]) -> Iterator[tuple[int, int, bytes]]:
         """Encode input as files, each from one source and of bounded size: tag, rows, bytes."""
         waiting: dict[str, list[tuple[int, Rows]]] = {}
         counts: dict[str, int] = {}

@@ -184,7 +184,10 @@ def _count(path: Path, stop: int) -> tuple[int, int]:
 
 
 def row_converter(feed: Feed) -> Callable[[Any], Any]:
-    """Build a converter from JSON objects to internal rows, or to the rows of a record; it raises `UnfitValue`."""
+    """Build a converter from JSON objects to internal rows, or to the rows of a record.
+
+    The converter raises `UnfitValue`.
+    """
     convert = object_decoder(feed.schema.fields, {f.name for f in feed.live_fields})
     decode = feed.decode
     if decode is not None:

@@ -48,7 +48,7 @@ from headrace.compute.replica.spark.versions import VersionHold, Versions
 from headrace.errors import SparkProcessDied
 from headrace.expr.types import Schema
 from headrace.flow.flow import Flow
-from headrace.spark.external_ticks import GivenRows, Session
+from headrace.spark.external_ticks import Session, TimedRows
 
 MOST_TIMES = 4096
 """Limit on the times of one tick."""
@@ -148,7 +148,7 @@ class SparkDataflow(DataflowRun):
                 self.hydrated = True
                 self._settle(max(state.upper, self.upper))
         if not self.hydrated:
-            given: Iterable[GivenRows] = ()
+            given: Iterable[TimedRows] = ()
             if not self.skips_snapshot:
                 given = self._inputs.snapshot(store, self.as_of, state.append)
             self._run(state, spark, given, [self.as_of], Frontier(self.as_of + 1))
@@ -191,7 +191,7 @@ class SparkDataflow(DataflowRun):
         self,
         state: StoredState,
         spark: Session,
-        given: Iterable[GivenRows],
+        given: Iterable[TimedRows],
         times: Sequence[int],
         upper: Frontier,
     ) -> None:

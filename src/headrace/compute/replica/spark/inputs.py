@@ -17,7 +17,7 @@ from headrace.compute.replica.exports import FailedExport
 from headrace.compute.replica.feeds import check_not_back, weighted_rows
 from headrace.compute.replica.spark.versions import Versions
 from headrace.expr.types import Schema
-from headrace.spark.external_ticks import GivenRows
+from headrace.spark.external_ticks import TimedRows
 
 _CHUNK = 10_000
 MOST_CHANGES = 200_000
@@ -206,7 +206,7 @@ class Inputs:
 
     # -- for ticks ------------------------------------------------------------------------------
 
-    def snapshot(self, store: Collections, at: int, append: Mapping[str, bool]) -> Iterator[GivenRows]:
+    def snapshot(self, store: Collections, at: int, append: Mapping[str, bool]) -> Iterator[TimedRows]:
         """Read all rows at a time. `seen` is valid once all have been taken. append: see `DrivenFlow`."""
         for one in self.imports:
             count = weight = 0
@@ -230,7 +230,7 @@ class Inputs:
 
     def rows_of_tick(
         self, news: Iterable[TimedChanges], times: Sequence[int], append: Mapping[str, bool]
-    ) -> Iterator[GivenRows]:
+    ) -> Iterator[TimedRows]:
         """Yield the rows given to a tick that covers these times."""
         numbers = {time: number for number, time in enumerate(times)}
         for version in news:
