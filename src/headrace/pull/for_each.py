@@ -14,7 +14,7 @@ from headrace.pull.module_context import Module
 from headrace.pull.modules import Sink
 from headrace.pull.pipeline_runtime import Cancellable
 from headrace.pull.protocol import End, attach_close_error
-from headrace.pull.sinks.read_loops import WorkerLoop
+from headrace.pull.sinks import WorkerLoop
 
 ASYNC_FOR = "a coroutine function, in which `async for` has the generator run"
 

@@ -15,9 +15,6 @@ from headrace.pull.module_context import Module
 from headrace.pull.modules import Source, SourcePart
 from headrace.pull.protocol import AnswerTo, BatchRead, End
 
-# --- thread-safe queue between the pushers of values and the module that emits them ---------------
-
-
 Admitted = Callable[[bool], object]
 """Callback for a value that waited for room: True if it was added, False if the stream ended first."""
 
@@ -36,8 +33,6 @@ class PushQueue:
         self._ring: Callable[[], object] | None = None
         self._end: End | None = None
         self._closed = False
-
-    # -- for pushers ----------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self._values)
@@ -87,8 +82,6 @@ class PushQueue:
     def _answered(self) -> Callable[[], object] | None:
         ring, self._ring = self._ring, None
         return ring
-
-    # -- for the module -------------------------------------------------------------------------
 
     def take(self, most: int, expect: Callable[[], Callable[[], object]]) -> list[Any] | End | None:
         """Take 1 to `most` values. Returns the end after the last one, or None if nothing is available yet.

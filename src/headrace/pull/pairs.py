@@ -120,9 +120,6 @@ class _Joint:
         )
 
 
-# --- `closing_handshake`: end a connection only after both sides have reported done ---------------
-
-
 def closing_handshake(duplex: Duplex, message: Any = "GOODBYE") -> Duplex:
     """Add a closing handshake to a duplex, for connections that close as a whole when one direction ends.
 

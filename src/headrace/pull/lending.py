@@ -11,18 +11,15 @@ from typing import Any, Protocol
 from headrace.errors import SourceLocation
 from headrace.pull.argument_checks import check_integer
 from headrace.pull.compose import pull
+from headrace.pull.concurrent_calls import async_map
 from headrace.pull.edge import Edge
+from headrace.pull.elementwise import take
 from headrace.pull.errors import NotLending, ProtocolBroken
-from headrace.pull.module_context import Module
+from headrace.pull.module_context import Module, Registry
 from headrace.pull.modules import Duplex, Sink, SinkPart, Source, SourcePart, Transformer, TransformerPart
 from headrace.pull.pipeline_run import Run
 from headrace.pull.protocol import AnswerTo, End, Read, attach_close_error
-from headrace.pull.running_modules import Registry
-from headrace.pull.sinks.read_loops import ReadLoop
-from headrace.pull.transformers.concurrent_calls import async_map
-from headrace.pull.transformers.take import take
-
-# --- ledger of lent values: the borrower of each value, and the order of results ------------------
+from headrace.pull.sinks import ReadLoop
 
 
 class Ledger:
@@ -97,9 +94,6 @@ class Ledger:
         numbers = sorted([*held, *self._results])
         assert numbers == sorted(set(numbers)), "a value is in two places"
         assert all(self.given <= number < self.read for number in numbers)
-
-
-# --- borrower: processes lent values in a run of its own, isolating its failures ------------------
 
 
 class Loan:
@@ -232,8 +226,6 @@ class LendingRun:
         self._entry = running.add(module, self)
         module.cancel_at_end(self)
 
-    # -- downstream -----------------------------------------------------------------------------
-
     def read(self, abort: End | None, answer: AnswerTo) -> None:
         if abort is None:
             self._asks.append(answer)
@@ -258,8 +250,6 @@ class LendingRun:
             self._end = attach_close_error(self._end, end) if isinstance(self._end, Exception) else end
         else:
             self._end = self._end or end
-
-    # -- borrowers ------------------------------------------------------------------------------
 
     def add(self, borrower: Borrower) -> None:
         """Add a borrower, unless the stream is over."""
@@ -301,8 +291,6 @@ class LendingRun:
         borrower.loan.error = error
         self._borrowers.pop(borrower, None)
         self.take_back_values(borrower)
-
-    # -- consequences ---------------------------------------------------------------------------
 
     def _go_on(self) -> None:
         ledger = self.ledger

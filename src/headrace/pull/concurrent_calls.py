@@ -155,9 +155,6 @@ class ConcurrentCalls:
             answer(end)
 
 
-# --- `async_map`: apply a coroutine function to each value ----------------------------------------
-
-
 def async_map(
     function: Callable[[Any], Awaitable[Any]], width: int = 1, *, ordered: bool = True, cancel: bool = False
 ) -> Transformer:
@@ -224,9 +221,6 @@ class _AsyncCall:
         self._cancelled = True
         if self._task is not None:
             self._task.cancel()
-
-
-# --- `paramap`: apply a plain function to each value, in threads or processes ---------------------
 
 
 def paramap(
