@@ -25,7 +25,7 @@ from headrace.compute.protocol.responses import (
     Rows,
     SubscribeResponse,
 )
-from headrace.compute.replica.reporter import NotReported, Reported, ReportedFrontiers
+from headrace.compute.replica.replica import NotReported, Reported, ReportedFrontiers
 from headrace.compute.replica.workers.responses import ResponseMerger
 from tests.conformance.case_format import Fields, shown
 from tests.conformance.compute_commands import Run, check_assertion, describe_difference

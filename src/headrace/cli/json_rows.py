@@ -18,7 +18,7 @@ from headrace.errors import BadInput, BadRow
 if TYPE_CHECKING:
     from io import TextIOWrapper
 
-    from headrace.compute.client.rows import CachedDescription
+    from headrace.compute.client.subscription import CachedDescription
     from headrace.expr.tree import Expr
     from headrace.expr.types import DataType, Field, Schema
 

@@ -17,7 +17,7 @@ import typer
 from headrace.cli.exit_codes import signal_code
 
 if TYPE_CHECKING:
-    from headrace.compute.transport.credentials import Security
+    from headrace.compute.credentials import Security
     from headrace.engine.progress import Observer
     from headrace.ui import RunSubject
 

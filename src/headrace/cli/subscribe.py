@@ -26,8 +26,7 @@ from headrace.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from headrace.compute.client.rows import CachedDescription
-    from headrace.compute.client.subscription import Batch
+    from headrace.compute.client.subscription import Batch, CachedDescription
 
 MOST_SHOWN = 40
 """Limit on the rows shown in the live table."""

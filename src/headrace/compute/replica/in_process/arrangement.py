@@ -134,8 +134,6 @@ class TimedArrangement:
         """Number of key columns."""
         return self.keying.width
 
-    # -- written by one dataflow ----------------------------------------------------------------
-
     def add(self, changes: Sequence[Counted], time: int) -> None:
         """Apply some of a time's changes, not before the upper. Readers do not see them yet."""
         if not changes:
@@ -244,8 +242,6 @@ class TimedArrangement:
         else:
             del counts[row]
 
-    # -- read by many ---------------------------------------------------------------------------
-
     def rows_at(self, key: _Key, time: int) -> Sequence[Counted]:
         """Return a key's rows at a settled, held time, unordered. Counts may be negative."""
         found = [] if self._spine is None else [*self._spine.rows_of(key)]
@@ -351,8 +347,6 @@ class TimedArrangement:
     def distinguished_times(self) -> int:
         """Number of times still distinguished."""
         return len(self._log)
-
-    # -- compaction -----------------------------------------------------------------------------
 
     @property
     def earliest_hold(self) -> Frontier:

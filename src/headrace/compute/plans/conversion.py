@@ -1,29 +1,49 @@
-"""Decoding of plans, with all the checks of the flow API, and the encoding that confirms their form."""
+"""Conversion of flows, expressions and schemas to plans and back, with all the checks of the flow API."""
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, EncodeError
 
-from headrace.analysis.node_labels import is_named, label_in_sentence
-from headrace.compute.errors import BadPlan, CallableRefused
+from headrace.analysis import analyse
+from headrace.compute.errors import BadPlan, CallableRefused, mark_remote_file
+from headrace.compute.plans.encoding import (
+    VERSION,
+    ValueEncoder,
+    encode_body,
+    encode_locations,
+    encode_node,
+    pickle_callables,
+    refuse_callables,
+    unpickle_callables,
+)
 from headrace.compute.plans.generated import plan_pb2 as pb
-from headrace.compute.plans.limits import LIMITS, PlanLimits
 from headrace.compute.plans.operator_decoder import ValueDecoder, parse_message
-from headrace.compute.plans.operator_encoder import ValueEncoder
-from headrace.compute.plans.registry import RECORD_NAMES
-from headrace.compute.problem_conversion import file_name, mark_remote_file
-from headrace.compute.protocol.dataflow import Plan
+from headrace.compute.plans.registry import (
+    LIMITS,
+    PlanLimits,
+    PlanPosition,
+    check_size,
+)
+from headrace.compute.protocol.commands import Plan
 from headrace.engine.program import compile_program
-from headrace.errors import HeadraceError, SourceLocation, Step
-from headrace.expr.types import Schema
+from headrace.errors import HeadraceError, SourceLocation
+from headrace.expr.bounds import check_patterns
+from headrace.expr.check import check
+from headrace.expr.code_emission import bounded_code
+from headrace.expr.compile_python import compile_rows
+from headrace.expr.tree import Expr
+from headrace.expr.types import (
+    BOOL,
+    Schema,
+)
 from headrace.flow.flow import Flow
 from headrace.flow.stream import Stream
 from headrace.flow.stream_context import FlowContext
-from headrace.graph.node import FlowGraph, Node, Operator
+from headrace.graph.node import Columns, Node, Operator
 from headrace.operators.chain import ChainFirstN
 from headrace.operators.feedback import FeedbackOperator
 from headrace.operators.signals.endpoints import LastRow, SignalSource, ValueRows
@@ -32,130 +52,66 @@ from headrace.operators.sink import Sink
 from headrace.operators.source import Source
 from headrace.operators.union import Union
 
-if TYPE_CHECKING:
-    from headrace.compute.plans.limits import PlanPosition
-    from headrace.graph.node import Columns
 
+def encode(flow: Flow, *, allow_callables: bool = False, limits: PlanLimits = LIMITS) -> Plan:
+    """Encode a flow as a plan, byte-identical for equal flows in every process.
 
-# --- Python functions ---------------------------------------------------------------
+    Source locations, the flow's name and operators' names are not part of the body. Python functions are
+    included only with `allow_callables`; plans with functions are equal only if the functions' bytes are.
 
-
-_SHOWN = 5
-
-
-def refuse_callables(graph: FlowGraph, nodes: Sequence[tuple[Node, str]]) -> CallableRefused:
-    """Create the error for operators that hold Python objects, naming the objects."""
-    listed = [label_in_sentence(graph, node) for node, _ in nodes[:_SHOWN]] + ["..."] * (len(nodes) > _SHOWN)
-    return CallableRefused(
-        f"flow {graph.name!r} holds Python functions, which a plan does not carry: in {', '.join(listed)}",
-        where=[Step(node.location, what) for node, what in nodes[:_SHOWN]],
-        why="A plan is data that anybody may read; a function is code that would be run by the reader.",
-        fix="use expressions: filter(hr.col.price > 10), select(double=hr.col.price * 2);\n"
-        "or allow functions on both sides, allow_callables=True or --allow-callables",
-        operators=tuple(node.name for node, _ in nodes),
-    )
-
-
-def pickle_callables(objects: Sequence[object]) -> bytes:
-    """Pickle Python objects, by value if they are defined in the user's own modules.
-
-    Raises `CallableRefused` if the pickler is not installed, or fails.
+    Raises `CallableRefused`; `MessageTooLarge` and `BadPlan` for a plan beyond the limits, which
+    no process would accept; and the errors of `analyse` for a flow that cannot run.
     """
-    if not objects:
-        return b""
-    cloudpickle = _cloudpickle()
-    from headrace.spark.ticks.by_value import by_value
-
+    analyse(flow.graph())
     try:
-        with by_value(cloudpickle):
-            return cast("bytes", cloudpickle.dumps(list(objects), protocol=5))
-    except (pickle.PicklingError, TypeError, ValueError, AttributeError) as error:
-        raise CallableRefused(
-            f"a function of the flow cannot travel: {error}",
-            why="Something that it holds (a lock, an open file, a connection) lives in this process alone.",
-            fix="let it make what it needs when it is called",
-            operators=(),
-        ) from None
-
-
-def unpickle_callables(data: bytes) -> list[object]:
-    """Unpickle a plan's objects. This runs the sender's code, so it requires that callables are allowed.
-
-    Raises `BadPlan` for invalid bytes.
-    """
-    if not data:
-        return []
-    _cloudpickle()
-    try:
-        objects: Any = pickle.loads(data)
-    except Exception as error:
+        octets = _octets(flow, allow_callables=allow_callables)
+    except (DecodeError, EncodeError, RecursionError):
         raise BadPlan(
-            f"the functions of the plan cannot be loaded: {error}",
-            why="They need the same Python, and the packages that they import.",
-            fix="install the packages that they import in the environment of this process",
-            part="functions",
+            f"flow {flow.name!r} holds a value or a type that is nested too deeply to travel",
+            why="Messages are nested at most 100 deep.",
+            fix="use columns of nested types, or flatten the type",
+            part="",
         ) from None
-    if not isinstance(objects, list):
-        raise BadPlan("the functions of the plan are no list", part="functions")
-    return cast("list[object]", objects)
+    check_size(f"the plan of flow {flow.name!r}", len(octets), limits.size)
+    plan = Plan(octets, encode_locations(flow.name, flow.current_nodes()[0]))
+    # What nobody could read is refused here, where something can be done about it.
+    decode(plan, allow_callables=allow_callables, limits=limits)
+    return plan
 
 
-def _cloudpickle() -> Any:
-    try:
-        from pyspark import cloudpickle
-    except ImportError:
-        pass
-    else:
-        return cloudpickle
-    try:
-        import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
-    except ImportError:
-        raise CallableRefused(
-            "functions cannot travel: there is nothing here that makes them portable",
-            why="Functions of your own modules and lambdas are pickled by value, which plain pickle cannot.",
-            fix="pip install cloudpickle, or headrace[spark], which brings it",
-            operators=(),
-        ) from None
-    return cloudpickle
+def _octets(flow: Flow, *, allow_callables: bool) -> bytes:
+    graph, writer = flow.graph(), ValueEncoder()
+    # The graph's own operators may be others, in loops; they are found again.
+    nodes, _ = flow.current_nodes()
+    body = encode_body(nodes, writer, given_ticks=graph.given_ticks)
+    if writer.functions and not allow_callables:
+        raise refuse_callables(graph, _holders(nodes))
+    if writer.functions:
+        writer = ValueEncoder(row_classes=True)
+        body = encode_body(nodes, writer, given_ticks=graph.given_ticks)
+        body.functions = pickle_callables(writer.functions)
+    return body.SerializeToString(deterministic=True)
 
 
-# --- source locations ---------------------------------------------------------------
+def _holders(nodes: tuple[Node, ...]) -> list[tuple[Node, str]]:
+    """List the operators that hold Python objects, each with a description of its objects."""
+    found: list[tuple[Node, str]] = []
+    for node in nodes:
+        writer = ValueEncoder()
+        encode_node(node, writer)
+        if writer.functions:
+            names = (getattr(f, "__name__", f"a {type(f).__name__}") for f in writer.functions)
+            found.append((node, ", ".join(names)))
+    return found
 
 
 _LONGEST = 1 << 20
 _LONGEST_NAME = 200
 
 
-def encode_locations(flow: str, nodes: Sequence[Node]) -> bytes:
-    """Encode source locations and user-given names of operators. Of files, only the names travel."""
-    named = [_text(file_name(node.location.file)) for node in nodes]
-    files = {file: at for at, file in enumerate(dict.fromkeys(named))}
-    places = [
-        pb.Place(
-            file=files[file],
-            line=max(node.location.line, 0),
-            function=_text(node.location.function),
-            name=_text(_given_name(node)),
-        )
-        for node, file in zip(nodes, named, strict=True)
-    ]
-    written = pb.Places(flow=_text(flow), files=list(files), places=places)
-    return written.SerializeToString(deterministic=True)
-
-
-def _given_name(node: Node) -> str:
-    """Return an operator's user-given name, unless the name belongs to the operator's definition."""
-    own = isinstance(node.operator, Source | SignalSource | Sink)
-    return node.name if is_named(node) and not own else ""
-
-
 def _printable(text: str) -> str:
     """Sanitise text for display: printable characters only, of limited length."""
     return "".join(c for c in text[:_LONGEST_NAME] if c.isprintable())
-
-
-def _text(text: str) -> str:
-    return text.encode(errors="replace").decode()
 
 
 class SourceLocations:
@@ -193,26 +149,6 @@ class SourceLocations:
     def name(self, node: int) -> str | None:
         """Return an operator's user-given name, if there is one."""
         return (_printable(self._message.places[node].name) or None) if node < self._count else None
-
-
-VERSION = 1
-"""Version of the encoding of plans."""
-
-
-def encode_body(nodes: tuple[Node, ...], writer: ValueEncoder, *, given_ticks: bool) -> pb.Body:
-    """Encode operators as the body of a plan; `writer` collects their Python objects."""
-    return pb.Body(
-        version=VERSION, given_ticks=given_ticks, nodes=[encode_node(node, writer) for node in nodes]
-    )
-
-
-def encode_node(node: Node, writer: ValueEncoder) -> pb.Node:
-    """Encode one operator. Raises `BadPlan` for one that no plan can have."""
-    if type(node.operator) not in RECORD_NAMES:
-        raise BadPlan(f"{node.operator.kind} is no operator that a plan can have", where=[node.location])
-    with writer.position.enter(node.name):
-        operator = writer.record(node.operator)
-        return pb.Node(operator=operator, inputs=node.inputs, schema=writer.schema(node.schema))
 
 
 def decode(plan: Plan, *, allow_callables: bool = False, limits: PlanLimits = LIMITS) -> Flow:
@@ -417,3 +353,76 @@ def _check_ports(operator: Operator, context: _PlanContext) -> None:
     for port in range(len(context.streams)):
         gives = isinstance(context.upstream(port), SignalOperator)
         context.require(gives == wants, f"input {port} is {'a signal' if gives else 'a stream'}")
+
+
+def encode_expr(expr: Expr, schema: Schema, *, limits: PlanLimits = LIMITS) -> bytes:
+    """Encode an expression over rows of `schema`; equal expressions give equal bytes.
+
+    Raises the errors of `headrace.expr.check.check`, and `MessageTooLarge`.
+    """
+    check(expr, schema)
+    data = ValueEncoder().expr(expr).SerializeToString(deterministic=True)
+    check_size("the expression", len(data), limits.size)
+    return data
+
+
+def decode_expr(data: bytes, schema: Schema, *, limits: PlanLimits = LIMITS) -> Expr:
+    """Decode an expression and check it against the schema. Raises `BadPlan` and `MessageTooLarge`."""
+    message = pb.Expr()
+    parse_message(message, data, "the expression", limits)
+    with _refused("the expression"):
+        expr = ValueDecoder(limits).expr(message)
+        check(expr, schema)
+        if ValueEncoder().expr(expr).SerializeToString(deterministic=True) != data:
+            raise BadPlan("the expression is not in the form that expressions have", part="")
+    return expr
+
+
+def predicate_of(
+    data: bytes, schema: Schema, *, limits: PlanLimits = LIMITS
+) -> Callable[[tuple[Any, ...]], bool | None]:
+    """Compile an encoded condition to a predicate on rows of `schema`, with None for null.
+
+    The function raises `EvaluationError` for a row on which the condition fails to evaluate, and
+    `LimitExceeded` for one that is too large for it.
+    Raises `BadPlan` for anything but a condition over such rows, and `MessageTooLarge`.
+    """
+    expr = decode_expr(data, schema, limits=limits)
+    with _refused("the condition"):
+        if check(expr, schema).type != BOOL:
+            raise BadPlan(f"the condition is not true or false: {expr}", part="")
+        check_patterns(expr)
+        with bounded_code():
+            compute: Callable[[tuple[Any, ...]], tuple[bool | None]] = compile_rows((expr,), schema)
+    return lambda row: compute(row)[0]
+
+
+def schema_to_bytes(schema: Schema) -> bytes:
+    """Encode a schema, without its row class. Raises `BadPlan`."""
+    return ValueEncoder().schema(schema).SerializeToString(deterministic=True)
+
+
+def schema_from_bytes(data: bytes, *, limits: PlanLimits = LIMITS) -> Schema:
+    """Decode a schema encoded by `schema_to_bytes`. Raises `BadPlan` and `MessageTooLarge`."""
+    message = pb.Schema()
+    parse_message(message, data, "the schema", limits)
+    with _refused("the schema"):
+        schema = ValueDecoder(limits).schema(message)
+        if schema_to_bytes(schema) != data:
+            raise BadPlan("the schema is not in the form that schemas have", part="")
+    return schema
+
+
+@contextmanager
+def _refused(what: str) -> Generator[None]:
+    """Convert any error inside this block to `BadPlan`."""
+    try:
+        yield
+    except BadPlan:
+        raise
+    except HeadraceError as error:
+        raise BadPlan(
+            f"{what} does not fit the rows: {error.what}", why=error.why, fix=error.fix, part=""
+        ) from error
+    except RecursionError:
+        raise BadPlan(f"{what} is nested too deeply", part="") from None

@@ -1,35 +1,48 @@
-"""Server of a replica: one event loop that receives commands, steps the replica, and sends responses.
+"""Replica process: a replica with its runtime, and a server that passes commands in and responses out.
 
-A command that arrives while the replica is idle is received, processed and answered by the task that read
-it, without switching to another. While the replica is busy, one task works in time slices and yields between
-them, when arriving commands are received.
+One event loop receives commands, steps the replica, and sends responses. A command that arrives while the
+replica is idle is received, processed and answered by the task that read it, without switching to another.
+While the replica is busy, one task works in time slices and yields between them, when arriving commands are
+received.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 import grpc
 
-from headrace.compute.errors import ConnectionBroken, ProtocolViolation, StaleEpoch, TooManyPeeks
-from headrace.compute.problem_conversion import problem_of
+from headrace.compute import channels
+from headrace.compute.channels import (
+    Greeting,
+    Limits,
+    Wakeup,
+    Welcome,
+    abort_call,
+    check_version,
+    metadata_mapping,
+)
+from headrace.compute.credentials import Security
+from headrace.compute.errors import ConnectionBroken, ProtocolViolation, StaleEpoch, TooManyPeeks, problem_of
 from headrace.compute.protocol import serialization
 from headrace.compute.protocol.commands import CancelPeek, Command, CreateTimely, Epoch, Peek
 from headrace.compute.protocol.generated import compute_pb2 as pb
 from headrace.compute.protocol.responses import Counted, PeekResponse, Response
 from headrace.compute.protocol.row_batch import encode
 from headrace.compute.protocol.serialization import STASH_TOKEN
-from headrace.compute.transport import channels
-from headrace.compute.transport.channels import Limits, Wakeup, abort_call
-from headrace.compute.transport.credentials import Security
-from headrace.compute.transport.handshake import Greeting, Welcome, check_version, metadata_mapping
+from headrace.compute.replica import make_runtime
+from headrace.compute.replica.replica import Replica
+from headrace.compute.replica.work_watch import DeathRecord, WorkWatch
 from headrace.errors import HeadraceError
-
-# --- session of one stream ----------------------------------------------------------
-
+from headrace.path_or_url import local_path
+from headrace.private_files import make_private_folder
 
 _grpc: Any = grpc
 MOST_REFUSED = 100_000
@@ -293,8 +306,6 @@ class _Serving(_grpc.GenericRpcHandler):
         if more:
             self._bell.ring()
 
-    # --- calls -----------------------------------------------------------------------
-
     async def _stream(self, _requests: Any, context: Any) -> None:
         try:
             greeting = self._greeted(context)
@@ -361,3 +372,59 @@ def _stale(epoch: Epoch, current: Epoch) -> StaleEpoch:
         epoch=(epoch.controller, epoch.replica),
         current=(current.controller, current.replica),
     )
+
+
+@dataclass(frozen=True)
+class ReplicaOptions:
+    """Options of a replica process.
+
+    listen:      HOST:PORT for its controller; port 0: any free one.
+    state:       folder for this replica alone: copies, large results, checkpoints.
+    name:        name of the replica; a controller that connects to another name is refused. None: any name.
+    collections: URI of the store of rows, instead of the controller's.
+    security:    the replica's credentials, and those required of the controller: a token that clients do not
+        have, or names in its certificate.
+    """
+
+    listen: str
+    state: Path
+    name: str | None = None
+    collections: str | None = None
+    security: Security = Security()  # noqa: RUF009
+    limits: Limits = Limits()  # noqa: RUF009
+    allow_callables: bool = False
+
+
+async def run_replica(options: ReplicaOptions, ready: Callable[[str], object]) -> None:
+    """Run a replica until the task is cancelled.
+
+    ready: called with the address once it listens. Raises the error that the replica halts with
+    (`IncompatibleInstance`, `ReplicaExpired`, ...), the errors of `serve` if it cannot listen, and
+    `BadOption` for an expired certificate, or credentials that do not tell a controller from a client.
+    """
+    local_path(options.state, "state of the replica")
+    options.security.check_certificate()
+    options.security.check_names_controllers()
+    make_private_folder(options.state)
+    bell = Wakeup()
+    watch = WorkWatch(deaths=DeathRecord(options.state))
+    runtime = partial(
+        make_runtime,
+        state=options.state,
+        collections=options.collections,
+        allow_callables=options.allow_callables,
+        watch=watch,
+    )
+    replica = Replica(
+        runtime, clock=lambda: time.time_ns() // 1_000_000, wake=bell.ring, halt=bell.end_process
+    )
+    with watch.installed():
+        await serve_replica(
+            replica,
+            options.listen,
+            options.security,
+            options.limits,
+            bell=bell,
+            name=options.name,
+            ready=ready,
+        )

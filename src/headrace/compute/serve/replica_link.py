@@ -8,6 +8,18 @@ from typing import Any, Protocol
 
 import grpc
 
+from headrace.compute import channels
+from headrace.compute.channels import (
+    Greeting,
+    Limits,
+    Wakeup,
+    Welcome,
+    error_from_rpc,
+    metadata_mapping,
+    to_compute_error,
+    version_metadata,
+)
+from headrace.compute.credentials import Security, needs_lookup
 from headrace.compute.errors import ComputeError, ConnectionBroken
 from headrace.compute.protocol import serialization
 from headrace.compute.protocol.codec_derivation import parse
@@ -16,11 +28,6 @@ from headrace.compute.protocol.generated import compute_pb2 as pb
 from headrace.compute.protocol.responses import Response, StashToken
 from headrace.compute.protocol.serialization import STASH_TOKEN
 from headrace.compute.protocol.stages import ControllerStages
-from headrace.compute.transport import channels
-from headrace.compute.transport.channels import Limits, Wakeup, error_from_rpc, to_compute_error
-from headrace.compute.transport.credentials import Security
-from headrace.compute.transport.handshake import Greeting, Welcome, metadata_mapping, version_metadata
-from headrace.compute.transport.local_addresses import needs_lookup
 
 _grpc: Any = grpc
 _aio: Any = _grpc.aio
@@ -121,8 +128,6 @@ class ReplicaLink:
         finally:
             call.cancel()
 
-    # --- connecting ------------------------------------------------------------------
-
     async def _reached(self) -> Any:
         """Open a connected channel. Raises `ConnectionBroken`, `NotAuthorized`, `InsecureAddress`."""
         if needs_lookup(self.address):
@@ -160,8 +165,6 @@ class ReplicaLink:
         except _aio.AioRpcError as error:
             if error.code() == _grpc.StatusCode.UNAVAILABLE:
                 raise error_from_rpc(error, self.address) from error
-
-    # --- the stream ------------------------------------------------------------------
 
     async def _converse(self, connection: LinkConnection) -> None:
         greeting = Greeting(connection.epoch, connection.nonce, self.name)
