@@ -1,12 +1,11 @@
-"""The files that one row passes: through an engine, a Spark tick, and a view behind a replica.
+"""The files that one thing passes: a flow as it is built and compiled, a row in a tick, a run, a peek.
 
-    python benches/walks.py [--functions] [engine] [spark] [view]
+    python benches/walks.py [--functions] [build] [compile] [tick] [spark] [pipeline] [view]
 
 Runs each walk with a profile function in every Python process and prints, per process, the files
-of `headrace` whose functions ran for the row, in the order of their first call, and in which of
-them half of these functions or more only hand on what they were given. Another row went the same way
-before, so that starts, compilation and imports do not show. Housekeeping of a process that is due
-meanwhile does show.
+of `headrace` whose functions ran, in the order of their first call, and in which of them half of these
+functions or more only hand on what they were given. Another went the same way before, so that starts
+and imports do not show. Housekeeping of a process that is due meanwhile does show.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = str(ROOT / "src" / "headrace") + os.sep
 ROLES = {"pyspark.daemon": "task", "controller": "controller", "replica": "replica"}
-HERE = {"engine": "this process", "spark": "driver", "view": "client"}
+HERE = {"spark": "driver", "pipeline": "driver", "view": "client"}
 
 
 class Sale(NamedTuple):
@@ -60,18 +59,35 @@ def record(folder: Path) -> None:
     sys.setprofile(on_event)
 
 
-def flow() -> Any:
+def flow(name: str = "amounts per city") -> Any:
     import headrace as hr
     from headrace import col
 
-    flow = hr.Flow("amounts per city")
+    flow = hr.Flow(name)
     sales = flow.source("sales", Sale).filter(col.amount > 0)
     joined = sales.join(flow.source("shops", Shop), on=col.shop == col.id)
     flow.sink("totals", joined.group_by(col.city).agg(total=hr.sum(col.amount)))
     return flow
 
 
-def engine(folder: Path, mark: Path) -> None:
+def build(folder: Path, mark: Path) -> None:
+    """The calls that build a flow of a filter, a join and an aggregate."""
+    flow()
+    mark.touch()
+    flow("amounts")
+
+
+def compile_(folder: Path, mark: Path) -> None:
+    """From that flow to an engine that is ready for its first tick."""
+    import headrace as hr
+
+    hr.Engine(flow())
+    other = flow("amounts")
+    mark.touch()
+    hr.Engine(other)
+
+
+def tick(folder: Path, mark: Path) -> None:
     """One row into a tick of a filter, a join and an aggregate, to its changes."""
     import headrace as hr
 
@@ -112,6 +128,37 @@ def spark(folder: Path, mark: Path) -> None:
         on_tick=on_tick,
         follow=True,
     )
+    session.stop()
+
+
+def pipeline(folder: Path, mark: Path) -> None:
+    """One more file into a project of `spark-pipelines`, to its one table of sums."""
+    import headrace as hr
+    from headrace.pipelines.run import run_pipeline
+    from headrace.pipelines.spec import read_spec
+
+    for name in ("sales", "transformations"):
+        (folder / name).mkdir()
+    (folder / "spark-pipeline.yml").write_text(
+        "name: shop\nstorage: storage\nlibraries:\n  - glob:\n      include: transformations/**\n"
+    )
+    (folder / "transformations" / "totals.py").write_text(
+        "from pyspark import pipelines as dp\n"
+        "from pyspark.sql import SparkSession\n\n"
+        "spark = SparkSession.active()\n\n\n"
+        "@dp.materialized_view\n"
+        "def totals():\n"
+        "    sales = spark.read.schema('shop INT, amount INT').json('sales')\n"
+        "    return sales.filter('amount > 0').groupBy('shop').sum('amount')\n"
+    )
+    session = hr.spark.session()
+    for number in range(3):
+        if number == 2:
+            mark.touch()
+        (folder / "sales" / f"{number}.jsonl").write_text('{"shop": 1, "amount": 7}\n')
+        report = run_pipeline(read_spec(folder / "spark-pipeline.yml"), session)
+        assert not report.failed
+    mark.unlink()
     session.stop()
 
 
@@ -186,10 +233,11 @@ def walk(run: Callable[[Path, Path], None], functions: bool) -> None:
     files: dict[tuple[str, str], dict[int, str]] = {}
     for _, role, file, line, function in sorted(found):
         files.setdefault((role, file), {})[line] = function
-    print(f"\n{run.__name__}: {run.__doc__} {len({file for _, file in files})} files.")
+    name = run.__name__.rstrip("_")
+    print(f"\n{name}: {run.__doc__} {len({file for _, file in files})} files.")
     for role in dict.fromkeys(role for role, _ in files):
         inside = {file: called for (where, file), called in files.items() if where == role}
-        print(f"  {HERE.get(run.__name__) if role == 'here' else role}, {len(inside)} files:")
+        print(f"  {HERE.get(name, 'this process') if role == 'here' else role}, {len(inside)} files:")
         for file, called in inside.items():
             print(f"    {file.removeprefix(PACKAGE)}{note(file, set(called))}")
             if functions:
@@ -200,7 +248,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    walks = {run.__name__: run for run in (engine, spark, view)}
+    walks = {run.__name__.rstrip("_"): run for run in (build, compile_, tick, spark, pipeline, view)}
     parser.add_argument("--functions", action="store_true", help="name the functions, too")
     parser.add_argument("walks", nargs="*", default=list(walks), help=", ".join(walks))
     given = parser.parse_args()

@@ -196,12 +196,12 @@ def test_spark_submit_runs_it_in_an_empty_folder_with_what_was_shipped(headrace:
 def submit(package: Path, empty: Path) -> subprocess.CompletedProcess[str]:
     import pyspark
 
-    from headrace.spark.local.cluster import environment
-    from headrace.spark.local.java import find_java
+    from headrace.spark.jvm import find_java
+    from headrace.spark.session import executor_environment
 
     home = Path(pyspark.__file__).parent
     # spark-submit asks for a module that the Java of the wheel lacks; tests of executors have the same need.
-    java = environment(find_java(), home, empty)
+    java = executor_environment(find_java(), home, empty)
     settings = {
         "spark.pyspark.python": sys.executable,
         "spark.ui.enabled": "false",

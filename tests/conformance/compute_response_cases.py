@@ -20,22 +20,16 @@ from headrace.compute.protocol.responses import (
     PeekResponse,
     Problem,
     Response,
-    Row,
     RowCount,
     Rows,
     SubscribeResponse,
 )
 from headrace.compute.replica.replica import NotReported, Reported, ReportedFrontiers
 from headrace.compute.replica.workers.responses import ResponseMerger
+from headrace.expr.types import Row
 from tests.conformance.case_format import Fields, shown
 from tests.conformance.compute_commands import Run, check_assertion, describe_difference
-from tests.conformance.compute_notation import (
-    InWords,
-    found_frontier,
-    frontier_of,
-    shown_frontier,
-    uuid_of,
-)
+from tests.conformance.compute_notation import InWords, found_frontier, frontier_of, shown_frontier, uuid_of
 
 _KINDS = ("write", "input", "output")
 

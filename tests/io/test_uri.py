@@ -38,7 +38,7 @@ from headrace.io import (
 )
 from headrace.path_or_url import local_path
 from headrace.pull import from_file, from_lines, to_file, to_lines
-from headrace.spark.checkpoints.reshard import reshard
+from headrace.spark.resharding import reshard
 from headrace.state import inspection
 from headrace.state.rewind import rewind
 

@@ -308,7 +308,7 @@ def test_a_function_of_batches_that_waits_for_others_is_refused(spark: SparkSess
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("SELECT * FROM items TABLESAMPLE (50 PERCENT)", "Sample"),
+        ("SELECT * FROM items TABLESAMPLE (50 PERCENT)", "no seed"),
         ("SELECT changes(a) AS x FROM items", "not deterministic"),
     ],
 )

@@ -101,7 +101,7 @@ def test_fed_in_ticks_the_answer_is_that_of_spark(orders: DataFrame, shops: Data
 
 def test_what_has_no_form_is_refused_by_name(orders: DataFrame) -> None:
     sample = orders.sample(0.5)
-    with pytest.raises(UnsupportedQuery, match="plans to Sample"):
+    with pytest.raises(UnsupportedQuery, match="no seed in the text"):
         hr.from_dataframe(sample, tables={"orders": orders})
     with pytest.raises(UnsupportedQuery, match="uses Shuffle"):
         hr.from_dataframe(orders.select(F.shuffle(F.array("shop"))), tables={"orders": orders})

@@ -93,7 +93,7 @@ def test_a_file_is_named_with_its_line(spark: SparkSession, tmp_path: Path) -> N
 
 def test_a_dataframe_has_no_text(spark: SparkSession) -> None:
     items = spark.createDataFrame([], "id INT")
-    with pytest.raises(UnsupportedQuery, match="plans to Sample") as told:
+    with pytest.raises(UnsupportedQuery, match="no seed in the text") as told:
         from_dataframe(items.sample(0.5), tables={"items": items})
     (step,) = told.value.where
     assert step.location.function == "test_a_dataframe_has_no_text"

@@ -17,16 +17,18 @@ from headrace.expr.row_classes import from_user
 from headrace.flow.flow import Flow
 from headrace.operators.source import Source
 from headrace.spark.batch.batch_plan import Native, Subplan, plan_batch
-from headrace.spark.batch.distribution import ByKeys, Distribution, InOneTask, distribution_of
-from headrace.spark.batch.subplan_flow import (
+from headrace.spark.batch.subplans import (
+    ByKeys,
+    Distribution,
+    InOneTask,
     SubplanBorder,
+    distribution_of,
     machine_for,
     program_of,
     run_until_idle,
     subplan_flow,
 )
-from headrace.spark.placing.routing import row_divider
-from headrace.spark.placing.row_placement import ByKey
+from headrace.spark.placing.row_placement import ByKey, row_divider
 from tests.spark.batch_rows_of import Bag
 
 Rows = list[tuple[Any, ...]]

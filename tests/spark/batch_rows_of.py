@@ -18,8 +18,8 @@ from headrace.flow.flow import Flow
 from headrace.io.arrow import rows_to_table, table_to_rows
 from headrace.io.source import WEIGHT
 from headrace.operators.source import Source
-from headrace.spark.batch.lower_flow import lower_flow
-from headrace.spark.ticks.errors import told_errors
+from headrace.spark.batch.run_batch import lower_flow
+from headrace.spark.ticks.failures import told_errors
 from headrace.testing import answers
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Any
 
 from headrace import Flow
 from headrace.analysis.column_liveness import live_graph
-from headrace.spark.checkpoints.resume import Loops, SparkResumeBinding
 from headrace.spark.placing.combining import insert_partial_operators
 from headrace.spark.placing.stages import cut_stages
+from headrace.spark.resumption import Loops, SparkResumeBinding
 from headrace.spark.ticks.plan import Plan, ShippedPlan, compiled
 from headrace.state.checkpoint import Checkpoint
 from tests.spark.tasks_in_process import InProcessTasks

@@ -18,7 +18,7 @@ from headrace import Flow, col
 from headrace.engine.columnar.columnar_option import Columnar
 from headrace.engine.columnar.loop_rounds import ColumnarLoop
 from headrace.errors import CheckpointDamaged, FlowChanged
-from headrace.spark.checkpoints.reshard import reshard
+from headrace.spark.resharding import reshard
 from headrace.state.commit import CommitLog
 from headrace.state.described_rows import DescribedRows
 from headrace.state.erasure import erase

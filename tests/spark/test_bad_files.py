@@ -31,7 +31,7 @@ from headrace.errors import BadRow, HeadraceError, InputChanged, UnreadableSourc
 from headrace.io.files.file_source import Listing, UnreadFiles
 from headrace.io.source import DONE
 from headrace.spark import run as run_on_spark
-from headrace.spark.ticks.driver_sinks import DriverSink
+from headrace.spark.ticks.ticker import DriverSink
 from headrace.state.inspection import inspect
 from headrace.state.skipped_files import skip
 

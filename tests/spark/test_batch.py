@@ -15,8 +15,8 @@ from headrace import col, left, right
 from headrace.engine.change import Change
 from headrace.errors import BadInput, BadRow, EvaluationError, NoFixpoint, UserFunctionFailed, WrongType
 from headrace.lattice import Max
-from headrace.spark.batch.lower_flow import lower_flow
-from headrace.spark.ticks.errors import told_errors
+from headrace.spark.batch.run_batch import lower_flow
+from headrace.spark.ticks.failures import told_errors
 from tests.spark.aggregates_of_items import AGGREGATES, FURTHER
 from tests.spark.batch_rows_of import bag_of_frame, bags_in_one_tick, batch_bags, frame_of, true_bags
 

@@ -14,7 +14,7 @@ from headrace import col
 from headrace.engine.change import Change
 from headrace.errors import HeadraceError, NotOnSpark
 from headrace.spark.batch.batch_plan import Loop, Subplan, plan_batch
-from headrace.spark.batch.distribution import distribution_of
+from headrace.spark.batch.subplans import distribution_of
 from tests.random_flows.cases import Case, cases
 from tests.spark.batch_in_process import InProcessBatch
 from tests.spark.batch_rows_of import NeverQuiet, bags_in_one_tick

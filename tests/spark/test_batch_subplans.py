@@ -18,8 +18,7 @@ from headrace import col, io
 from headrace.errors import NotOnSpark, UserFunctionFailed
 from headrace.expr.row_classes import schema_of
 from headrace.spark import Frame
-from headrace.spark.batch.in_process_subplans import split_between_keys
-from headrace.spark.batch.subplan_flow import SubplanBorder
+from headrace.spark.batch.subplans import SubplanBorder, split_between_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

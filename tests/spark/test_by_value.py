@@ -6,7 +6,7 @@ import threading
 
 from pyspark import cloudpickle
 
-from headrace.spark.ticks.by_value import by_value, users_modules
+from headrace.spark.ticks.plan import by_value, users_modules
 
 
 def test_a_thread_that_is_done_takes_no_module_from_one_that_is_not() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spark.local.cluster import Executors, environment, executor_settings
-from headrace.spark.local.java import find_java
+from headrace.spark.jvm import find_java
+from headrace.spark.session import Executors, executor_environment, executor_settings
 
 pytestmark = pytest.mark.spark
 
@@ -19,11 +19,11 @@ ROOT = Path(__file__).parents[2]
 MASTER = "local-cluster[2,1,512]"
 
 
-def output_of(*command: str, **environment: str) -> str:
+def output_of(*command: str, **executor_environment: str) -> str:
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-m", *command],
-        env={**os.environ, **environment, "PYTHONPATH": path},
+        env={**os.environ, **executor_environment, "PYTHONPATH": path},
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -61,7 +61,7 @@ def test_executors_start_without_the_module_that_a_small_java_lacks(tmp_path: Pa
     import pyspark
 
     java = find_java()
-    variables = environment(java, Path(pyspark.__file__).parent, tmp_path)
+    variables = executor_environment(java, Path(pyspark.__file__).parent, tmp_path)
     program = Path(variables["JAVA_HOME"], "bin", "java")
     said = subprocess.run(
         [program, "-Da=b c", "--add-modules=jdk.incubator.vector", "-XshowSettings:properties", "-version"],

@@ -77,6 +77,10 @@ def chosen(sales: Any) -> Any:
     return sales.filter(col.price > 5).select(col.shop, twice=col.price + col.price)
 
 
+def sampled(sales: Any) -> Any:
+    return sales.sample_by_hash(0.5, by=["pieces", "price"], seed=3)
+
+
 def united(sales: Any) -> Any:
     cheap = sales.filter(col.price < 0).select(col.day, col.at, col.price)
     return sales.select(col.day, col.at, price=col.price % 7).union(cheap)
@@ -140,7 +144,7 @@ def check(of: CompiledStage, rows: list[tuple[Any, ...]], *, append: bool) -> di
     return made
 
 
-@pytest.mark.parametrize("build", [sums, extremes, everything, chosen, united])
+@pytest.mark.parametrize("build", [sums, extremes, everything, chosen, sampled, united])
 @given(st.lists(SALES, max_size=12))
 def test_rows_that_only_come(build: Any, rows: list[tuple[Any, ...]]) -> None:
     of = stage_of(build, append=True)
@@ -151,7 +155,7 @@ def test_rows_that_only_come(build: Any, rows: list[tuple[Any, ...]]) -> None:
             Machine(of.program, {}).tick({"sales": rows})
 
 
-@pytest.mark.parametrize("build", [sums, everything, chosen, united])
+@pytest.mark.parametrize("build", [sums, everything, chosen, sampled, united])
 @given(st.lists(st.tuples(SALES, WEIGHTS), max_size=12))
 def test_rows_that_come_and_go(build: Any, rows: list[tuple[tuple[Any, ...], int]]) -> None:
     of, weighted = stage_of(build, append=False), [(*row, weight) for row, weight in rows if weight]

@@ -16,7 +16,7 @@ import headrace as hr
 from headrace import Flow, col, io
 from headrace.errors import NotOnSpark
 from headrace.spark import Frame, run
-from headrace.spark.local import session_properties
+from headrace.spark.session import is_local, is_remote, tasks_at_a_time
 from headrace.spark.ticks import query
 
 pytestmark = pytest.mark.spark
@@ -70,12 +70,12 @@ def test_a_streaming_data_frame_is_refused(spark: Any, monkeypatch: pytest.Monke
 
 
 def test_a_session_says_what_it_is_by_public_means(spark: Any) -> None:
-    assert not session_properties.is_remote(spark)
-    assert session_properties.is_local(spark)
-    assert session_properties.tasks_at_a_time(spark) == spark.sparkContext.defaultParallelism
+    assert not is_remote(spark)
+    assert is_local(spark)
+    assert tasks_at_a_time(spark) == spark.sparkContext.defaultParallelism
     for master, tasks in (("local[3]", 3), ("local[*]", os.cpu_count()), ("spark://a:7077", 2)):
-        assert session_properties.tasks_at_a_time(remote_session({"spark.master": master})) == tasks
-    assert session_properties.tasks_at_a_time(remote_session({"spark.default.parallelism": "7"})) == 7
+        assert tasks_at_a_time(remote_session({"spark.master": master})) == tasks
+    assert tasks_at_a_time(remote_session({"spark.default.parallelism": "7"})) == 7
 
 
 def remote_session(settings: dict[str, str]) -> Any:

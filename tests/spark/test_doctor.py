@@ -16,9 +16,11 @@ from typer.testing import CliRunner
 
 import headrace.spark
 from headrace.cli.main import app
-from headrace.spark.examination.finding import Examination, Level
-from headrace.spark.examination.host import (
+from headrace.spark.examination import examine_given, session_kind, worker_findings
+from headrace.spark.host_examination import (
     PACKAGES,
+    Examination,
+    Level,
     PackageRequirement,
     disk_findings,
     java_findings,
@@ -29,7 +31,6 @@ from headrace.spark.examination.host import (
     socket_findings,
     workers_python_found,
 )
-from headrace.spark.examination.session import examine_given, session_kind, worker_findings
 from tests.cli.conftest import ENVIRONMENT
 
 GB = 1 << 30

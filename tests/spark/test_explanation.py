@@ -13,8 +13,7 @@ import headrace as hr
 from examples.nexmark.queries import q4
 from headrace import Flow, col, io
 from headrace.cli.main import app
-from headrace.spark.explanation import explain_on_spark
-from headrace.spark.physical_plan import physical_plan
+from headrace.spark.explanation import explain_on_spark, physical_plan
 from tests.golden import assert_golden
 
 HERE = Path(__file__).parent / "explanations"

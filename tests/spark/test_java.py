@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import SparkUnavailable
-from headrace.spark.local.java import Java, find_java
-from headrace.spark.local.jvm import environment_variables_set, import_path, start_jvm
+from headrace.spark.jvm import Java, environment_variables_set, find_java, import_path, start_jvm
 from tests.golden import MESSAGES, assert_golden
 
 

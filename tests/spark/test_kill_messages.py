@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import BadInput, SparkProcessDied
-from headrace.spark.ticks.deaths import told_deaths
+from headrace.spark.ticks.failures import told_deaths
 from tests.golden import assert_golden
 
 GOLDEN = Path(__file__).parent / "golden"

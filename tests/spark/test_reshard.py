@@ -22,7 +22,7 @@ pytest.importorskip("pyspark")
 import headrace as hr
 from headrace import Engine, Flow, col, left, right
 from headrace.errors import BadInput, CheckpointInUse, FlowChanged, NotOnSpark
-from headrace.spark.checkpoints.reshard import reshard
+from headrace.spark.resharding import reshard
 from headrace.state.checkpoint import Checkpoint
 from headrace.state.commit import CommitLog
 from headrace.state.entry_store import stored_entries
@@ -239,7 +239,7 @@ def begun(folder: Path, shards: int = 2, ticks: int = 3) -> list[Tick]:
 
 def test_state_whose_keys_are_divided_otherwise_is_refused(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headrace.spark.checkpoints.resume.DIVISION", "checksums")
+        patch.setattr("headrace.spark.resumption.DIVISION", "checksums")
         begun(tmp_path, shards=3)
     for use in (lambda: CheckpointedTasks(tables(), tmp_path), lambda: reshard(tmp_path, 2, tables())):
         with pytest.raises(FlowChanged, match="by checksums, not by codes"):

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import Engine, Flow, col, left, right
 from headrace.errors import NoFixpoint, UnreadableSource
-from headrace.spark.checkpoints.reshard import reshard
 from headrace.spark.explanation import explain_on_spark
 from headrace.spark.placing.stages import StagePlan, cut_stages
-from headrace.spark.ticks.round_files import Sent, fetched
+from headrace.spark.resharding import reshard
+from headrace.spark.ticks.round_task import Sent, fetched
 from tests.properties import test_recursion
 from tests.properties.test_recursion import RULES, Given, Pair
 from tests.spark.tasks_in_process import InProcessTasks

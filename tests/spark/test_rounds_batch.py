@@ -15,9 +15,9 @@ from headrace.engine.change import Change
 from headrace.errors import NoFixpoint
 from headrace.spark.batch.batch_plan import plan_batch
 from headrace.spark.batch.loops import LoopBound, why_in_one_task
-from headrace.spark.batch.lower_flow import lower_plan
-from headrace.spark.batch.subplan_flow import loop_flow
-from headrace.spark.ticks.errors import told_errors
+from headrace.spark.batch.run_batch import lower_plan
+from headrace.spark.batch.subplans import loop_flow
+from headrace.spark.ticks.failures import told_errors
 from tests.properties.test_recursion import RULES, Given, Pair
 from tests.spark.batch_rows_of import bag_of_frame, frames_of, true_bags
 

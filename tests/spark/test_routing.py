@@ -23,8 +23,7 @@ from headrace.expr.types import (
     Schema,
 )
 from headrace.io.arrow import rows_to_table, table_to_rows
-from headrace.spark.placing.routing import row_divider, table_divider
-from headrace.spark.placing.row_placement import ByKey, ToAll, ToOne
+from headrace.spark.placing.row_placement import ByKey, ToAll, ToOne, row_divider, table_divider
 from headrace.testing.strategies import values
 
 TYPES = (*INTEGERS, FLOAT64, STR, DATE, TIMESTAMP, TIMESTAMP_NTZ, BOOL, DecimalType(12, 3))

@@ -18,8 +18,7 @@ import pytest
 import headrace as hr
 import headrace.spark
 from headrace.errors import NotOnSpark, SparkUnavailable
-from headrace.spark.local import class_archive
-from headrace.spark.local.java import Java, find_java
+from headrace.spark.jvm import Java, archive_of, find_java, options_to_use
 from headrace.spark.session import _remove_abandoned_folders, _tasks_at_a_time
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def test_without_java_it_runs_on_the_wheel_with_this_python_and_its_jvm_dies_wit
     bare_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_CACHE", bare_environment["HEADRACE_CACHE"])
-    damaged = class_archive.archive_of(find_java({"PATH": ""}))
+    damaged = archive_of(find_java({"PATH": ""}))
     damaged.parent.mkdir()
     damaged.write_bytes(b"not an archive")
     with subprocess.Popen(
@@ -163,10 +162,10 @@ def test_a_class_archive_is_used_once_it_has_been_made(
     monkeypatch.setenv("HEADRACE_CACHE", str(tmp_path))
     found = find_java()
     java = Java(found.home, release, "test")
-    assert class_archive.options_to_use(java) == ()
-    archive = class_archive.archive_of(java)
+    assert options_to_use(java) == ()
+    archive = archive_of(java)
     archive.write_bytes(b"")
-    assert class_archive.options_to_use(java) == (f"-XX:{option}={archive}",)
+    assert options_to_use(java) == (f"-XX:{option}={archive}",)
 
 
 def test_a_session_without_ansi_mode_is_refused(spark: SparkSession) -> None:

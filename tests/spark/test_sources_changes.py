@@ -16,7 +16,7 @@ import headrace as hr
 from headrace import Flow, col, io, pull
 from headrace.errors import BadInput, BadRow, UnreadableSource, UserFunctionFailed, WrongType
 from headrace.spark import Frame, Pulled, run
-from headrace.spark.ticks.driver_sinks import DriverSink
+from headrace.spark.ticks.ticker import DriverSink
 from tests.io.change_records import BOOKS, Book, debezium, lines, now, operations
 
 pytestmark = pytest.mark.spark

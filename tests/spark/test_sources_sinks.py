@@ -13,7 +13,7 @@ import headrace as hr
 from headrace import Flow, col, io
 from headrace.errors import BadInput
 from headrace.spark import run
-from headrace.spark.ticks.driver_sinks import DriverSink
+from headrace.spark.ticks.ticker import DriverSink
 from tests.postgres_server import PASSWORD, Postgres
 
 pl = pytest.importorskip("polars", reason="Polars is not installed")

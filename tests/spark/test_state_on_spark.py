@@ -16,7 +16,7 @@ import headrace as hr
 from headrace import Change, Flow, col, io
 from headrace.errors import FlowChanged
 from headrace.spark import run
-from headrace.spark.checkpoints.reshard import reshard
+from headrace.spark.resharding import reshard
 from headrace.state.inspection import inspect, rows_of_key
 from headrace.state.rewind import rewind
 

@@ -17,7 +17,7 @@ from headrace import Engine, Flow, col, left, right
 from headrace.errors import BadInput, HeadraceError, NotOnSpark
 from headrace.spark.placing.combining import insert_partial_operators
 from headrace.spark.placing.stages import cut_stages
-from headrace.spark.ticks.event_time import Ends
+from headrace.spark.ticks.ticker import Ends
 from tests.random_flows.cases import Case, Tick, cases, cuts
 from tests.spark.tasks_in_process import SPOOLED, InProcessTasks
 from tests.spark.test_stream_stages import routes_of, stages_of

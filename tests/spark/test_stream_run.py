@@ -29,7 +29,7 @@ from headrace.errors import (
 )
 from headrace.io.files import compaction
 from headrace.spark import Frame, run
-from headrace.spark.ticks.driver_sinks import DriverSink
+from headrace.spark.ticks.ticker import DriverSink
 from headrace.state.checkpoint import Checkpoint
 from headrace.state.manifest import as_it_is
 from tests.spark.streamed_flows import EXAMPLES, Bid, Example, closing_prices

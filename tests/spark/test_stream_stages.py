@@ -25,7 +25,7 @@ from headrace.operators.sink import Sink
 from headrace.spark.placing.row_placement import ByBucket
 from headrace.spark.placing.stages import StagePlan, cut_stages
 from headrace.spark.ticks.messages import piece_of, place_of
-from headrace.spark.ticks.round_files import fetched, handed_over
+from headrace.spark.ticks.round_task import fetched, handed_over
 from headrace.testing.tick_tables import check_consolidated
 from tests.properties.test_verdicts import Numbers, arrivals, few_values
 from tests.random_flows.cases import Case, Tick, cases, cuts

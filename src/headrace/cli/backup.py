@@ -12,14 +12,14 @@ backup = typer.Typer(
 )
 State = Annotated[Path, typer.Argument(metavar="STATE", help="The --state of the controller.")]
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the backup.")]
-Rows = Annotated[
+RowsOption = Annotated[
     Path | None,
     typer.Option("--collections", metavar="PATH", help="SQLite file of the rows, if it is not in STATE."),
 ]
 
 
 @backup.command()
-def save(state: State, folder: Folder, collections: Rows = None) -> None:
+def save(state: State, folder: Folder, collections: RowsOption = None) -> None:
     """Copy the files of a controller, which may be running, into a new folder, and check the copies.
 
     Both are of one moment. Rows in another store than SQLite are saved by the means of that store, while
@@ -39,7 +39,7 @@ def save(state: State, folder: Folder, collections: Rows = None) -> None:
 def restore(
     folder: Folder,
     state: State,
-    collections: Rows = None,
+    collections: RowsOption = None,
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite the files that are there.")] = False,
     state_only: Annotated[
         bool, typer.Option("--state-only", help="Restore a backup without rows, which are in another store.")

@@ -19,7 +19,7 @@ def reshard(
     The flow must not be running. If interrupted, the state is unchanged.
     """
     from headrace.cli.load_flow import load_flow
-    from headrace.spark.checkpoints.reshard import reshard as divide
+    from headrace.spark.resharding import reshard as divide
 
     done = divide(folder, shards, load_flow(flow))
     typer.echo(

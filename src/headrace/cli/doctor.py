@@ -15,7 +15,7 @@ from headrace.path_or_url import local_path
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headrace.spark.examination.finding import Finding
+    from headrace.spark.host_examination import Finding
 
 _COLOURS = {"ok": typer.colors.GREEN, "slow": typer.colors.YELLOW, "meaning": typer.colors.MAGENTA}
 
@@ -43,8 +43,8 @@ def doctor(
     Levels: ok; slow (costs time); meaning (answers may differ as described); broken (flows cannot run on
     Spark, and the exit code is 1). Spark itself may be missing if neither --master nor --spark-conf is given.
     """
-    from headrace.spark.examination.examine import doctor as examine
-    from headrace.spark.examination.finding import Examination
+    from headrace.spark.examination import doctor as examine
+    from headrace.spark.host_examination import Examination
 
     settings = parse_settings(spark_conf or ())
     if checkpoint is not None and master is None:
@@ -115,7 +115,7 @@ def _connected(master: str, settings: dict[str, str]) -> SparkSession:
 
 
 def examine_running(spark: SparkSession, checkpoint: str | None) -> Sequence[Finding]:
-    from headrace.spark.examination.session import examine_session
+    from headrace.spark.examination import examine_session
 
     return list(examine_session(spark, checkpoint))
 

@@ -79,7 +79,7 @@ def _on_spark(flow: Flow, shards: int | None, sinks: list[str] | tuple[()], *, p
         )
     text = explain_on_spark(graph, shards=count, sinks=targets)
     if physical:
-        from headrace.spark.physical_plan import physical_plan
+        from headrace.spark.explanation import physical_plan
 
         spark = session()
         try:

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 
 from headrace.errors import BadInput
-from headrace.spark.ticks.by_value import root_of, users_modules
+from headrace.spark.ticks.plan import root_of, users_modules
 
 NEEDED = ("msgpack", "xxhash", "typing_extensions", "numpy", "polars", "pyarrow", "pandas")
 """Packages needed by drivers and workers. PySpark requires pandas before it exchanges Arrow batches."""

@@ -16,15 +16,13 @@ from headrace.expr.polars_columns import (
     repeated,
     to_series,
 )
-from headrace.expr.types import INT64, TIMESTAMP
+from headrace.expr.types import INT64, TIMESTAMP, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from headrace.expr.types import Schema
 
-
-Rows = list[tuple[Any, ...]]
 
 WEIGHT = "w"
 """Name of a stream's weight column, if it has weights; the data columns are named "0", "1", ..."""

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from headrace.errors import BadInput
+from headrace.expr.types import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
 
     from headrace.expr.types import Schema
 
-
-Rows = list[tuple[Any, ...]]
 
 WEIGHT_COLUMN = "weight"
 """Name of a frame's weight column: how many copies of each row are inserted or deleted."""

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Never, TypeVar, over
 
 from headrace.columns.frames import ColumnarRows
 from headrace.errors import BadInput, SourceLocation, WrongType
+from headrace.expr.types import Rows
 from headrace.near_names import did_you_mean
 from headrace.shown import Shown
 
 if TYPE_CHECKING:
     from headrace.expr.types import Schema
 
+
 T = TypeVar("T")
-Rows = list[tuple[Any, ...]]
 
 
 class Change(NamedTuple, Generic[T]):

@@ -23,6 +23,7 @@ from headrace.engine.spilling import StateInMemory, parse_memory_limit
 from headrace.engine.tick_listeners import TickListeners
 from headrace.errors import BadInput, EngineStopped, SourceLocation
 from headrace.expr.row_classes import to_user
+from headrace.expr.types import Rows
 from headrace.graph.node import graph_of
 from headrace.operators.signals.endpoints import SignalSource
 from headrace.operators.source import TICK_TIME, Source
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from headrace.flow.flow import Flow
     from headrace.lowering.slot import SlotMapping
 
-Rows = list[tuple[Any, ...]]
+
 ScheduleName = Literal["hybrid", "dynamic", "static"]
 _NO_ROWS: Rows = []
 _TICKS_BETWEEN_LOOKS = 32

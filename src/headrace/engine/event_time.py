@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.engine.plan import live_consumers
 from headrace.errors import BadInput
+from headrace.expr.types import Rows
 from headrace.lowering.slot import Slot
 from headrace.operators.event_time.late_rows import OnTime
 from headrace.operators.event_time.watermark import EndOfInput
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from headrace.engine.progress import Time
     from headrace.graph.node import FlowGraph
     from headrace.lowering.slot import SlotMapping
-
-Rows = list[tuple[Any, ...]]
 
 
 def end_receivers(graph: FlowGraph) -> dict[str, int]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from headrace.analysis.strata import find_loops
 from headrace.expr.dict_keys import dict_key_source
 from headrace.expr.tree import Column, Expr
+from headrace.expr.types import Row
 from headrace.graph.node import FlowGraph, Node
 from headrace.operators.join.operator import SIDES, How, Join
 from headrace.operators.lifetime import Lifetime
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from headrace.engine.columnar.arranged_slot import ArrangedSlot
     from headrace.engine.program import Program
 
-Row: TypeAlias = tuple[Any, ...]
+
 There: TypeAlias = Callable[[Hashable], Collection[tuple[Row, int]]]
 """Function from a key to its rows with their multiplicities."""
 InColumns: TypeAlias = "Callable[[int], Spine | None]"

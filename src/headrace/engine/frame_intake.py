@@ -9,7 +9,8 @@ from typing import Any
 
 from headrace.columns.frames import rows_of_frame
 from headrace.engine.change import Change
-from headrace.engine.source_intake import Intake, Rows, source_intake
+from headrace.engine.source_intake import Intake, source_intake
+from headrace.expr.types import Rows
 from headrace.operators.source import KeyedSource, Source
 
 CHECKED_IN_COLUMNS = 256

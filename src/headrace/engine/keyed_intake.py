@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from headrace.engine.change import Change, KeyDeletion, Update
 from headrace.errors import BadRow
 from headrace.expr.row_classes import KeyedRows, from_user
 from headrace.expr.row_conversion import from_trusted
 from headrace.expr.row_validation import RowValidator
-from headrace.expr.types import Schema
+from headrace.expr.types import Row, Schema
 from headrace.io.files.text_values import Unfit
 from headrace.io.keyed_records import SET_OR_DELETE, RecordBuilder
 from headrace.io.source import WEIGHT
-
-Row: TypeAlias = "tuple[Any, ...]"
 
 
 class KeyedIntake:

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from headrace.expr.types import Schema
+from headrace.expr.types import Row, Schema
 from headrace.expr.typing_rules import is_number
-
-Row = tuple[Any, ...]
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ from headrace.engine.program import slot_names
 from headrace.engine.runtime_library import consolidate
 from headrace.engine.signals.row_values import TickContext
 from headrace.engine.spilling import estimated_bytes
+from headrace.expr.types import Rows
 from headrace.lowering.slot import SlotMapping
 from headrace.operators.event_time.temporal_filter import DueTimes
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from headrace.engine.region_timer import RegionTimer
     from headrace.engine.tick_budget import TickBudget
 
-Rows = list[tuple[Any, ...]]
+
 PartFunction: TypeAlias = "tuple[Callable[..., tuple[Rows, ...]], tuple[int, ...], tuple[int, ...]]"
 """A part's function from inputs to outputs, and the nodes they belong to."""
 

@@ -23,7 +23,7 @@ from headrace.graph.operator_declarations import (
     place_by_key,
 )
 from headrace.lowering.forms import apply_operator
-from headrace.lowering.row_code import MappingCode, Row, key_columns
+from headrace.lowering.row_code import MappingCode, RowCode, key_columns
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step, step_for
 from headrace.operators.aggregate.accumulator import Group
@@ -285,7 +285,7 @@ class PartialAggregateStep(Step):
     def begin(self) -> None:
         self.code.line(f"{self.touched} = {{}}")
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         key, group = self.writer.fresh("key"), self.writer.fresh("group")
         self.writer.assign_key(key, self.keys, self.schema, row.columns)
         MappingCode(self.writer, self.touched).get_or_add(group, key, self.group.empty)
@@ -295,7 +295,7 @@ class PartialAggregateStep(Step):
         key, group = self.writer.fresh("key"), self.writer.fresh("group")
         with self.code.block(f"for {key}, {group} in {self.touched}.items():"):
             columns = (*key_columns(key, len(self.keys)), *self.group.partial_columns(group))
-            self.emit(Row(columns, None, "1"))
+            self.emit(RowCode(columns, None, "1"))
 
 
 def merged_group_writer(operator: MergedAggregate, writer: StepWriter) -> Group:
@@ -312,7 +312,7 @@ class MergedAggregateStep(AggregateStep):
         group = merged_group_writer(operator, writer)
         super().__init__(node, writer, keys, operator.of.lifetime, group)
 
-    def fold(self, group: str, row: Row) -> None:
+    def fold(self, group: str, row: RowCode) -> None:
         self.group.merge_partial(group, row.columns[len(self.keys) :])
 
 
@@ -342,7 +342,7 @@ class PartialWindowStep(GridStep):
         super().begin()
         self.code.line(f"{self._sums} = {{}}")
 
-    def fold(self, key: str, time: str, row: Row) -> None:
+    def fold(self, key: str, time: str, row: RowCode) -> None:
         entry, group = self.writer.fresh("entry"), self.writer.fresh("group")
         self.code.line(f"{entry} = ({key}, {self.start})")
         MappingCode(self.writer, self._sums).get_or_add(group, entry, self.group.empty)
@@ -352,20 +352,20 @@ class PartialWindowStep(GridStep):
         key, start, group = (self.writer.fresh(name) for name in ("key", "start", "group"))
         keys = key_columns(key, len(self.operator.keys))
         with self.code.block(f"for ({key}, {start}), {group} in {self._sums}.items():"):
-            self.emit(Row((*keys, start, *self.group.partial_columns(group))))
+            self.emit(RowCode((*keys, start, *self.group.partial_columns(group))))
 
 
 class MergedClosedWindowStep(ClosedWindowStep):
     """Windows over partial groups, each covering rows of a slice."""
 
-    def add(self, group: str, row: Row) -> None:
+    def add(self, group: str, row: RowCode) -> None:
         self.group.merge_partial(group, row.columns[len(self.operator.keys) + 1 :])
 
 
 class MergedUpdatedWindowStep(UpdatedWindowStep):
     """Updated windows over partial groups, each covering rows of a slice."""
 
-    def add(self, group: str, row: Row) -> None:
+    def add(self, group: str, row: RowCode) -> None:
         self.group.merge_partial(group, row.columns[len(self.operator.keys) + 1 :])
 
 

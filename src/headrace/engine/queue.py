@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Any
 
 from headrace.errors import BadInput, QueueFull, SourceLocation
+from headrace.expr.types import Rows
 
-Rows = list[tuple[Any, ...]]
 PerSource = int | Mapping[str, int] | None
 """A number of rows, for all sources or by source name; None or a missing name means no limit."""
 

@@ -10,8 +10,9 @@ from headrace.engine.progress import RegionTime
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from headrace.engine.machine import PartFunction, Rows
+    from headrace.engine.machine import PartFunction
     from headrace.engine.program import Program
+    from headrace.expr.types import Rows
 
 
 class RegionTimer:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from headrace.engine.loops.differential import write_nested
 from headrace.engine.loops.semi_naive import write_rounds
-from headrace.lowering.row_code import Row, tuple_source
+from headrace.lowering.row_code import RowCode, tuple_source
 from headrace.lowering.step import LoopStep, loop_step_for, step_for
 from headrace.lowering.step_writer import StepWriter
 from headrace.operators.feedback import RoundFeedbackStep
@@ -59,7 +59,7 @@ class RegionWriter(StepWriter):
 
     # -- what a step asks about others -------------------------------------------------------------
 
-    def emit(self, node: int, row: Row) -> None:
+    def emit(self, node: int, row: RowCode) -> None:
         if node in self.analysis.zeros.made:
             row = self._with_one_zero(self.graph.nodes[node].schema, row)
         edge = self._inlined.get(node)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.engine.progress import Progress, SourceProgress
 from headrace.engine.region_timer import RegionTimer
+from headrace.expr.types import Rows
 from headrace.io.pull.sinks import Prepare, Publish
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from headrace.pull.module_context import Module
     from headrace.pull.protocol import AnswerTo, End
 
-Rows = list[tuple[Any, ...]]
+
 _NONE: AbstractSet[str] = frozenset()
 
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from headrace.errors import EvaluationError, NoFixpoint, UnknownPort, UserFunctionFailed
 from headrace.expr.sort_keys import any_key
+from headrace.expr.types import Rows
 from headrace.lowering.round_history import RUNTIME as LOOPS
 from headrace.operators.aggregate import (
     collected_values,
@@ -23,8 +24,6 @@ from headrace.operators.aggregate import (
 from headrace.operators.keyed_tables.history import RUNTIME as HISTORIES
 from headrace.operators.keyed_tables.record_order import RUNTIME as UPSERTS
 from headrace.operators.top_k import RUNTIME as TOP_K
-
-Rows = list[tuple[Any, ...]]
 
 
 def consolidate(rows: Rows) -> Rows:

@@ -12,11 +12,11 @@ from headrace.engine.signals.row_values import rows_of_signal
 from headrace.errors import BadInput, SourceLocation
 from headrace.expr.row_classes import from_user
 from headrace.expr.row_conversion import from_trusted
+from headrace.expr.types import Rows
 from headrace.near_names import did_you_mean
 from headrace.operators.signals.endpoints import SignalSource
 from headrace.operators.source import KeyedSource, Source
 
-Rows: TypeAlias = "list[tuple[Any, ...]]"
 Intake: TypeAlias = "Callable[[Iterable[Any]], Rows]"
 
 

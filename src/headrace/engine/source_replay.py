@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from headrace.engine.endpoints import TICK_ROWS, as_read_by
 from headrace.engine.engine import Engine
 from headrace.engine.queue import limit_for
 from headrace.errors import EvaluationError, HeadraceError
 from headrace.expr.compile_python import compile_rows
+from headrace.expr.types import Row
 from headrace.io import Feed, open_source
 from headrace.io.change_data import ChangeData
 from headrace.io.delta import DeltaRows
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from headrace.expr.types import Schema
     from headrace.flow.flow import Flow
     from headrace.io.source import Batch, Reader
-
-Row: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)

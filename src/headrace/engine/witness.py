@@ -30,15 +30,17 @@ from headrace.analysis.coordination_verdicts import Verdict
 from headrace.analysis.key_restrictions import Restriction, matched_keys, restrict_sources
 from headrace.engine.endpoints import TICK_ROWS
 from headrace.engine.engine import Engine
-from headrace.engine.source_replay import Limits, Row, SourceRead, SourceRow, read_again, same
+from headrace.engine.source_replay import Limits, SourceRead, SourceRow, read_again, same
 from headrace.errors import HeadraceError
 from headrace.expr.compile_python import compile_rows
+from headrace.expr.types import Row
 from headrace.operators.source import TICK_TIME
 from headrace.operators.source import Source as SourceOperator
 
 if TYPE_CHECKING:
     from headrace.engine.queue import PerSource
     from headrace.flow.flow import Flow
+
 
 _FEW_VALUES = 30
 """Values of a column of which each is tried: can all rows with it be left out?"""

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from headrace.shown import Shown
+
+Row: TypeAlias = tuple[Any, ...]
+Rows: TypeAlias = list[Row]
 
 
 @dataclass(frozen=True, slots=True)

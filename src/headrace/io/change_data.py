@@ -17,11 +17,11 @@ from typing import Any, ClassVar, Self, TypeAlias, cast
 
 from headrace.errors import BadInput
 from headrace.expr.row_classes import Unavailable
-from headrace.expr.types import STR, DataType, Field, Schema, StructType
+from headrace.expr.types import STR, DataType, Field, Row, Schema, StructType
 from headrace.io.epoch_times import EPOCH_UNITS, EpochUnit, epoch_row_restorer, with_integer_times
 from headrace.io.files.file_source import Files
 from headrace.io.files.text_values import Unfit, shortened, unfit
-from headrace.io.source import Feed, Reader, Row, Source, dead_letter_folder, open_source, set_fields
+from headrace.io.source import Feed, Reader, Source, dead_letter_folder, open_source, set_fields
 
 Decode: TypeAlias = Callable[[Row | None], list[Row]]
 Join: TypeAlias = Callable[[Iterator[Any], str], Iterator[Any]]

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from headrace.errors import BadInput
 from headrace.expr.dict_keys import has_representatives, key_function
 from headrace.expr.row_classes import KeyedRows, Unavailable
-from headrace.expr.types import INT64, Field, Schema, StructType
+from headrace.expr.types import INT64, Field, Row, Schema, StructType
 from headrace.io.change_data import (
     IMAGES,
     ChangeData,
@@ -34,7 +34,7 @@ from headrace.io.change_data import (
 from headrace.io.files.file_source import Files
 from headrace.io.files.text_values import Unfit, shortened, unfit
 from headrace.io.in_process import Rows
-from headrace.io.source import WEIGHT, BadRecord, Row, Source, set_fields
+from headrace.io.source import WEIGHT, BadRecord, Source, set_fields
 
 SET_OR_DELETE = "a key has one row, which a record sets (1) or deletes (-1)"
 """What a weight means in a table with a key."""

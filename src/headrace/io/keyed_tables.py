@@ -18,8 +18,17 @@ from typing import Any
 from headrace.atomic_files import move
 from headrace.errors import BadInput, DuplicateKey
 from headrace.expr.dict_keys import key_function
-from headrace.expr.types import DataType, DecimalType, FloatingType, ListType, MapType, Schema, StructType
-from headrace.io.source import Row, Rows
+from headrace.expr.types import (
+    DataType,
+    DecimalType,
+    FloatingType,
+    ListType,
+    MapType,
+    Row,
+    Rows,
+    Schema,
+    StructType,
+)
 
 # --- held-back rows -------------------------------------------------------------------------------
 

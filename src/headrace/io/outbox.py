@@ -24,7 +24,7 @@ from typing import TypeAlias
 
 from headrace.atomic_files import remove_folder, sync_folder, write_file
 from headrace.expr.dict_keys import with_representatives
-from headrace.expr.types import Schema
+from headrace.expr.types import Row, Rows, Schema
 from headrace.io.files import changelog
 from headrace.io.keyed_tables import HeldBack, HeldRows, TableKey, consolidate_rows
 from headrace.io.sink import (
@@ -37,7 +37,7 @@ from headrace.io.sink import (
     refuse_later_ticks,
     refuse_mid_run_start,
 )
-from headrace.io.source import Row, Rows, refuse_untyped
+from headrace.io.source import refuse_untyped
 from headrace.state.codec import decode, value_encoder
 from headrace.tables.version_folders import STAGING
 

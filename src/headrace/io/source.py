@@ -80,9 +80,6 @@ def _(end: list[Any]) -> Guarantee:
 # --- sources and readers --------------------------------------------------------------------------
 
 
-Row: TypeAlias = tuple[Any, ...]
-Rows: TypeAlias = list[Row]
-
 DONE = -1
 """Position of a file that was read to its end."""
 

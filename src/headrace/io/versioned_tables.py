@@ -17,14 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import UnreadableSource, UnwritableSink
-from headrace.expr.types import INT64, Field, Schema
+from headrace.expr.types import INT64, Field, Row, Rows, Schema
 from headrace.io.arrow import arrow_schema, rows_to_table, table_to_rows
 from headrace.io.change_data import DeltaChanges, build_decoder, record_schema
 from headrace.io.files.parquet_rows import batch_records, check_columns
 from headrace.io.keyed_tables import TableKey, net_change
 from headrace.io.outbox import Batches, Delivery
 from headrace.io.sink import other_rows
-from headrace.io.source import WEIGHT, BadRecord, Batch, Feed, Reader, Row, Rows
+from headrace.io.source import WEIGHT, BadRecord, Batch, Feed, Reader
 from headrace.tables.version_folders import TICK
 from headrace.tables.versioned_table import OPERATION, VersionedTable, quote_column
 

@@ -1,21 +1,33 @@
-"""Forms of operators outside of generated code: on columns in a large tick, and as a DataFrame of Spark."""
+"""Forms of operators outside of generated code: on columns in a large tick, and as a DataFrame of Spark.
+
+On columns, an operator without state is a function of frames (`apply_operator`). One with state has an
+`ArrangedPlan`: its slots are arrangements there, which small ticks go on to read and write as mappings.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import singledispatch
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from headrace.errors import NotOnSpark
 from headrace.expr.polars_columns import NotLowered
 
 if TYPE_CHECKING:
+    import polars as pl
     from pyspark.sql import Column, DataFrame
 
+    from headrace.arrangement.batch import Batch
+    from headrace.arrangement.spine import Spine
     from headrace.columns.column_stream import ColumnStream
+    from headrace.columns.slot_forms import SlotForm
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
     from headrace.graph.node import Node, Operator
+    from headrace.lowering.slot import SlotMapping
+    from headrace.lowering.step_writer import StepWriter
 
 
 @singledispatch
@@ -32,6 +44,140 @@ def apply_operator(
 def has_columnar_form(operator: Operator) -> bool:
     """Return whether a stateless operator has a form on columns."""
     return apply_operator.dispatch(type(operator)) is not apply_operator.dispatch(object)
+
+
+@dataclass(frozen=True)
+class ColumnarSite:
+    """Place of an operator in a large tick: its node, and what its inputs and its output are.
+
+    schemas, appends: of the inputs. append: of the output.
+    """
+
+    node: Node
+    schemas: tuple[Schema, ...]
+    appends: tuple[bool, ...]
+    append: bool
+
+
+class ArrangedState(Protocol):
+    """State of one operator in a large tick: arrangements, and slots of single values beside them.
+
+    What is prepared has no effect until the tick succeeds.
+    """
+
+    @property
+    def forms(self) -> Mapping[str, SlotForm]:
+        """Forms of the slots that are arrangements, by name."""
+        ...
+
+    @property
+    def slot(self) -> Callable[[str], SlotMapping]:
+        """Function that returns a slot's mapping as it is at the time."""
+        ...
+
+    @property
+    def most(self) -> int | None:
+        """Limit on the rows that a tick makes."""
+        ...
+
+    def spine(self, name: str) -> Spine:
+        """Return the arrangement of a slot."""
+        ...
+
+    def prepare(self, name: str, frame: pl.DataFrame) -> Batch:
+        """Make new rows of a slot into a batch. Raises `ColumnarDeclined` if sums might leave 64 bits."""
+        ...
+
+    def prepare_batch(self, name: str, batch: Batch, left: Sequence[Batch] | None = None) -> None:
+        """Note new rows of a slot, as `prepare` does. left: of its batches, if some are replaced."""
+        ...
+
+    def value(self, name: str) -> Any:
+        """Return the one value of a slot that holds no more; None without any."""
+        ...
+
+    def prepare_value(self, name: str, value: Any) -> None:
+        """Note the next value of such a slot."""
+        ...
+
+    def prepare_effect(self, key: Any, effect: Callable[[], None]) -> None:
+        """Note an effect on the state. Of one key the last effect counts."""
+        ...
+
+
+class ArrangedOperator(Protocol):
+    """Operator in large ticks whose state lies in arrangements."""
+
+    def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
+        """Return the output caused by new rows, which stay without effect until the tick succeeds.
+
+        Raises `ColumnarDeclined`.
+        """
+        ...
+
+
+class ArrangedPlan(ABC):
+    """Form of an operator with state on columns, with its state in arrangements.
+
+    node: of the operator.
+    runs_in_loops, runs_outside_loops: whether it runs on columns in the rounds of a loop without
+        retractions, and elsewhere.
+    keeps_values: its little state stays Python values.
+    acts_alone: it may do something in a tick that has no rows for it.
+    pairs_rows: its rows hold values of both inputs. If they are read one by one, it runs on rows, where
+        values are not made once per pair.
+    """
+
+    runs_in_loops: ClassVar[bool] = False
+    runs_outside_loops: ClassVar[bool] = True
+    keeps_values: ClassVar[bool] = False
+    acts_alone: ClassVar[bool] = False
+    pairs_rows: ClassVar[bool] = False
+    node: int
+
+    @classmethod
+    @abstractmethod
+    def of(cls, site: ColumnarSite) -> Self:
+        """Plan an operator. Raises `NotLowered`."""
+
+    @abstractmethod
+    def slot_forms(
+        self, read: Callable[..., Any] | None, slot: Callable[[str], SlotMapping]
+    ) -> Mapping[str, SlotForm]:
+        """Return the forms of the slots that are arrangements, by name.
+
+        read: the function that `write_reader` has written. slot: returns the mapping of a slot.
+        """
+
+    @abstractmethod
+    def start(self, state: ArrangedState) -> ArrangedOperator:
+        """Create the operator over its state."""
+
+    def write_reader(self, node: Node, writer: StepWriter, name: str) -> None:  # noqa: B027
+        """Write a function of this name that entries of a slot are completed with, if the forms need one."""
+
+
+@singledispatch
+def arranged_plan(operator: Operator) -> type[ArrangedPlan] | None:
+    """Return the class that plans an operator with state on columns; None if it has no such form."""
+    return None
+
+
+P = TypeVar("P", bound=ArrangedPlan)
+
+
+def register_arranged(*operators: type[Operator]) -> Callable[[type[P]], type[P]]:
+    """Register the plan of these operators on columns."""
+
+    def register(plan: type[P]) -> type[P]:
+        def found(operator: Operator) -> type[ArrangedPlan]:
+            return plan
+
+        for operator in operators:
+            arranged_plan.register(operator, found)
+        return plan
+
+    return register
 
 
 class BatchSite(Protocol):

@@ -16,10 +16,9 @@ from typing import Any, TypeAlias
 
 from headrace.expr.compile_python import RUNTIME, Scope, value_source
 from headrace.expr.tree import Expr
-from headrace.expr.types import Schema
+from headrace.expr.types import Row, Schema
 from headrace.graph.node import Node, Operator
 
-Row: TypeAlias = tuple[Any, ...]
 Bag: TypeAlias = Counter[Row]
 Bags: TypeAlias = Sequence[tuple[Schema, Bag]]
 """Schemas and bags of an operator's inputs."""

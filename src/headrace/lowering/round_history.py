@@ -10,7 +10,7 @@ from collections import Counter
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from headrace.lowering.row_code import Row
+from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import LoopStep, repeatable_weight
 
@@ -291,7 +291,7 @@ class SetLoopStep(LoopStep):
     def end_round(self) -> None:
         self.ranks.end_round()
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         entry = self.writer.entry(self.node.schema, row.columns)
         if not entry.isidentifier():
             key = self.writer.fresh("row")
@@ -302,9 +302,9 @@ class SetLoopStep(LoopStep):
     def write_round(self) -> None:
         def emit(entry: str, weight: str) -> None:
             if len(self.node.schema.fields) == 1:
-                self.emit(Row((entry,), None, weight))
+                self.emit(RowCode((entry,), None, weight))
             else:
-                self.emit(Row(self.writer.unpack(self.node.schema, entry), entry, weight))
+                self.emit(RowCode(self.writer.unpack(self.node.schema, entry), entry, weight))
 
         self.ranks.write_round(emit)
 
@@ -332,7 +332,7 @@ class RoundSumsWriter:
     def begin_loop(self) -> None:
         self._writer.code.line(f"{self._pending} = {{}}")
 
-    def add(self, row: Row) -> None:
+    def add(self, row: RowCode) -> None:
         """Write code that adds a row's weight at the writer's current `at`."""
         writer = self._writer
         at = f"{writer.at} + {self._shift}" if self._shift else writer.at
@@ -340,10 +340,10 @@ class RoundSumsWriter:
         sums = f"{self._pending}, {times}, {now}, {at}, {row.source}, {row.copies}"
         writer.code.line(f"x_sum_by_round({sums})")
 
-    def write_round(self, emit: Callable[[Row], None]) -> None:
+    def write_round(self, emit: Callable[[RowCode], None]) -> None:
         """Write the code for the rows of this round."""
         writer, code = self._writer, self._writer.code
         row, weight = writer.fresh("row"), writer.fresh("weight")
         rows = f"{self._pending}.pop({writer.round_variable(self._node)}, x_no_rows)"
         with code.block(f"for {row}, {weight} in {rows}.items():"), code.block(f"if {weight}:"):
-            emit(Row(writer.unpack(self._schema, row), row, weight))
+            emit(RowCode(writer.unpack(self._schema, row), row, weight))

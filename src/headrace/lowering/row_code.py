@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -10,6 +11,8 @@ from headrace.expr.sort_keys import order_key
 from headrace.expr.types import IntegerType
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from headrace.expr.check import TypeAndNullability
     from headrace.expr.types import Field
     from headrace.lowering.step_writer import StepWriter
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RowCode:
     """A row in generated code.
 
     columns: source of each column, cheap to repeat (a name, a subscript, a constant).
@@ -113,6 +116,28 @@ class MappingCode:
         with self._code.block(f"if {variable} is None:"):
             self._code.line(f"{variable} = {self.name}[{key}] = {empty}")
 
+    @contextmanager
+    def if_found(self, key: str) -> Generator[str]:
+        """Open a block that runs if there is a value of a key, with its variable."""
+        found = self._writer.fresh("found")
+        self._code.line(f"{found} = {self.get}({key})")
+        with self._code.block(f"if {found} is not None:"):
+            yield found
+
+    @contextmanager
+    def each_item(self, key: str) -> Generator[str]:
+        """Open a block that runs for each item of a key's list, with its variable."""
+        item = self._writer.fresh("row")
+        with self.if_found(key) as found, self._code.block(f"for {item} in {found}:"):
+            yield item
+
+    @contextmanager
+    def each_entry(self, key: str, value: str) -> Generator[tuple[str, str]]:
+        """Open a block that runs for each entry of a key's dict, with its row and its value."""
+        row, name = self._writer.fresh("row"), self._writer.fresh(value)
+        with self.if_found(key) as found, self._code.block(f"for {row}, {name} in {found}.items():"):
+            yield row, name
+
     def append(self, key: str, item: str) -> None:
         """Write code that appends `item` to a key's list."""
         own = self._writer.fresh("own")
@@ -139,7 +164,7 @@ class MappingCode:
             code.line(f"del {self.name}[{key}]")
         return old, new
 
-    def add_weight(self, key: str, row: Row) -> None:
+    def add_weight(self, key: str, row: RowCode) -> None:
         """Write code that adds the weight of a row, a tuple in a variable, to a key's {row: weight}.
 
         Weights of 0 and empty dicts are dropped.

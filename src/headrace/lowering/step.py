@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from headrace.lowering.row_code import MappingCode, Row, item_sources
+from headrace.lowering.row_code import MappingCode, RowCode, item_sources
 from headrace.lowering.slot import Slot
 
 if TYPE_CHECKING:
@@ -58,24 +58,24 @@ class Step:
         """Return whether an input's rows may be consumed inline, before other inputs have arrived."""
         return self.takes_rows
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         """Write the code for one row of one input."""
         raise NotImplementedError
 
     def finish(self) -> None:
         """Write the code to run when all inputs of the tick are complete."""
 
-    def emit(self, row: Row) -> None:
+    def emit(self, row: RowCode) -> None:
         """Write the code for one row of the output."""
         self.writer.emit(self.node.id, row)
 
     def emit_tuple(self, row: str, weight: str | None = None) -> None:
         """Write the code for an output row in the variable `row`, column by column."""
-        self.emit(Row(item_sources(row, len(self.node.schema.fields)), row, weight))
+        self.emit(RowCode(item_sources(row, len(self.node.schema.fields)), row, weight))
 
     def emit_unpacked(self, row: str, weight: str | None = None) -> None:
         """Write code that emits an output row with its columns in variables."""
-        self.emit(Row(self.writer.unpack(self.node.schema, row), row, weight))
+        self.emit(RowCode(self.writer.unpack(self.node.schema, row), row, weight))
 
     # -- its state and inputs ----------------------------------------------------------------------
 
@@ -222,7 +222,7 @@ def register_loop_step(*operators: type[Operator]) -> Callable[[type[N]], type[N
     return register
 
 
-def repeatable_weight(writer: StepWriter, row: Row) -> str:
+def repeatable_weight(writer: StepWriter, row: RowCode) -> str:
     """Return the source of a row's weight that is cheap to repeat."""
     weight = row.copies
     if weight.isidentifier() or weight.lstrip("-").isdigit():

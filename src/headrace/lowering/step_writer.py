@@ -18,7 +18,7 @@ from headrace.expr.compile_python import Scope, key_of, predicate_source, value_
 from headrace.expr.dict_keys import has_representatives
 from headrace.graph.node import Edge
 from headrace.lowering.generated_source import SourceCode
-from headrace.lowering.row_code import ChangeSelection, Row, tuple_source
+from headrace.lowering.row_code import ChangeSelection, RowCode, tuple_source
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
@@ -93,7 +93,7 @@ class StepWriter(ABC):
     # -- other steps -------------------------------------------------------------------------------
 
     @abstractmethod
-    def emit(self, node: int, row: Row) -> None:
+    def emit(self, node: int, row: RowCode) -> None:
         """Write the code for one row of a node's output: the consumer's code, or an append to a buffer."""
 
     @abstractmethod
@@ -332,7 +332,9 @@ class StepWriter(ABC):
                 self.code.line(f"{self.buffer(source)} = x_consolidate({self.buffer(source)})")
 
     @contextmanager
-    def each_row(self, node: Node, port: int, only: ChangeSelection = ChangeSelection.ALL) -> Generator[Row]:
+    def each_row(
+        self, node: Node, port: int, only: ChangeSelection = ChangeSelection.ALL
+    ) -> Generator[RowCode]:
         """Open a loop over an input's buffer, or over its insertions or retractions."""
         source = node.inputs[port]
         edge = Edge(source, node.id, port)
@@ -342,7 +344,7 @@ class StepWriter(ABC):
             row, at = self.fresh("row"), len(self.code.lines)
             with self.code.block(f"for {row} in {buffer}:"):
                 columns = self.unpack(schema, row)
-                yield self._as_taken(edge, Row(columns, row))
+                yield self._as_taken(edge, RowCode(columns, row))
             names = ", ".join(columns) + "," * (len(columns) == 1)
             self.code.replace_unused_loop_header(at, row, f"for {names} in {buffer}:")
             return
@@ -351,16 +353,16 @@ class StepWriter(ABC):
         if source in self._nested and node.id in self._loop_of[source]:
             at = self.fresh("at")
             with self.code.block(f"for {', '.join((*names, weight, at))} in {buffer}:"), self.at_round(at):
-                yield self._as_taken(edge, Row(names, None, weight))
+                yield self._as_taken(edge, RowCode(names, None, weight))
             return
         with self.code.block(f"for {', '.join((*names, weight))} in {buffer}:"):
             if only is ChangeSelection.ALL:
-                yield self._as_taken(edge, Row(names, None, weight))
+                yield self._as_taken(edge, RowCode(names, None, weight))
             else:
                 with self.code.block(f"if {weight} {only.value} 0:"):
-                    yield self._as_taken(edge, Row(names, None, weight))
+                    yield self._as_taken(edge, RowCode(names, None, weight))
 
-    def _as_taken(self, edge: Edge, row: Row) -> Row:
+    def _as_taken(self, edge: Edge, row: RowCode) -> RowCode:
         """Replace -0.0 with 0.0 in a row if the reader of its edge merges equal rows."""
         merged = self.merges_equal_rows(edge.target) and not self.analysis.zeros.one[edge.source]
         if not merged and not self.is_as_given(edge.source):
@@ -373,30 +375,30 @@ class StepWriter(ABC):
             return node in self.analysis.zeros.made
         return self.graph.nodes[node].is_delay and self.is_as_given(self.graph.nodes[node].inputs[0])
 
-    def _with_one_zero(self, schema: Schema, row: Row) -> Row:
+    def _with_one_zero(self, schema: Schema, row: RowCode) -> RowCode:
         columns = list(row.columns)
         for at, field in enumerate(schema.fields):
             if has_representatives(field.type):
                 name = self.fresh(field.name)
                 self.code.line(f"{name} = {key_of(field.type, field.nullable, columns[at])}")
                 columns[at] = name
-        return row if columns == list(row.columns) else Row(tuple(columns), None, row.weight)
+        return row if columns == list(row.columns) else RowCode(tuple(columns), None, row.weight)
 
-    def as_whole(self, row: Row) -> Row:
+    def as_whole(self, row: RowCode) -> RowCode:
         """Make a row available as a tuple too, in a variable."""
         if row.whole is not None:
             return row
         name = self.fresh("row")
         self.code.line(f"{name} = {tuple_source(row.columns)}")
-        return Row(row.columns, name, row.weight)
+        return RowCode(row.columns, name, row.weight)
 
-    def emit_copies(self, node: int, row: Row) -> None:
+    def emit_copies(self, node: int, row: RowCode) -> None:
         """Emit a row with a variable weight; on an append edge, as that many plain rows."""
         if not self.is_append(node) or row.weight is None:
             self.emit(node, row)
             return
         with self.code.block(f"for _ in range({row.weight}):"):
-            self.emit(node, Row(row.columns, row.whole))
+            self.emit(node, RowCode(row.columns, row.whole))
 
     # -- activations -------------------------------------------------------------------------------
 

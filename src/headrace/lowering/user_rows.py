@@ -10,14 +10,14 @@ from headrace.expr.row_classes import exact_test, to_user
 from headrace.expr.tree import Column, Expr
 from headrace.expr.types import Field, Schema
 from headrace.expr.types import holds_any as type_holds_any
-from headrace.lowering.row_code import Row
+from headrace.lowering.row_code import RowCode
 
 if TYPE_CHECKING:
     from headrace.graph.node import Node
     from headrace.lowering.step_writer import StepWriter
 
 
-def user_form(writer: StepWriter, schema: Schema, row: Row) -> str:
+def user_form(writer: StepWriter, schema: Schema, row: RowCode) -> str:
     """Return the source of a row as user functions see it."""
     if schema.scalar and exact_test(schema.fields[0], "") is not None:
         # Such a value is the user's as it is.
@@ -27,7 +27,7 @@ def user_form(writer: StepWriter, schema: Schema, row: Row) -> str:
 
 def write_received(
     writer: StepWriter, schema: Schema, call: str, checked: str, weight: str | None = None
-) -> Row:
+) -> RowCode:
     """Write code that unpacks the result of `call`, a row of `schema`; return the variables as a row.
 
     A result that is exactly a row is passed on; any other is converted or rejected.
@@ -41,7 +41,7 @@ def write_received(
         code.line(f"{column} = {call}")
         with code.block(f"if not {tests[0]}:"):
             code.line(f"(({column},),) = {checked}([{column}])")
-        return Row(columns, None, weight)
+        return RowCode(columns, None, weight)
     unpack = ", ".join(columns) + "," * (len(columns) == 1)
     out = writer.fresh("row")
     code.line(f"{out} = {call}")
@@ -55,7 +55,7 @@ def write_received(
         with code.block(f"if not ({' and '.join(filter(None, tests))}):"):
             code.line(f"({out},) = {checked}([{out}])")
             code.line(f"{unpack} = {out}")
-    return Row(columns, out, weight)
+    return RowCode(columns, out, weight)
 
 
 def holds_any(schema: Schema) -> bool:
@@ -67,12 +67,14 @@ def _is_named_tuple(row_class: type[Any] | None) -> bool:
     return row_class is not None and issubclass(row_class, tuple)
 
 
-def merged_item(writer: StepWriter, node: Node, item: Expr, row: Row) -> str:
+def merged_item(writer: StepWriter, node: Node, item: Expr, row: RowCode) -> str:
     """Return the source of a row's item for a lattice: the value of `item`, with one zero and one NaN."""
     return item_source(writer, node, item, row, merges=True)
 
 
-def item_source(writer: StepWriter, node: Node, item: Expr | None, row: Row, *, merges: bool = False) -> str:
+def item_source(
+    writer: StepWriter, node: Node, item: Expr | None, row: RowCode, *, merges: bool = False
+) -> str:
     """Return the source of a row's item for a folding function: the row, or the value of `item`."""
     schema = writer.input_schema(node, 0)
     if item is None:
@@ -85,4 +87,4 @@ def item_source(writer: StepWriter, node: Node, item: Expr | None, row: Row, *, 
         value = writer.fresh("item")
         writer.code.line(f"{value} = {source}")
     bare = Schema((Field("value", typed.type, typed.nullable),), scalar=True)
-    return user_form(writer, bare, Row((value,)))
+    return user_form(writer, bare, RowCode((value,)))

@@ -11,7 +11,7 @@ from headrace.graph.operator_declarations import ANYWHERE, Facts, Placement, Por
 from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
 from headrace.lowering.reference import Bag, Bags, answer_of_bags
-from headrace.lowering.row_code import Row
+from headrace.lowering.row_code import RowCode
 from headrace.lowering.step import Step, register_step
 from headrace.operators.lifetime import CutDependent
 from headrace.operators.unservable import IN_ORDER
@@ -76,7 +76,7 @@ class AssumeOrdered(CutDependent):
 
 @register_step(AssumeOrdered)
 class AssumeOrderedStep(Step):
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         self.emit(row)
 
 

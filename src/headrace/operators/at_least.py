@@ -11,7 +11,7 @@ from headrace.graph.node import Operator
 from headrace.graph.operator_declarations import Facts, KeyedSlot, Placement, Port, place_by_key
 from headrace.lowering.examples import Examples
 from headrace.lowering.reference import Bag, Bags, answer_of_bags, function_of
-from headrace.lowering.row_code import Row, key_columns
+from headrace.lowering.row_code import RowCode, key_columns
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
 from headrace.operators.aggregate.counts import count
@@ -96,7 +96,7 @@ class AtLeastStep(Step):
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.reached"),)
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         code, writer, operator = self.code, self.writer, self.operator
         schema = self.input_schema()
         at = schema.position(operator.column)
@@ -109,7 +109,7 @@ class AtLeastStep(Step):
             writer.assign_key(key, operator.keys, schema, row.columns)
             with code.block(f"if {self.slot_getter('reached')}({key}) is None:"):
                 code.line(f"{self.slot('reached')}[{key}] = 1")
-                self.emit(Row((*key_columns(key, len(operator.keys)), self.threshold)))
+                self.emit(RowCode((*key_columns(key, len(operator.keys)), self.threshold)))
 
 
 @answer_of_bags.register(AtLeast)

@@ -12,7 +12,7 @@ from headrace.graph.operator_declarations import WHOLE, Facts, Need, Placement, 
 from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
 from headrace.lowering.reference import Bag, NotOfBags, OperatorInput, output_of_tick
-from headrace.lowering.row_code import Row
+from headrace.lowering.row_code import RowCode
 from headrace.lowering.step import Step, register_step
 from headrace.operators.aggregate.counts import count
 from headrace.operators.lifetime import DEPENDS_ON_CUT, CutDependent, Lifetime, tick_needs
@@ -113,7 +113,7 @@ class CrossSingletonStep(Step):
             columns = writer.unpack(self.input_schema(1), self.single)
             kept = tuple(columns[at] for at in self.operator.kept_right)
             with writer.each_row(self.node, 0) as row:
-                self.emit(Row((*row.columns, *kept)))
+                self.emit(RowCode((*row.columns, *kept)))
 
 
 @lower_operator.register(CrossSingleton)

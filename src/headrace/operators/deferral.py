@@ -22,7 +22,7 @@ from headrace.graph.operator_declarations import (
 from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
 from headrace.lowering.reference import Bag, Bags, OperatorInput, answer_of_bags, output_of_tick, sum_bags
-from headrace.lowering.row_code import Row
+from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot, thaw_list
 from headrace.lowering.step import Step, register_step
 from headrace.operators.lifetime import CutDependent
@@ -222,7 +222,7 @@ class DeferSignalStep(Step):
             columns = tuple(writer.fresh(field.name) for field in self.node.schema.fields)
             weight = writer.fresh("weight")
             with code.block(f"for {', '.join((*columns, weight))} in x_consolidate({held}):"):
-                self.emit(Row(columns, None, weight))
+                self.emit(RowCode(columns, None, weight))
 
 
 # --- in a batch of Spark: one tick of input, and the ticks that pending rows start -----------------

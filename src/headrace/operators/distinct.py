@@ -23,7 +23,7 @@ from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
 from headrace.lowering.reference import Bag, Bags, OperatorInput, answer_of_bags, output_of_tick
 from headrace.lowering.round_history import SetLoopStep
-from headrace.lowering.row_code import Row, tuple_source
+from headrace.lowering.row_code import RowCode, tuple_source
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_loop_step, register_step, step_for
 from headrace.operators.event_time.due_calendar import ExpiringStep
@@ -250,7 +250,7 @@ class DistinctOnTimeStep(ExpiringStep):
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.copies"), *self._forgetting.slots())
 
-    def consume_on_time(self, row: Row) -> None:
+    def consume_on_time(self, row: RowCode) -> None:
         writer, code = self.writer, self.code
         key = writer.fresh("row")
         code.line(f"{key} = {writer.row_key(self.node.schema, row.columns)}")
@@ -282,7 +282,7 @@ class AppendDistinctStep(Step):
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.copies", transient=self.of_a_tick),)
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         writer, schema = self.writer, self.node.schema
         key = writer.entry(schema, row.columns)
         if key == tuple_source(row.columns) and row.whole is not None:
@@ -292,12 +292,12 @@ class AppendDistinctStep(Step):
                 name = writer.fresh("row")
                 self.code.line(f"{name} = {key}")
                 key = name
-            first = Row((key,))
+            first = RowCode((key,))
         with self.code.block(f"if {self.slot_getter('copies')}({key}) is None:"):
             self.code.line(f"{self.slot('copies')}[{key}] = 1")
             if len(schema.fields) > 1 and first is not row:
                 # Keys are canonical (one zero, one NaN), and so is what leaves.
-                first = Row(writer.unpack(schema, key), key)
+                first = RowCode(writer.unpack(schema, key), key)
             self.emit(first)
 
 
@@ -318,7 +318,7 @@ class TableDistinctStep(Step):
     def begin(self) -> None:
         self.code.line(f"{self.before} = {{}}")
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         key = self.writer.fresh("row")
         self.code.line(f"{key} = {self.writer.row_key(self.node.schema, row.columns)}")
         self.state("copies").add_count(key, row.copies, self.before)
@@ -330,9 +330,9 @@ class TableDistinctStep(Step):
             self.code.line(f"{new} = {self.slot_getter('copies')}({key}) or 0")
             columns = writer.unpack(self.node.schema, key)
             with self.code.block(f"if {new} > 0 >= {old}:"):
-                self.emit(Row(columns, key, "1"))
+                self.emit(RowCode(columns, key, "1"))
             with self.code.block(f"elif {old} > 0 >= {new}:"):
-                self.emit(Row(columns, key, "-1"))
+                self.emit(RowCode(columns, key, "-1"))
 
 
 @step_for.register(Distinct)

@@ -12,7 +12,7 @@ from headrace.graph.node import identity_lineage
 from headrace.lowering.examples import Examples, Pair
 from headrace.lowering.forms import apply_operator, lower_operator
 from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies
-from headrace.lowering.row_code import Row
+from headrace.lowering.row_code import RowCode
 from headrace.lowering.step import Step, register_step
 from headrace.operators.row_by_row import RowByRow
 
@@ -112,7 +112,7 @@ class Explode(RowByRow):
 class ExplodeStep(Step):
     operator: Explode
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         at, numbered = self.operator.at, self.operator.position is not None
         column = self.input_schema(port).fields[at]
         elements, element = row.columns[at], self.writer.fresh("element")
@@ -132,7 +132,7 @@ class ExplodeStep(Step):
         elif self.operator.outer:
             elements = f"{elements} or (None,)"
         with self.code.block(f"for {', '.join(made)} in {elements}:"):
-            self.emit(Row((*row.columns[:at], *made, *row.columns[at + 1 :]), None, row.weight))
+            self.emit(RowCode((*row.columns[:at], *made, *row.columns[at + 1 :]), None, row.weight))
 
 
 @apply_operator.register(Explode)

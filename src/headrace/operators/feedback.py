@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
-    from headrace.lowering.row_code import Row
+    from headrace.lowering.row_code import RowCode
     from headrace.lowering.step_writer import StepWriter
 
 
@@ -149,7 +149,7 @@ class SetFeedbackStep(RoundFeedbackStep):
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.rows"),)
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         writer = self.writer
         key = writer.fresh("row")
         self.code.line(f"{key} = {writer.row_key(self.node.schema, row.columns)}")
@@ -239,14 +239,14 @@ class BagFeedback(FeedbackOperator):
 class BagFeedbackStep(RoundFeedbackStep):
     """Feedback of bags, which passes on every row."""
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         self.code.line(f"{self.writer.feedback_variable(self.node.id)}.append({row.flat(append=True)})")
 
 
 class DelayedBagFeedbackStep(Step):
     """Feedback that passes through a delay: it has no rounds, and rows pass unchanged."""
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         self.emit(row)
 
 
@@ -270,7 +270,7 @@ class BagFeedbackLoopStep(LoopStep):
     def begin_loop(self) -> None:
         self._rows.begin_loop()
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         self._rows.add(row)
 
     def write_round(self) -> None:

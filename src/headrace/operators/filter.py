@@ -17,7 +17,7 @@ from headrace.graph.node import identity_lineage
 from headrace.lowering.examples import Examples
 from headrace.lowering.forms import apply_operator, lower_operator
 from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies, function_of
-from headrace.lowering.row_code import Row
+from headrace.lowering.row_code import RowCode
 from headrace.lowering.step import Step, register_step
 from headrace.lowering.user_rows import user_form
 from headrace.operators.row_by_row import RowByRow
@@ -96,7 +96,7 @@ class Filter(RowByRow):
 class FilterStep(Step):
     operator: Filter
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         schema, predicate = self.writer.input_schema(self.node, port), self.operator.predicate
         if isinstance(predicate, Expr):
             condition = self.writer.predicate(predicate, schema, row.columns)

@@ -28,7 +28,7 @@ from headrace.lowering.reference import (
     functions_of,
     output_of_tick,
 )
-from headrace.lowering.row_code import Row, item_sources
+from headrace.lowering.row_code import RowCode, item_sources
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step, step_for
 from headrace.lowering.user_rows import holds_any, item_source, user_form
@@ -324,7 +324,7 @@ class FoldStep(Step):
             return f"{self.writer.constant('Exact', Exact)}(tuple({row}))"
         return row
 
-    def next_value(self, accumulated: str, row: Row) -> str:
+    def next_value(self, accumulated: str, row: RowCode) -> str:
         """Return the source of the next accumulated value for a row."""
         item = item_source(self.writer, self.node, self.operator.folded_item(), row)
         call = f"{self.function}({accumulated}, {item})"
@@ -333,7 +333,7 @@ class FoldStep(Step):
     def user_value(self, row: str) -> str:
         """Return the source of the accumulated value as user functions see it, from the inside row `row`."""
         columns = item_sources(row, len(self.accumulated.fields))
-        return user_form(self.writer, self.accumulated, Row(columns, row))
+        return user_form(self.writer, self.accumulated, RowCode(columns, row))
 
 
 class WholeFoldStep(FoldStep):
@@ -360,7 +360,7 @@ class WholeFoldStep(FoldStep):
         with code.block("else:"):
             code.line(f"{self.value} = {self.user_value(self.old)}")
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         self.code.line(f"{self.touched} = True")
         self.code.line(f"{self.value} = {self.next_value(self.value, row)}")
 
@@ -388,7 +388,7 @@ class WholeTickFoldStep(FoldStep):
     def begin(self) -> None:
         self.code.line(f"{self.value} = {self.first}")
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         self.code.line(f"{self.value} = {self.next_value(self.value, row)}")
 
     def finish(self) -> None:

@@ -12,7 +12,7 @@ from headrace.graph.node import ALTERABLE
 from headrace.graph.operator_declarations import Facts, KeyedSlot, Placement, Port, place_by_key
 from headrace.lattice import Max
 from headrace.lowering.examples import Examples
-from headrace.lowering.row_code import Row, key_columns
+from headrace.lowering.row_code import RowCode, key_columns
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, step_for
 from headrace.lowering.user_rows import write_received
@@ -203,7 +203,7 @@ class KeyedFoldStep(FoldStep):
         with code.block("else:"):
             code.line(f"{value} = {self.user_value(old)}")
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         code, writer = self.code, self.writer
         key, value = writer.fresh("key"), writer.fresh("value")
         writer.assign_key(key, self.keys, self.input_schema(), row.columns)
@@ -231,7 +231,7 @@ class KeyedFoldStep(FoldStep):
             self.emit_value(key, new, "1")
 
     def emit_value(self, key: str, value: str, weight: str) -> None:
-        self.emit(Row((*key_columns(key, len(self.keys)), f"{value}[0]"), None, weight))
+        self.emit(RowCode((*key_columns(key, len(self.keys)), f"{value}[0]"), None, weight))
 
 
 class KeyedTickFoldStep(KeyedFoldStep):

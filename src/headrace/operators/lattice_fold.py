@@ -18,7 +18,7 @@ from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placeme
 from headrace.lattice import Max, Merging, Min
 from headrace.lowering.examples import Examples
 from headrace.lowering.reference import Bag, Bags, answer_of_bags
-from headrace.lowering.row_code import MappingCode, Row, key_columns
+from headrace.lowering.row_code import MappingCode, RowCode, key_columns
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
 from headrace.lowering.user_rows import merged_item, write_received
@@ -262,7 +262,7 @@ class LatticeStep(Step):
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.merged", tuple),)
 
-    def assign_key(self, row: Row) -> str:
+    def assign_key(self, row: RowCode) -> str:
         key = self.writer.fresh("key")
         self.writer.assign_key(key, self.keys, self.input_schema(), row.columns)
         return key
@@ -278,7 +278,7 @@ class LatticeStep(Step):
         return value
 
     def emit_value(self, key: str, value: str, weight: str | None) -> None:
-        self.emit(Row((*key_columns(key, len(self.keys)), value), None, weight))
+        self.emit(RowCode((*key_columns(key, len(self.keys)), value), None, weight))
 
 
 @register_step(LatticeFold)
@@ -298,7 +298,7 @@ class LatticeFoldStep(LatticeStep):
         missing = f"{self.slot_getter('merged')}(()) is None"
         self.code.line(f"{self.touched} = {f'{{(): []}} if {missing} else {{}}' if shown else '{}'}")
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         code, items = self.code, self.writer.fresh("items")
         key = self.assign_key(row)
         MappingCode(self.writer, self.touched).get_or_add(items, key, "[]")
@@ -325,7 +325,7 @@ class LatticeFoldStep(LatticeStep):
 class LatticeGrowthStep(LatticeStep):
     """Fold that emits the value whenever an item makes it grow."""
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         code, writer = self.code, self.writer
         absorb = writer.constant("absorb", self.operator.lattice.absorb)
         old = writer.fresh("old")

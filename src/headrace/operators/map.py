@@ -12,7 +12,7 @@ from headrace.expr.row_classes import from_user, to_user
 from headrace.graph.node import identity_lineage
 from headrace.lowering.examples import Examples, Pair
 from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies
-from headrace.lowering.row_code import Row, item_sources
+from headrace.lowering.row_code import RowCode, item_sources
 from headrace.lowering.step import Step, loop_step_for, register_step, step_for
 from headrace.lowering.user_rows import user_form, write_received
 from headrace.operators.row_by_row import RowFunction
@@ -190,7 +190,7 @@ class OpaqueStep(Step):
         self._function = writer.constant("f", function)
         self._checked = writer.constant("rows", from_user(node.schema, what=what))
 
-    def call_source(self, port: int, row: Row) -> str:
+    def call_source(self, port: int, row: RowCode) -> str:
         """Return the source of the function call on a row."""
         return f"{self._function}({user_form(self.writer, self.writer.input_schema(self.node, port), row)})"
 
@@ -201,7 +201,7 @@ class MapStep(OpaqueStep):
     A result that is exactly a row is passed on; any other is converted or rejected.
     """
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         call = self.call_source(port, row)
         self.emit(write_received(self.writer, self.node.schema, call, self._checked, row.weight))
 
@@ -232,7 +232,7 @@ class VectorisedMapStep(Step):
         if not self._appends:
             self.code.line(f"{self._weights} = []")
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         self.code.line(f"{self._rows}.append({row.source})")
         if not self._appends:
             self.code.line(f"{self._weights}.append({row.copies})")
@@ -282,15 +282,15 @@ def _filter_map_step(operator: FilterMap, node: Node, writer: StepWriter) -> Ste
 
 
 class FlatMapStep(OpaqueStep):
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         out = self.writer.fresh("row")
         with self.code.block(f"for {out} in {self._checked}(list({self.call_source(port, row)})):"):
             columns = self.writer.unpack(self.node.schema, out)
-            self.emit(Row(columns, out, row.weight))
+            self.emit(RowCode(columns, out, row.weight))
 
 
 class FilterMapStep(OpaqueStep):
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         made = self.writer.fresh("made")
         self.code.line(f"{made} = {self.call_source(port, row)}")
         with self.code.block(f"if {made} is not None:"):
@@ -301,7 +301,7 @@ class FilterMapStep(OpaqueStep):
 class InspectStep(Step):
     operator: Inspect
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         function = self.writer.constant("f", self.operator.function)
         self.code.line(f"{function}({user_form(self.writer, self.node.schema, row)})")
         self.emit(row)

@@ -15,7 +15,7 @@ from headrace.expr.types import INT64, BoolType, Field
 from headrace.graph.node import identity_lineage
 from headrace.lowering.examples import Examples, Pair
 from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies, function_of
-from headrace.lowering.row_code import Row
+from headrace.lowering.row_code import RowCode
 from headrace.lowering.step import Step, register_step
 from headrace.lowering.user_rows import user_form
 from headrace.operators.row_by_row import RowByRow
@@ -117,15 +117,15 @@ class PartitionStep(Step):
         super().__init__(node, writer)
         self._ports = writer.constant("ports", {tag: at for at, tag in enumerate(self.operator.tags)})
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         tag, at = self.writer.fresh("tag"), self.writer.fresh("port")
         self.code.line(f"{tag} = {self._tag(port, row)}")
         self.code.line(f"{at} = {self._ports}.get({tag})")
         with self.code.block(f"if {at} is None:"):
             self.code.line(f"x_unknown_port({tag}, {self._ports})")
-        self.emit(Row((*row.columns, at), None, row.weight))
+        self.emit(RowCode((*row.columns, at), None, row.weight))
 
-    def _tag(self, port: int, row: Row) -> str:
+    def _tag(self, port: int, row: RowCode) -> str:
         schema, by = self.input_schema(port), self.operator.by
         if isinstance(by, Expr):
             return self.writer.value(by, schema, row.columns)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage
     from headrace.lowering.forms import BatchSite
-    from headrace.lowering.row_code import Row
+    from headrace.lowering.row_code import RowCode
 
 _LEAST = -(2**63)
 
@@ -100,7 +100,7 @@ class SampleByHash(RowByRow):
 class SampleByHashStep(Step):
     operator: SampleByHash
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         schema = self.input_schema(port)
         with self.code.block(f"if {self.writer.predicate(self.operator.condition, schema, row.columns)}:"):
             self.emit(row)

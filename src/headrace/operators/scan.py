@@ -14,7 +14,7 @@ from headrace.graph.node import ALTERABLE, identity_lineage
 from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, place_by_key
 from headrace.lattice import Max
 from headrace.lowering.examples import Examples, Pair
-from headrace.lowering.row_code import Row
+from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
 from headrace.lowering.user_rows import holds_any, merged_item, user_form, write_received
@@ -284,7 +284,7 @@ class ScanStep(Step):
         # A function may alter what it is given, and each key, each engine begins anew.
         return f"({writer.constant('deepcopy', deepcopy)}({name}),)"
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         code, writer = self.code, self.writer
         key, carried, made, out = (writer.fresh(n) for n in ("key", "carried", "made", "row"))
         schema = self.input_schema()
@@ -348,7 +348,7 @@ class EnumerateStep(Step):
         if not self.operator.per:
             self.code.line(f"{self.count} = {self.slot_getter('count')}(()) or 0")
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         code, writer, start = self.code, self.writer, self.operator.start
         if not self.operator.per:
             code.line(f"{self.count} += 1")
@@ -370,7 +370,7 @@ class EnumerateStep(Step):
             # A buffer keeps the row, and the counter goes on.
             index = writer.fresh("index")
             code.line(f"{index} = {number}")
-        self.emit(Row((index, *row.columns)))
+        self.emit(RowCode((index, *row.columns)))
 
     def finish(self) -> None:
         if not self.operator.per:
@@ -393,7 +393,7 @@ class StateStep(Step):
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.merged", transient=self.operator.lifetime is Lifetime.TICK),)
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         code, writer = self.code, self.writer
         key, old, new = writer.fresh("key"), writer.fresh("old"), writer.fresh("new")
         writer.assign_key(key, self.operator.per, self.input_schema(), row.columns)

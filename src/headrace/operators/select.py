@@ -14,7 +14,7 @@ from headrace.graph.monotone_columns import MonotoneColumns
 from headrace.lowering.examples import Examples
 from headrace.lowering.forms import apply_operator, lower_operator
 from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies, functions_of
-from headrace.lowering.row_code import Row
+from headrace.lowering.row_code import RowCode
 from headrace.lowering.step import Step, register_step
 from headrace.operators.row_by_row import RowByRow
 
@@ -105,7 +105,7 @@ def with_columns(schema: Schema, columns: Mapping[str, Expr]) -> Select:
 class SelectStep(Step):
     operator: Select
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         schema = self.writer.input_schema(self.node, port)
         columns: list[str] = []
         for name, expr in self.operator.columns:
@@ -115,7 +115,7 @@ class SelectStep(Step):
                 self.code.line(f"{variable} = {source}")
                 source = variable
             columns.append(source)
-        self.emit(Row(tuple(columns), None, row.weight))
+        self.emit(RowCode(tuple(columns), None, row.weight))
 
 
 @apply_operator.register(Select)

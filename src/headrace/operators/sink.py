@@ -10,7 +10,7 @@ from headrace.graph.operator_declarations import ANYWHERE, Placement, Port
 from headrace.lowering.examples import Examples
 from headrace.lowering.forms import apply_operator, lower_operator
 from headrace.lowering.reference import Bag, Bags, answer_of_bags
-from headrace.lowering.row_code import Row
+from headrace.lowering.row_code import RowCode
 from headrace.lowering.step import Step, register_step
 from headrace.operators.column_arguments import ANY_VALUE
 from headrace.operators.signals.signal_operator import SignalOperator
@@ -94,7 +94,7 @@ class SinkStep(Step):
     def begin(self) -> None:
         self.code.line(f"{self.writer.result_variable(self.node.id)} = []")
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         append = self.writer.is_append(self.node.id)
         self.code.line(f"{self.writer.result_variable(self.node.id)}.append({row.flat(append=append)})")
 

@@ -13,7 +13,7 @@ from headrace.graph.operator_declarations import WHOLE, Facts, Need, Placement, 
 from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
 from headrace.lowering.reference import Bag, Bags, OperatorInput, answer_of_bags, output_of_tick
-from headrace.lowering.row_code import Row, comparable, tuple_source
+from headrace.lowering.row_code import RowCode, comparable, tuple_source
 from headrace.lowering.step import Step, register_step
 from headrace.lowering.user_rows import user_form
 from headrace.operators.lifetime import Lifetime, WithLifetime, describe_lifetime
@@ -126,12 +126,12 @@ class SortStep(Step):
     def begin(self) -> None:
         self.code.line(f"{self.pending} = []")
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         keys = list(self._keys(row))
         key = keys[0] if len(keys) == 1 else tuple_source(keys)
         self.code.line(f"{self.pending}.append(({key}, {row.source}))")
 
-    def _keys(self, row: Row) -> Iterator[str]:
+    def _keys(self, row: RowCode) -> Iterator[str]:
         """Yield the sources of a row's sort keys, most significant first."""
         writer, schema = self.writer, self.input_schema()
         for one in self.operator.by:

@@ -13,7 +13,7 @@ from headrace.graph.operator_declarations import ANYWHERE, WHOLE, Facts, Placeme
 from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
 from headrace.lowering.reference import Bag, Bags, answer_of_bags
-from headrace.lowering.row_code import Row
+from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
 from headrace.operators.column_arguments import ANY_VALUE
@@ -214,14 +214,14 @@ class InitializeStep(Step):
     def finish(self) -> None:
         with self.code.block(f"if {self.slot_getter('begun')}(()) is None:"):
             self.code.line(f"{self.slot('begun')}[()] = True")
-            self.emit(Row(("()",)))
+            self.emit(RowCode(("()",)))
 
 
 @register_step(Null)
 class NullStep(Step):
     """Step that emits nothing."""
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         pass
 
 

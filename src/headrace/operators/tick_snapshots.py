@@ -11,7 +11,7 @@ from headrace.graph.operator_declarations import WHOLE, Facts, Need, Placement, 
 from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
 from headrace.lowering.reference import Bag, OperatorInput, output_of_tick, sum_bags
-from headrace.lowering.row_code import Row
+from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot, thaw_dict, thaw_list
 from headrace.lowering.step import Step, register_step
 from headrace.operators.lifetime import CutDependent
@@ -193,7 +193,7 @@ class EveryTickStep(Step):
                 code.line(f"del {own}[{key}]")
         row, copies = writer.fresh("row"), writer.fresh("n")
         with code.block(f"for {row}, {copies} in {own}.items():"):
-            writer.emit_copies(self.node.id, Row(writer.unpack(self.node.schema, row), row, copies))
+            writer.emit_copies(self.node.id, RowCode(writer.unpack(self.node.schema, row), row, copies))
 
 
 @register_step(MultisetDelta)
@@ -219,7 +219,7 @@ class MultisetDeltaStep(Step):
             self.code.line(f"{self.before} = {self.slot_getter('rows')}(()) or {{}}")
             self.code.line(f"{self.now} = {self.slot('rows')}[()] = {{}}")
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         writer, code = self.writer, self.code
         key, copies = writer.fresh("row"), writer.fresh("n")
         code.line(f"{key} = {writer.row_key(self.node.schema, row.columns)}")

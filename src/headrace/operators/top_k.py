@@ -20,7 +20,7 @@ from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placeme
 from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
 from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies, function_of, functions_of, rank
-from headrace.lowering.row_code import MappingCode, Row, comparable, item_sources, tuple_source
+from headrace.lowering.row_code import MappingCode, RowCode, comparable, item_sources, tuple_source
 from headrace.lowering.slot import Slot, thaw_list
 from headrace.lowering.step import Step, register_step
 from headrace.operators.lifetime import Lifetime, WithLifetime, tick_needs, with_lifetimes
@@ -179,7 +179,7 @@ class TopKStep(Step):
         self.writer.function(f"def {function}({row}):", f"return ({', '.join(parts)},)")
         return function
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         writer, code = self.writer, self.code
         key, whole = writer.fresh("key"), writer.fresh("row")
         writer.assign_key(key, self.operator.per, self.node.schema, row.columns)
@@ -196,7 +196,7 @@ class TopKStep(Step):
         code.line(f"{self.touched}[{key}] = {group}")
         code.line(f"x_add_ordered_value({group}, 0, {whole}, {row.copies})")
 
-    def _keep_best(self, key: str, row: Row, source: str) -> None:
+    def _keep_best(self, key: str, row: RowCode, source: str) -> None:
         """Write code that keeps a group's first row of the tick, and makes no tuple of most others."""
         by, best, whole = (self.writer.fresh(name) for name in ("by", "best", "row"))
         self.code.line(f"{by} = {tuple_source(tuple(self._by(row.columns)) or ('0',))}")
@@ -232,7 +232,7 @@ class TopKStep(Step):
         row, n = self.writer.fresh("row"), self.writer.fresh("n")
         with self.code.block(f"for {row}, {n} in {changes}:"):
             columns = self.writer.unpack(self.node.schema, row)
-            self.writer.emit_copies(self.node.id, Row(columns, row, n))
+            self.writer.emit_copies(self.node.id, RowCode(columns, row, n))
 
 
 # --- run time ------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from headrace.graph.operator_declarations import ANYWHERE, Facts, Placement, Por
 from headrace.lowering.examples import Examples
 from headrace.lowering.forms import apply_operator, lower_operator
 from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies
-from headrace.lowering.row_code import Row
+from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import LoopStep, Step, register_loop_step, register_step
 from headrace.operators.distinct import Distinct
@@ -94,7 +94,7 @@ class UnionStep(Step):
         # Where the ticks are given, their order means something: that of the ports.
         return port == 0 or not self.writer.graph.given_ticks
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         self.emit(row)
 
 
@@ -123,7 +123,7 @@ class NestedUnionStep(LoopStep):
     def slots(self) -> tuple[Slot, ...]:
         return tuple(Slot(f"{self.node.id}.entry{port}") for port in self._counted)
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         if port not in self._counted:
             self.emit(row)
             return
@@ -134,7 +134,7 @@ class NestedUnionStep(LoopStep):
         change = writer.fresh("change")
         code.line(f"{change} = ({new} if {new} > 0 else 0) - ({old} if {old} > 0 else 0)")
         with code.block(f"if {change}:"):
-            self.emit(Row(row.columns, entry, change))
+            self.emit(RowCode(row.columns, entry, change))
 
 
 def _is_multiplied(writer: StepWriter, node: int) -> bool:

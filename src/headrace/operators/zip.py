@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from headrace.graph.node import ALTERABLE
 from headrace.graph.operator_declarations import WHOLE, Facts, Need, Placement, Port, meet
 from headrace.lowering.examples import Examples
-from headrace.lowering.row_code import Row, tuple_source
+from headrace.lowering.row_code import RowCode, tuple_source
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
 from headrace.operators.lifetime import DEPENDS_ON_CUT, CutDependent, Lifetime, with_lifetimes
@@ -174,7 +174,7 @@ class ZipStep(Step):
         ]
         return (*kept, Slot(f"{node}.pairs")) if self.counts_pairs else tuple(kept)
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         writer, code = self.writer, self.code
         side, other = _SIDES[port], _SIDES[1 - port]
         at, partner, whole = writer.fresh("at"), writer.fresh("row"), writer.fresh("row")
@@ -196,7 +196,7 @@ class ZipStep(Step):
             pair = (whole, partner) if port == 0 else (partner, whole)
             left = writer.unpack(self.input_schema(), pair[0])
             right = writer.unpack(self.input_schema(1), pair[1])
-            self.emit(Row((*left, *(right[i] for i in self.operator.kept_right))))
+            self.emit(RowCode((*left, *(right[i] for i in self.operator.kept_right))))
 
 
 @register_step(ZipLongest)
@@ -216,4 +216,4 @@ class ZipLongestStep(Step):
         with self.code.block(f"for {rows[0]}, {rows[1]} in x_zip_longest({', '.join(buffers)}):"):
             left = writer.unpack(schemas[0], f"{rows[0]} or {nulls[0]}")
             right = writer.unpack(schemas[1], f"{rows[1]} or {nulls[1]}")
-            self.emit(Row((*left, *(right[i] for i in self.operator.kept_right))))
+            self.emit(RowCode((*left, *(right[i] for i in self.operator.kept_right))))

@@ -8,6 +8,7 @@ the JSON of a plan nor its text tells them apart.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -93,6 +94,38 @@ def complete(listed: list[Fields], plan: Any, inputs: PlanInputs) -> None:
             tables.append(node.fields)
     for table in tables:  # whose nodes are paired with the attributes that the JVM has until here
         table["output"] = [each for each in table["output"] if has_counterpart(each[0]["dataType"])]
+
+
+_SAMPLE = re.compile(r"^\W*Sample ", re.MULTILINE)
+"""A node in the text of a plan."""
+
+_SEED = re.compile(r"\bREPEATABLE\s*\(\s*(\d+)\s*\)$", re.IGNORECASE)
+"""The end of a clause `TABLESAMPLE` with a seed."""
+
+
+def refuse_samples_without_seed(analysed: Any, inputs: PlanInputs) -> None:
+    """Raise `UnsupportedQuery` for a sample without a seed in the query's text: Spark draws one each time.
+
+    An optimised plan no longer knows the text of each sample.
+    """
+    if not _SAMPLE.search(analysed.toString()):
+        return
+    for node in plan_nodes(json.loads(analysed.toJSON()), analysed):
+        if node.kind == "Sample" and not _has_seed(node):
+            error = UnsupportedQuery(
+                "the sample has no seed in the text of the query",
+                why="Spark draws another sample each time; deletions would miss the rows they delete.",
+                fix="TABLESAMPLE (...) REPEATABLE (1), or sample_by_hash() on a stream",
+            )
+            raise located(error, inputs.text, inputs.location, [node])
+
+
+def _has_seed(sample: PlanNode) -> bool:
+    origin = sample.tree.origin()
+    if origin.sqlText().isEmpty() or origin.stopIndex().isEmpty():
+        return False
+    seed = _SEED.search(origin.sqlText().get()[: origin.stopIndex().get() + 1])
+    return seed is not None and int(seed[1]) == sample.fields["seed"]
 
 
 def _details(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:

@@ -18,7 +18,14 @@ from headrace.errors import UnsupportedQuery
 from headrace.operators.source import TICK_TIME
 from headrace.queries.catalyst_plan import parse_tree
 from headrace.queries.current_time import reads_current_time, with_tick_time
-from headrace.queries.plan_details import RELATIONS, PlanInputs, complete, java_class, java_session
+from headrace.queries.plan_details import (
+    RELATIONS,
+    PlanInputs,
+    complete,
+    java_class,
+    java_session,
+    refuse_samples_without_seed,
+)
 from headrace.queries.query_positions import PlannedQuery, QueryText
 from headrace.queries.session_settings import TIME_ZONE, refuse_other_settings, setting_of
 
@@ -117,6 +124,7 @@ def _zone_of(spark: SparkSession) -> str:
 def _optimised(analysed: Any, inputs: PlanInputs) -> PlannedQuery:
     """Optimise and read an analysed plan."""
     session, location = inputs.session, inputs.location
+    refuse_samples_without_seed(analysed, inputs)
     if reads_current_time(analysed, session):
         if TICK_TIME in inputs.relations:
             raise UnsupportedQuery(

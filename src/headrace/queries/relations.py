@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import reduce
 from operator import and_
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from headrace.errors import SourceLocation, UnsupportedQuery
 from headrace.expr.check import check
 from headrace.expr.tree import Call, Column, Expr, Literal, Ordering
-from headrace.expr.types import INT64, DataType
+from headrace.expr.types import INT64, DataType, holds_maps
 from headrace.expr.typing_rules import wider_type
 from headrace.flow.flow import Flow
 from headrace.flow.stream import Stream
@@ -401,6 +401,29 @@ def _renamed(relation: Relation, like: Relation, types: list[DataType]) -> AnySt
             for name, own, found, type in columns
         }
     )
+
+
+@lowers("Sample")
+def _sample(node: CatalystNode, planner: Planner) -> Relation:
+    """Sample a table by the hash of its rows, whatever columns of it the query reads."""
+    below = node.children[0]
+    if below.kind in ("Project", "Filter", "SubqueryAlias"):
+        sampled = replace(node, children=below.children)
+        return planner.relation(replace(below, children=(sampled,)))
+    if below.children:
+        raise UnsupportedQuery(
+            f"the sample is one of the rows of {below.kind}",
+            why="Rows of tables are sampled, by their hash.",
+            fix="sample the tables that the rows are computed from",
+        )
+    relation = planner.relation(below)
+    schema = relation.stream.schema
+    hashed = [field.name for field in schema.fields if not holds_maps(field.type)]
+    if not hashed:
+        raise UnsupportedQuery("the sampled table has no column but maps", fix="give it a key")
+    fraction = node.fields["upperBound"] - node.fields["lowerBound"]
+    stream = relation.stream.sample_by_hash(fraction, by=hashed, seed=node.fields["seed"])
+    return Relation(stream, relation.columns)
 
 
 @lowers("Distinct")

@@ -9,8 +9,8 @@ from headrace.spark.session import session
 
 if TYPE_CHECKING:
     from headrace.engine.progress import Progress
-    from headrace.spark.checkpoints.reshard import reshard
-    from headrace.spark.examination.examine import doctor
+    from headrace.spark.examination import doctor
+    from headrace.spark.resharding import reshard
     from headrace.spark.run_command import run
     from headrace.spark.sources.opening import Frame
     from headrace.spark.sources.pull_source import Pulled
@@ -19,8 +19,8 @@ _LATER = {
     "Frame": "headrace.spark.sources.opening",
     "Progress": "headrace.engine.progress",
     "Pulled": "headrace.spark.sources.pull_source",
-    "doctor": "headrace.spark.examination.examine",
-    "reshard": "headrace.spark.checkpoints.reshard",
+    "doctor": "headrace.spark.examination",
+    "reshard": "headrace.spark.resharding",
     "run": "headrace.spark.run_command",
 }
 

@@ -2,8 +2,7 @@
 
 import sys
 
-from headrace.spark.local.class_archive import archive_of, build_archive
-from headrace.spark.local.java import find_java
+from headrace.spark.jvm import archive_of, build_archive, find_java
 
 
 def _tell(step: str) -> None:

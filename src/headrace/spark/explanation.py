@@ -1,36 +1,51 @@
-"""Plain-text explanation of how a flow runs on Spark: stages, exchanges, native parts, state."""
+"""Plain-text explanation of how a flow runs on Spark: stages, exchanges, native parts, state.
+
+`physical_plan` adds the plan that Catalyst makes of a tick's job.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import tempfile
 import textwrap
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from headrace.analysis import analyse
 from headrace.analysis.column_liveness import live_graph
 from headrace.analysis.node_labels import label
+from headrace.engine.engine import Engine
 from headrace.engine.partial_operators import PartialAggregate, PartialWindow
 from headrace.engine.program import compile_program
 from headrace.errors import NotOnSpark
+from headrace.expr.spark_columns import spark_schema
 from headrace.graph.graph_algorithms import adjacency_lists, is_cyclic, strongly_connected_components
 from headrace.io.source import guarantee_of
 from headrace.operators.event_time.watermark import EndOfInput
 from headrace.operators.sink import Sink
 from headrace.operators.source import Source
 from headrace.spark.placing.combining import combined_nodes, insert_partial_operators
-from headrace.spark.placing.loop_levels import unpartitionable_reason
-from headrace.spark.placing.native import native_parts
-from headrace.spark.placing.order_readers import whose_order_is_read
-from headrace.spark.placing.round_plan import LOOP_ROWS
+from headrace.spark.placing.earliest_stages import unpartitionable_reason, whose_order_is_read
+from headrace.spark.placing.native import native_parts, without_native
 from headrace.spark.placing.row_placement import ByBucket, ByKey, ToAll, ToOne
-from headrace.spark.placing.stages import Exchange, Stage, StagePlan, cut_stages
+from headrace.spark.placing.stages import LOOP_ROWS, Exchange, Stage, StagePlan, cut_stages
 from headrace.spark.refusals import check_runs_on_spark
+from headrace.spark.sources.opening import Frame, Opening, open_on_spark, union_columns, union_of
+from headrace.spark.ticks import task
 from headrace.spark.ticks.columnar_stage import ColumnarStage
-from headrace.spark.ticks.plan import rows_of_one_task
-from headrace.spark.ticks.task_output import bucket_route
+from headrace.spark.ticks.messages import run_tasks
+from headrace.spark.ticks.output import bucket_route
+from headrace.spark.ticks.plan import Plan, ShippedPlan, rows_of_one_task
+from headrace.spark.ticks.round_jobs import run_stages
+from headrace.spark.ticks.task import TickOrder
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from headrace.flow.flow import Flow
     from headrace.graph.node import FlowGraph, Node
 
 _WIDTH, _INDENT = 100, "    "
@@ -270,7 +285,7 @@ def _batch(graph: FlowGraph) -> str:
 
 def _loop_form(graph: FlowGraph, nodes: Sequence[int]) -> str:
     from headrace.spark.batch.loops import why_in_one_task
-    from headrace.spark.batch.subplan_flow import loop_flow
+    from headrace.spark.batch.subplans import loop_flow
 
     why = why_in_one_task(loop_flow(graph, nodes).graph)
     beyond = f"beyond {LOOP_ROWS:,} rows (loop_rows) in rounds over parts"
@@ -280,7 +295,7 @@ def _loop_form(graph: FlowGraph, nodes: Sequence[int]) -> str:
 def _forms(graph: FlowGraph) -> Iterator[tuple[str, str]]:
     """Group successive operators of the same form."""
     from headrace.spark.batch.batch_plan import Loop, Native, Subplan, form, plan_batch
-    from headrace.spark.batch.distribution import distribution_of
+    from headrace.spark.batch.subplans import distribution_of
 
     plan = plan_batch(graph)
     before: list[str] = []
@@ -303,3 +318,51 @@ def _forms(graph: FlowGraph) -> Iterator[tuple[str, str]]:
         before, how_before = [*before, *names], how
     if before:
         yield ", ".join(before), how_before
+
+
+def physical_plan(flow: Flow, spark: SparkSession, *, shards: int, sinks: Mapping[str, object]) -> str:
+    """Return the physical plan of a tick of `flow` that runs stage by stage, without running anything.
+
+    The flow's sources are assumed to be DataFrames, so that the native part is included.
+    """
+    with tempfile.TemporaryDirectory(prefix="headrace-explain-") as folder:
+        job = _job(flow, spark, shards, sinks, Path(folder))
+        shown = io.StringIO()
+        # The public way to the text: it is printed.
+        with contextlib.redirect_stdout(shown):
+            job.explain("formatted")
+    return shown.getvalue().strip() + "\n"
+
+
+def _job(
+    flow: Flow, spark: SparkSession, shards: int, sinks: Mapping[str, object], folder: Path
+) -> DataFrame:
+    graph = live_graph(flow.graph())
+    whole = insert_partial_operators(graph)
+    native = native_parts(whole, graph.sources)
+    stages = without_native(cut_stages(whole, shards, bucketed_tables(sinks)), native)
+    engine = Engine(flow)
+    opened = [
+        open_on_spark(
+            Frame(spark.createDataFrame([], spark_schema(graph.nodes[node].schema))),
+            Opening(
+                spark=spark,
+                engine=engine,
+                name=name,
+                operator=cast("Source", graph.nodes[node].operator),
+                tag=tag,
+                spool=folder,
+                follow=False,
+                positions={},
+                native=native[name],
+            ),
+        )
+        for tag, (name, node) in enumerate(graph.sources.items())
+    ]
+    frames = (source.frame for source in opened if source.frame is not None)
+    rows = union_of(frames, union_columns(opened))
+    assert rows is not None, "a flow has a source"
+    plan = Plan(stages, tuple(source.input for source in opened), {}, str(folder), False)
+    order = TickOrder(ShippedPlan.of(plan), 1, {}, frozenset())
+    messages = run_tasks(rows, task.scatter(order))
+    return run_stages(messages, order, stages.shards, range(1, len(stages.stages)))

@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from headrace.analysis.column_liveness import live_graph
 from headrace.engine.engine import Engine
 from headrace.expr.code_emission import CodeBounds
+from headrace.expr.types import Rows
 from headrace.io.sink import SinkTarget
-from headrace.spark.checkpoints.resume import Loops, SparkResumeBinding
-from headrace.spark.local.session_properties import is_local, tasks_at_a_time
 from headrace.spark.placing.combining import insert_partial_operators
 from headrace.spark.placing.stages import cut_stages
+from headrace.spark.resumption import Loops, SparkResumeBinding
+from headrace.spark.session import is_local, tasks_at_a_time
 from headrace.spark.sources.arrivals import FoundInput
 from headrace.spark.sources.tick_input import Located, TickInput
-from headrace.spark.ticks.deaths import told_deaths
-from headrace.spark.ticks.driver_sinks import open_outlets
+from headrace.spark.ticks.failures import told_deaths
 from headrace.spark.ticks.intake import SpooledTimes
+from headrace.spark.ticks.output import task_target
 from headrace.spark.ticks.plan import Compiled, Input, Output, Plan, compiled
-from headrace.spark.ticks.task_output import task_target
-from headrace.spark.ticks.ticker import Ticker
+from headrace.spark.ticks.ticker import Ticker, open_outlets
 from headrace.state.checkpoint import Checkpoint
 from headrace.state.codec import value_encoder
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from headrace.flow.flow import Flow
 
-Rows: TypeAlias = list[tuple[Any, ...]]
+
 Given: TypeAlias = tuple[str, int, Rows]
 """Rows of a source at a time: the name, which of the tick's times, internal rows (a table's: weight last)."""
 

@@ -35,15 +35,13 @@ from headrace.full_disk import telling_full_disk
 from headrace.graph.node import graph_of
 from headrace.operators.source import Source as SourceOperator
 from headrace.path_or_url import local_path
-from headrace.spark.checkpoints.resume import Loops, SparkResumeBinding
-from headrace.spark.local.session_properties import is_local, tasks_at_a_time
 from headrace.spark.placing.combining import insert_partial_operators
-from headrace.spark.placing.loop_levels import check_loops_run_in_rounds
+from headrace.spark.placing.earliest_stages import check_loops_run_in_rounds
 from headrace.spark.placing.native import Chain, native_parts, without_native
-from headrace.spark.placing.round_plan import LOOP_ROWS
-from headrace.spark.placing.stages import StagePlan, cut_stages
+from headrace.spark.placing.stages import LOOP_ROWS, StagePlan, cut_stages
+from headrace.spark.resumption import Loops, SparkResumeBinding
+from headrace.spark.session import is_local, tasks_at_a_time
 from headrace.spark.sources import change_frames, kafka, pull_source
-from headrace.spark.sources import delta as delta_source
 from headrace.spark.sources.arrivals import SourcePositions
 from headrace.spark.sources.opening import (
     OpenedSource,
@@ -53,13 +51,12 @@ from headrace.spark.sources.opening import (
     open_on_spark,
     sends_rows,
 )
-from headrace.spark.ticks.cost import CostMeter
-from headrace.spark.ticks.deaths import told_deaths
-from headrace.spark.ticks.driver_sinks import open_outlets
+from headrace.spark.ticks.failures import told_deaths
+from headrace.spark.ticks.output import bucket_route, task_target
 from headrace.spark.ticks.plan import Output, Plan, compiled
 from headrace.spark.ticks.query import GIVEN, Query
-from headrace.spark.ticks.task_output import bucket_route, task_target
-from headrace.spark.ticks.ticker import Ticker, Way
+from headrace.spark.ticks.task_outcome import CostMeter
+from headrace.spark.ticks.ticker import Ticker, Way, open_outlets
 from headrace.state.checkpoint import Checkpoint
 from headrace.state.commit import KEEP_TICKS
 from headrace.state.manifest import Manifest
@@ -71,7 +68,7 @@ if TYPE_CHECKING:
     from headrace.flow.flow import Flow
     from headrace.io.source import DeadLetters
 
-SOURCES = (change_frames, delta_source, kafka, pull_source)
+SOURCES = (change_frames, kafka, pull_source)
 """Modules for further kinds of sources, which register with `open_on_spark` and `source_frame`."""
 
 

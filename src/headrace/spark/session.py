@@ -1,25 +1,42 @@
-"""Local Spark sessions that start in seconds, print nothing, and need no Java on the machine."""
+"""Local Spark sessions that start in seconds, print nothing, and need no Java on the machine.
+
+A session's properties are read without context or JVM, so that Spark Connect works too.
+
+The master `local-cluster[executors, cores, megabytes]` is a cluster on this machine with a JVM per
+executor. It behaves like a real one: tasks run in other processes, a shuffle crosses process boundaries,
+and an executor that dies is replaced and its tasks run again. Spark has it for its own tests, so it needs
+some settings that a real cluster has in its configuration.
+"""
 
 from __future__ import annotations
 
 import atexit
 import os
+import re
+import shlex
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.errors import SparkUnavailable
-from headrace.spark.local.class_archive import options_to_use
-from headrace.spark.local.cluster import Executors, environment, executor_settings
-from headrace.spark.local.java import Java, find_java
-from headrace.spark.local.jvm import LOGGING, environment_variables_set, last_lines, start_jvm
+from headrace.spark.jvm import (
+    LOGGING,
+    Java,
+    environment_variables_set,
+    find_java,
+    last_lines,
+    options_to_use,
+    start_jvm,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 _PREFIX = "headrace-spark-"
 
@@ -67,7 +84,7 @@ def session(
     settings = _settings(master, app_name, partitions, folder)
     executors = Executors.of(master)
     if python is None and not executors:  # Another interpreter may not have this package.
-        settings["spark.python.daemon.module"] = "headrace.spark.local.worker_daemon"
+        settings["spark.python.daemon.module"] = "headrace.spark.worker_daemon"
     if executors:
         logging = f"-Dlog4j2.configurationFile={(folder / LOGGING).as_uri()}"
         settings |= executor_settings(executors, (*common, logging))
@@ -160,7 +177,7 @@ def _variables(java: Java, settings: Mapping[str, str], folder: Path) -> dict[st
 
     if Executors.of(settings["spark.master"]) is None:
         return {}
-    return environment(java, Path(pyspark.__file__).parent, folder)
+    return executor_environment(java, Path(pyspark.__file__).parent, folder)
 
 
 def _settings(master: str, app_name: str, partitions: int | None, folder: Path) -> dict[str, str]:
@@ -242,3 +259,97 @@ def _is_alive(process: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+_UNKNOWN = 2
+"""Assumed number of concurrent tasks if unknown."""
+
+
+def is_remote(spark: SparkSession) -> bool:
+    """Return whether the session uses Spark Connect, with its driver in another process."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Return whether all tasks run in one JVM and so share its machine."""
+    master = str(spark.conf.get("spark.master", ""))
+    return master == "local" or master.startswith("local[")
+
+
+def tasks_at_a_time(spark: SparkSession) -> int:
+    """Return the number of concurrent tasks, if known."""
+    if not is_remote(spark):
+        return spark.sparkContext.defaultParallelism
+    said = str(spark.conf.get("spark.default.parallelism", ""))
+    if said.isdigit():
+        return int(said)
+    inside = re.fullmatch(r"local\[(\d+|\*)(?:,.*)?\]", str(spark.conf.get("spark.master", "")))
+    if inside is None:
+        return _UNKNOWN
+    return (os.cpu_count() or 1) if inside[1] == "*" else int(inside[1])
+
+
+_MASTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
+
+
+_JAVA = """\
+#!/bin/sh
+# Spark starts executors with a module (of use to linear algebra only) that small Java runtimes lack.
+for word do
+  shift
+  [ "$word" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$word"
+done
+exec {program} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Executors:
+    """Executors of a `local-cluster` URL. cores: concurrent tasks in each; megabytes: heap of each."""
+
+    count: int
+    cores: int
+    megabytes: int
+
+    @classmethod
+    def of(cls, master: str) -> Executors | None:
+        """Parse a master URL; None if it has another form."""
+        found = _MASTER.fullmatch(master.strip())
+        return cls(*map(int, found.groups())) if found else None
+
+    @property
+    def tasks_at_a_time(self) -> int:
+        return self.count * self.cores
+
+
+def executor_settings(executors: Executors, options: Iterable[str]) -> dict[str, str]:
+    """Return the Spark settings for a local cluster. options: JVM options."""
+    return {
+        "spark.executor.memory": f"{executors.megabytes}m",
+        "spark.executor.extraJavaOptions": shlex.join(options),
+    }
+
+
+def executor_environment(java: Java, installed: Path, folder: Path) -> dict[str, str]:
+    """Return the environment variables for the driver's JVM, inherited by the executors.
+
+    java:      what executors run on. installed: PySpark's own folder.
+    folder:    of the session; their working folders, logs included, are in `home/work` in it.
+    """
+    # Executors write into Spark's home, which may belong to somebody else: they get one of their own.
+    home = folder / "home"
+    (home / "java" / "bin").mkdir(parents=True, exist_ok=True)
+    for name in ("jars", "python"):
+        if not (home / name).exists():
+            (home / name).symlink_to(installed / name, target_is_directory=True)
+    program = home / "java" / "bin" / "java"
+    program.write_text(_JAVA.format(program=shlex.quote(str(java.program))))
+    program.chmod(0o755)
+    core = next((home / "jars").glob("spark-core_*.jar")).name
+    return {
+        "JAVA_HOME": str(home / "java"),
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        # Asked for by what builds the executors' command, which else looks for the folders of a build.
+        "SPARK_SCALA_VERSION": core.removeprefix("spark-core_").partition("-")[0],
+    }

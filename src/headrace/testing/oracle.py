@@ -11,14 +11,9 @@ from collections import Counter
 from collections.abc import Mapping
 
 from headrace.errors import NoFixpoint
+from headrace.expr.types import Row
 from headrace.graph.node import FlowGraph, Operator
-from headrace.lowering.reference import (
-    Bag,
-    NotOfBags,
-    Row,
-    answer_of_bags,
-    bag_of,
-)
+from headrace.lowering.reference import Bag, NotOfBags, answer_of_bags, bag_of
 from headrace.operators.assume_ordered import AssumeOrdered
 from headrace.operators.feedback import FeedbackOperator
 from headrace.operators.source import Source

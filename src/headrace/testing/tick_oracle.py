@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from headrace.analysis import analyse
+from headrace.expr.types import Row
 from headrace.graph.node import FlowGraph, Node
 from headrace.lowering.reference import (
     Bag,
     OperatorInput,
-    Row,
     answer_of_bags,
     bag_difference,
     output_of_tick,

@@ -41,6 +41,7 @@ from headrace.expr.types import (
     IntegerType,
     IntervalType,
     ListType,
+    Row,
     Schema,
     StrType,
     TimestampNtzType,
@@ -50,7 +51,6 @@ from headrace.flow.flow import Flow
 from headrace.flow.stream import Stream
 from headrace.operators.source import Source
 
-Row: TypeAlias = tuple[Any, ...]
 Bag: TypeAlias = Counter[Row]
 TickInput: TypeAlias = Mapping[str, Sequence[Any]]
 

@@ -17,6 +17,7 @@ from headrace.analysis.column_liveness import live_graph
 from headrace.analysis.node_labels import label
 from headrace.engine.program import compile_program
 from headrace.engine.progress import Observer
+from headrace.expr.types import Row
 from headrace.io.files.changelog import Changelog
 from headrace.io.files.table_files import TableFiles
 from headrace.io.source import dead_letter_folder
@@ -25,7 +26,6 @@ from headrace.state.commit import CommitLog
 from headrace.ui.checkpoint_page import state_of, state_of_key
 from headrace.ui.server import WHY_SECONDS, OneAtATime
 from headrace.ui.view_rows import (
-    Row,
     ViewRows,
     changes_of_tick,
     current_rows,

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from functools import singledispatch
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from headrace.engine.live_rows import CurrentRows, Occurrence, number_columns, shown_json
-from headrace.expr.types import Schema
+from headrace.expr.types import Row, Schema
 from headrace.io.files.changelog import Changelog, CsvChangelog
 from headrace.io.files.csv_files import CsvFiles
 from headrace.io.files.json_values import object_encoder
@@ -32,8 +32,6 @@ from headrace.tables.version_folders import tick_folders
 if TYPE_CHECKING:
     from headrace.ui.server import Json
 
-
-Row: TypeAlias = tuple[Any, ...]
 
 MAX_ROWS = 50_000
 """Distinct rows of a view that are kept."""

@@ -25,7 +25,6 @@ from headrace.compute.protocol.responses import (
     PeekResponse,
     Problem,
     Response,
-    Row,
     RowCount,
     Rows,
     Stashed,
@@ -35,6 +34,7 @@ from headrace.compute.protocol.responses import (
 )
 from headrace.compute.replica.workers.responses import MergedStash, ResponseMerger, choose_reading_worker
 from headrace.errors import Origin
+from headrace.expr.types import Row
 from tests.golden import MESSAGES, assert_golden
 
 seeds = st.integers(0, 2**32).map(random.Random)

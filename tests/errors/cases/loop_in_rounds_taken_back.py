@@ -2,7 +2,7 @@ from typing import NamedTuple
 
 import headrace as hr
 from headrace import col
-from headrace.spark.placing.loop_levels import check_loops_run_in_rounds
+from headrace.spark.placing.earliest_stages import check_loops_run_in_rounds
 
 
 class Edge(NamedTuple):

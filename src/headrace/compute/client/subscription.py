@@ -36,10 +36,8 @@ from headrace.errors import BadInput, SourceLocation, UnknownColumn
 from headrace.expr.dict_keys import with_representatives
 from headrace.expr.row_classes import from_user, row_class, to_user
 from headrace.expr.tree import Column, Expr, Ordering
-from headrace.expr.types import Field, ListType, MapType, Schema, StructType
+from headrace.expr.types import Field, ListType, MapType, Row, Schema, StructType
 from headrace.shown import Shown
-
-Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True)

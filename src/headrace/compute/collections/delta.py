@@ -54,7 +54,8 @@ from headrace.compute.collections.store import (
 )
 from headrace.compute.frontier import START, Frontier
 from headrace.compute.protocol.commands import Id
-from headrace.compute.protocol.responses import Counted, Row, Update
+from headrace.compute.protocol.responses import Counted, Update
+from headrace.expr.types import Row
 
 _CATALOGUE = 0
 _NOTHING = SCHEMA.empty_table()

@@ -29,8 +29,8 @@ from headrace.compute.collections.rows import (
 )
 from headrace.compute.errors import StoreUnavailable
 from headrace.compute.frontier import LAST_TIME, Frontier
-from headrace.compute.protocol.responses import Row
 from headrace.errors import HeadraceError
+from headrace.expr.types import Row
 from headrace.tables.delta import DeltaLakeTable
 
 # pyarrow has no type stubs: the type checker sees its modules as `Any`.

@@ -12,9 +12,10 @@ from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.errors import NegativeMultiplicity, StoreDamaged
 from headrace.compute.frontier import LAST_TIME
 from headrace.compute.protocol.commands import Id
-from headrace.compute.protocol.responses import Counted, Row
+from headrace.compute.protocol.responses import Counted
 from headrace.errors import CheckpointDamaged
 from headrace.expr.code_runtime import NAN
+from headrace.expr.types import Row
 from headrace.state.codec import decode, decode_each, key_encoder, value_encoder
 
 _MINUS_ZERO = b"\xcb\x80\x00\x00\x00\x00\x00\x00\x00"

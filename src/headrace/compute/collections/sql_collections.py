@@ -42,7 +42,8 @@ from headrace.compute.collections.store import (
 )
 from headrace.compute.frontier import LAST_TIME, START, Frontier
 from headrace.compute.protocol.commands import Id
-from headrace.compute.protocol.responses import Counted, Row, Update
+from headrace.compute.protocol.responses import Counted, Update
+from headrace.expr.types import Row
 
 SLICE = 2_000
 """Number of updates merged or removed at a time, which takes some ten milliseconds."""

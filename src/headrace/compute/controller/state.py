@@ -27,7 +27,7 @@ from headrace.compute.controller.status import AnomalyLog, ControllerSettings
 from headrace.compute.frontier import LAST_TIME, Frontier
 from headrace.compute.hydration import SteadyReplicas
 from headrace.compute.protocol.commands import Id, Plan
-from headrace.compute.protocol.responses import Row
+from headrace.expr.types import Row
 
 
 class TimestampOracle:

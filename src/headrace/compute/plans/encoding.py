@@ -336,7 +336,7 @@ def pickle_callables(objects: Sequence[object]) -> bytes:
     if not objects:
         return b""
     cloudpickle = _cloudpickle()
-    from headrace.spark.ticks.by_value import by_value
+    from headrace.spark.ticks.plan import by_value
 
     try:
         with by_value(cloudpickle):

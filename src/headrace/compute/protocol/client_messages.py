@@ -15,9 +15,9 @@ from headrace.compute.client.generated import client_pb2 as pb
 from headrace.compute.protocol import rows
 from headrace.compute.protocol.codec_derivation import FieldCodec, MessageCodec, MessageCodecs
 from headrace.compute.protocol.commands import Finishing, Plan
-from headrace.compute.protocol.responses import Counted, Problem, Row
+from headrace.compute.protocol.responses import Counted, Problem
 from headrace.compute.protocol.serialization import problem_from_bytes, problem_to_bytes
-from headrace.expr.types import Schema
+from headrace.expr.types import Row, Schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 from headrace.compute.frontier import Frontier
 from headrace.compute.protocol.commands import Id, Key, Name, Time
 from headrace.errors import Origin, Step
+from headrace.expr.types import Row
 
-Row: TypeAlias = tuple[Any, ...]
 Counted: TypeAlias = tuple[Row, int]
 """Row with its multiplicity."""
 Update: TypeAlias = tuple[Row, int, int]

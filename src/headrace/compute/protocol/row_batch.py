@@ -20,20 +20,15 @@ from typing import TYPE_CHECKING, Any, cast, overload
 
 from headrace.compute.errors import BadMessage
 from headrace.compute.protocol import rows as encoding
-from headrace.compute.protocol.responses import Counted, Row
+from headrace.compute.protocol.responses import Counted
 from headrace.errors import CheckpointDamaged
 from headrace.expr.dict_keys import key_function
-from headrace.expr.types import (
-    INT64,
-    AnyType,
-    DataType,
-    Schema,
-    parts_of,
-)
+from headrace.expr.types import INT64, AnyType, DataType, Row, Schema, parts_of
 from headrace.state import codec
 
 if TYPE_CHECKING:
     import polars as pl
+
 
 WEIGHT = "w"
 """Name of the column of counts; the engine's frames have the same names."""

@@ -14,8 +14,9 @@ from typing import Any, cast
 
 from headrace.compute.errors import BadMessage, MessageTooLarge
 from headrace.compute.frontier import LAST_TIME
-from headrace.compute.protocol.responses import Counted, Row, Update
+from headrace.compute.protocol.responses import Counted, Update
 from headrace.errors import CheckpointDamaged
+from headrace.expr.types import Row
 from headrace.state import codec
 
 MOST = 10_000_000

@@ -34,7 +34,6 @@ from headrace.compute.protocol.responses import (
     PeekResponse,
     Problem,
     Response,
-    Row,
     StashToken,
     Status,
     SubscribeResponse,
@@ -42,6 +41,7 @@ from headrace.compute.protocol.responses import (
 )
 from headrace.compute.protocol.row_batch import is_batch
 from headrace.errors import HeadraceError, Origin
+from headrace.expr.types import Row
 
 
 def _shown(text: str) -> str:

@@ -16,20 +16,12 @@ from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.errors import BadPlan, StoreUnavailable, UpperMismatch, problem_of
 from headrace.compute.frontier import Frontier
 from headrace.compute.protocol.commands import Id
-from headrace.compute.protocol.responses import (
-    CopyToResponse,
-    Counted,
-    Dropped,
-    Problem,
-    Row,
-    RowCount,
-    Update,
-)
+from headrace.compute.protocol.responses import CopyToResponse, Counted, Dropped, Problem, RowCount, Update
 from headrace.compute.replica.exports import ExportWriter, FailedExport, add_up
 from headrace.compute.replica.feeds import CHUNK, RETRY, CollectionFeed
 from headrace.compute.replica.runtime import ReachedFrontiers
 from headrace.errors import HeadraceError
-from headrace.expr.types import Schema
+from headrace.expr.types import Row, Schema
 from headrace.io.files.json_values import object_encoder
 from headrace.private_files import make_private_file, make_private_folder
 

@@ -16,7 +16,6 @@ from headrace.compute.protocol.responses import (
     DroppedAt,
     EncodedUpdates,
     Problem,
-    Row,
     SubscribeResponse,
     Update,
 )
@@ -24,7 +23,7 @@ from headrace.compute.protocol.row_batch import NotColumnar, RowBatch, decode_ba
 from headrace.compute.protocol.rows import row_size
 from headrace.compute.replica.runtime import ReachedFrontiers
 from headrace.errors import HeadraceError, Origin
-from headrace.expr.types import Schema
+from headrace.expr.types import Row, Schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from headrace.arrangement.codes import coder
 from headrace.arrangement.reading import RowReader, RowReaders
 from headrace.arrangement.spine import Spine, SumOverflow
 from headrace.columns.columns import ColumnarDeclined
-from headrace.engine.columnar.slot_form import SlotForm, Values, key_columns
+from headrace.columns.slot_forms import SlotForm, Values, key_columns
 from headrace.engine.external_join_sides import SharedSide
 from headrace.engine.spilling import ShardedSlot, estimated_bytes
 from headrace.expr.polars_columns import from_series, row_reader, value_reader

@@ -5,7 +5,7 @@ The state is one tuple per operator, which stays a Python value. Times that are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -19,16 +19,17 @@ from headrace.columns.columns import FAILS, ColumnarDeclined, Columns
 from headrace.engine.columnar.pre_reduction import PreReduction, choose_reduction
 from headrace.expr.code_runtime import EPOCH
 from headrace.expr.polars_columns import NotLowered, dtype_of
-from headrace.expr.types import DATE, FLOAT64, TIMESTAMP
+from headrace.expr.types import DATE, FLOAT64, TIMESTAMP, Rows
+from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
 from headrace.operators.event_time.late_rows import LateRows, OnTime
 from headrace.operators.event_time.watermark import EARLIEST, Watermark, time_lower_bound
 
 if TYPE_CHECKING:
-    from headrace.engine.columnar.arranged_slot import ArrangedSlots
+    from headrace.columns.slot_forms import SlotForm
     from headrace.expr.types import DataType, Schema
-    from headrace.graph.node import Node
+    from headrace.lowering.forms import ArrangedOperator
+    from headrace.lowering.slot import SlotMapping
 
-Rows = list[tuple[Any, ...]]
 
 MICROSECOND = timedelta(microseconds=1)
 _LOWEST = -(2**63)
@@ -55,8 +56,9 @@ def ticks_in(series: pl.Series) -> Any:
     return series.to_physical().cast(pl.Int64).to_numpy()
 
 
+@register_arranged(OnTime, LateRows)
 @dataclass(frozen=True)
-class PunctualityPlan:
+class PunctualityPlan(ArrangedPlan):
     """Plan for telling rows apart by the watermark. schema: of the output. at: place of the time."""
 
     node: int
@@ -64,22 +66,31 @@ class PunctualityPlan:
     schema: Schema
     at: int
     type: DataType
+    keeps_values = True
+    acts_alone = True
+
+    @classmethod
+    def of(cls, site: ColumnarSite) -> PunctualityPlan:
+        operator, schema = site.node.operator, site.schemas[0]
+        assert isinstance(operator, OnTime | LateRows)
+        at = schema.position(operator.clock.column)
+        assert at is not None
+        for field_ in schema.fields:
+            dtype_of(field_.type)
+        check_time(schema.fields[at].type)
+        return cls(site.node.id, operator, site.node.schema, at, schema.fields[at].type)
 
     @property
     def slot(self) -> str:
         return f"{self.node}.clock"
 
+    def slot_forms(
+        self, read: Callable[..., Any] | None, slot: Callable[[str], SlotMapping]
+    ) -> dict[str, SlotForm]:
+        return {}
 
-def plan_punctuality(node: Node, schema: Schema) -> PunctualityPlan:
-    """Plan an on-time operator, or one of late rows, over rows of a schema. Raises `NotLowered`."""
-    operator = node.operator
-    assert isinstance(operator, OnTime | LateRows)
-    at = schema.position(operator.clock.column)
-    assert at is not None
-    for field_ in schema.fields:
-        dtype_of(field_.type)
-    check_time(schema.fields[at].type)
-    return PunctualityPlan(node.id, operator, node.schema, at, schema.fields[at].type)
+    def start(self, state: ArrangedState) -> ArrangedOperator:
+        return ColumnarPunctuality(self, state)
 
 
 def check_time(type: DataType) -> None:
@@ -93,7 +104,7 @@ class ColumnarPunctuality:
     """Rows on time, or late ones, in large ticks."""
 
     plan: PunctualityPlan
-    slots: ArrangedSlots
+    slots: ArrangedState
 
     def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
         """Return the rows whose time is, or is not, below the watermark of the rows before them."""

@@ -15,53 +15,22 @@ from headrace.analysis.column_liveness import live_columns
 from headrace.arrangement.batch import own_copy
 from headrace.columns.column_stream import build_stream, sum_weights
 from headrace.columns.columns import ColumnarDeclined, Columns
-from headrace.engine.columnar.aggregate import AggregatePlan, ColumnarAggregate
+from headrace.columns.slot_forms import SlotForm
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
-from headrace.engine.columnar.clocks import ColumnarPunctuality, PunctualityPlan
 from headrace.engine.columnar.columnar_intake import columns_of_frame, columns_of_values
-from headrace.engine.columnar.columnar_plan import (
-    ArrangedPlan,
-    ColumnarPlan,
-    plan_columnar,
-    takes_values,
-)
-from headrace.engine.columnar.distinct import (
-    ColumnarDistinct,
-    ColumnarFeedback,
-    DistinctPlan,
-    copies_form,
-)
-from headrace.engine.columnar.group_form import group_form
-from headrace.engine.columnar.history import ColumnarHistory, HistoryPlan, moments_form
-from headrace.engine.columnar.join import ColumnarJoin, join_forms
-from headrace.engine.columnar.join_plan import JoinPlan
+from headrace.engine.columnar.columnar_plan import ColumnarPlan, plan_columnar, takes_values
 from headrace.engine.columnar.loop_rounds import RoundSlots
-from headrace.engine.columnar.matched_join import ColumnarMatchedJoin, matched_forms
-from headrace.engine.columnar.over import ColumnarOver, OverPlan, partition_form
-from headrace.engine.columnar.rest_code import LoopWriter, RestWriter, function_of, loop_function
-from headrace.engine.columnar.runner import ArrangedOperator, PartRunner, as_rows
-from headrace.engine.columnar.slot_form import SlotForm
-from headrace.engine.columnar.temporal_filter import (
-    ColumnarTemporalFilter,
-    TemporalPlan,
-    held_form,
-)
-from headrace.engine.columnar.timed_join import (
-    ColumnarTimedJoin,
-    TimedJoinPlan,
-    timed_join_forms,
-)
-from headrace.engine.columnar.top_k import ColumnarTopK, TopPlan, top_form
-from headrace.engine.columnar.upsert import ColumnarUpsert, UpsertPlan, row_form
+from headrace.engine.columnar.rest_code import LoopWriter, RestWriter, loop_function, reader_of
+from headrace.engine.columnar.runner import ArrangedNode, PartRunner, as_rows
 from headrace.engine.plan import live_consumers
 from headrace.engine.program import slot_variable
 from headrace.engine.runtime_library import RUNTIME, consolidate
 from headrace.expr.code_emission import bounded_code
 from headrace.expr.compile_python import runtime_names
 from headrace.expr.tree import columns_of
+from headrace.expr.types import Rows
 from headrace.lowering.generated_source import Constants, Purpose, SourceCode
 from headrace.operators.aggregate.operator import Aggregate
-from headrace.operators.join.operator import SIDES, How
 from headrace.operators.select import Select
 
 if TYPE_CHECKING:
@@ -70,10 +39,10 @@ if TYPE_CHECKING:
     from headrace.engine.program import Program
     from headrace.engine.tick_budget import TickBudget
     from headrace.graph.node import Consumers, FlowGraph
+    from headrace.lowering.forms import ArrangedPlan
     from headrace.lowering.slot import SlotMapping
 
 
-Rows = list[tuple[Any, ...]]
 PartFunction = tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]
 
 
@@ -134,7 +103,7 @@ class LargeTicksCode:
             writer = RestWriter(self.graph, self.analysis, shape, self.consumers, constants)
             if shape.uses_frames:
                 writer.write()
-            writer.write_of_state()
+            writer.write_readers()
             yield from (writer.functions, writer.code)
             for plan in shape.loops.values():
                 loop = LoopWriter(self.graph, self.analysis, shape, plan, self.consumers, constants)
@@ -148,14 +117,18 @@ class LargeTicksCode:
 
     def forms(self, slot: Callable[[str], SlotMapping]) -> dict[str, SlotForm]:
         """Return the forms of slots that a store keeps as arrangements. slot: returns the mapping of one."""
-        names = {
+        names: dict[str, Any] = {
             **runtime_names(bounded=self.program.bounds is not None),
             **RUNTIME,
             **self.program.constants,
         }
         exec(self.bytecode, names)
         plans = (plan for shape in self.shapes for plan in shape.stored.values())
-        return {name: form for plan in plans for name, form in _forms(plan, names, slot).items()}
+        return {
+            name: form
+            for plan in plans
+            for name, form in plan.slot_forms(names.get(reader_of(plan.node)), slot).items()
+        }
 
 
 class LargeTicks:
@@ -202,7 +175,7 @@ class LargeTicks:
                     in_rows,
                     names[f"{part.function}_rest"],
                     {
-                        n: _operator(plan, names, arrange, limit, in_loop=shape.is_in_loop(n))
+                        n: _arranged_node(plan, names, arrange, limit, in_loop=shape.is_in_loop(n))
                         for n, plan in shape.arranged.items()
                     },
                     least=least,
@@ -267,76 +240,23 @@ def _unread(graph: FlowGraph, consumers: Consumers) -> dict[int, frozenset[str]]
     return found
 
 
-def _forms(
-    plan: ArrangedPlan, names: Mapping[str, Any], slot: Callable[[str], SlotMapping]
-) -> dict[str, SlotForm]:
-    """Return the forms of a plan's slots. names: the generated code. slot: returns the mapping of one."""
-    match plan:
-        case JoinPlan(operator=operator) if operator.how is How.INNER:
-            return join_forms(plan)
-        case JoinPlan():
-            right = f"{plan.node}.{SIDES[1]}"
-            return matched_forms(plan, lambda key: slot(right).get(key), names[function_of(plan.node)])
-        case AggregatePlan():
-            return {plan.slot: group_form(plan, names[function_of(plan.node)])}
-        case TopPlan():
-            return {plan.slot: top_form(plan, names[function_of(plan.node)])}
-        case OverPlan():
-            return {plan.slot: partition_form(plan, names[function_of(plan.node)])}
-        case DistinctPlan():
-            return {plan.slot: copies_form(plan)}
-        case PunctualityPlan():
-            return {}
-        case TemporalPlan():
-            return {plan.slot: held_form(plan)}
-        case UpsertPlan():
-            return {plan.slot: row_form(plan)}
-        case HistoryPlan():
-            return {plan.slot: moments_form(plan)}
-        case TimedJoinPlan():
-            return timed_join_forms(plan)
-
-
-def _operator(
+def _arranged_node(
     plan: ArrangedPlan,
     names: dict[str, Any],
     arrange: Callable[[str, SlotMapping], None],
     limit: TickBudget | None,
     *,
     in_loop: bool,
-) -> ArrangedOperator:
-    """Return the operator of a plan. names: where the generated code finds slots, and these its answers."""
+) -> ArrangedNode:
+    """Start a node with state. names: where the generated code finds slots, and forms their readers."""
 
     def slot(name: str) -> SlotMapping:
         return names[slot_variable(name)]
 
-    forms = _forms(plan, names, slot)
-    alone = isinstance(plan, PunctualityPlan | TemporalPlan | TimedJoinPlan)
+    forms = plan.slot_forms(names.get(reader_of(plan.node)), slot)
     kind = RoundSlots if in_loop else ArrangedSlots
-    slots = kind(forms, slot, arrange, alone=alone, limit=limit)
-    match plan:
-        case JoinPlan(operator=operator) if operator.how is How.INNER:
-            return ColumnarJoin(plan, slots)
-        case JoinPlan():
-            return ColumnarMatchedJoin(plan, slots)
-        case AggregatePlan():
-            return ColumnarAggregate(plan, slots)
-        case TopPlan():
-            return ColumnarTopK(plan, slots)
-        case OverPlan():
-            return ColumnarOver(plan, slots)
-        case DistinctPlan():
-            return ColumnarFeedback(plan, slots) if plan.closes else ColumnarDistinct(plan, slots)
-        case PunctualityPlan():
-            return ColumnarPunctuality(plan, slots)
-        case TemporalPlan():
-            return ColumnarTemporalFilter(plan, slots)
-        case UpsertPlan():
-            return ColumnarUpsert(plan, slots)
-        case HistoryPlan():
-            return ColumnarHistory(plan, slots)
-        case TimedJoinPlan():
-            return ColumnarTimedJoin(plan, slots)
+    slots = kind(forms, slot, arrange, alone=plan.acts_alone, limit=limit)
+    return ArrangedNode(slots, plan.start(slots))
 
 
 def _in_rows(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -114,12 +114,11 @@ def explain_large_ticks(graph: FlowGraph) -> Iterator[str]:
 
 def _lines(graph: FlowGraph, shape: ColumnarPlan) -> Iterator[str]:
     from headrace.engine.columnar.arranged_slot import COLUMNS, KEY, ROW
-    from headrace.engine.columnar.columnar_plan import WITH_VALUES
 
     names = [label(graph, graph.nodes[n]) for n in shape.columnar]
     if names:
         yield f"on frames: {', '.join(names)}"
-    kept = [n for n in shape.arranged if not isinstance(graph.nodes[n].operator, WITH_VALUES)]
+    kept = [n for n, plan in shape.arranged.items() if not plan.keeps_values]
     if kept:
         arranged, least = ", ".join(label(graph, graph.nodes[n]) for n in kept), COLUMNS // (KEY + ROW)
         yield f"state in arrangements from the first on, and then on frames from {least} rows on: {arranged}"

@@ -10,43 +10,49 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from headrace.columns.column_stream import ColumnStream, empty_stream
-from headrace.engine.columnar.aggregate import AggregatePlan, plan_aggregate
-from headrace.engine.columnar.clocks import PunctualityPlan, plan_punctuality
-from headrace.engine.columnar.distinct import DistinctPlan, plan_distinct
-from headrace.engine.columnar.history import HistoryPlan, plan_history
-from headrace.engine.columnar.join_plan import JoinPlan, plan_join
+from headrace.engine.columnar import (
+    aggregate,
+    clocks,
+    distinct,
+    history,
+    join,
+    over,
+    partial_groups,
+    slices,
+    temporal_filter,
+    timed_join,
+    top_k,
+    upsert,
+)
 from headrace.engine.columnar.loop_rounds import LoopPlan, plan_loop
-from headrace.engine.columnar.over import OverPlan, plan_over
-from headrace.engine.columnar.partial_groups import plan_merged
 from headrace.engine.columnar.pre_reduction import PreReduction, choose_reduction
-from headrace.engine.columnar.slices import SlicedRows as SlicedRows
-from headrace.engine.columnar.temporal_filter import TemporalPlan, plan_temporal
-from headrace.engine.columnar.timed_join import TimedJoinPlan, plan_timed_join
-from headrace.engine.columnar.top_k import TopPlan, plan_top
-from headrace.engine.columnar.upsert import UpsertPlan, plan_upsert
-from headrace.engine.partial_operators import MergedAggregate
 from headrace.expr.polars_columns import NotLowered
-from headrace.lowering.forms import apply_operator
-from headrace.operators.aggregate.operator import Aggregate
-from headrace.operators.distinct import Distinct, Unique
-from headrace.operators.event_time.late_rows import LateRows, OnTime
-from headrace.operators.event_time.temporal_filter import TemporalFilter
+from headrace.lowering.forms import ArrangedPlan, ColumnarSite, apply_operator, arranged_plan
 from headrace.operators.feedback import BagFeedback, Feedback, FeedbackOperator
-from headrace.operators.join.interval_join import JoinOnTime
-from headrace.operators.join.operator import Join
-from headrace.operators.keyed_tables.history import History
-from headrace.operators.keyed_tables.upsert import Upsert
-from headrace.operators.over.operator import ComputeOver
 from headrace.operators.sink import Sink
-from headrace.operators.top_k import TopK
 
 if TYPE_CHECKING:
     from headrace.analysis import Analysis
     from headrace.engine.plan import CompiledPart
     from headrace.graph.node import Consumers, FlowGraph, Node
+
+_REGISTERED = (
+    aggregate,
+    clocks,
+    distinct,
+    history,
+    join,
+    over,
+    partial_groups,
+    slices,
+    temporal_filter,
+    timed_join,
+    top_k,
+    upsert,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,26 +63,12 @@ class PartInput:
     reduction: PreReduction | None
 
 
-ArrangedPlan: TypeAlias = (
-    JoinPlan
-    | AggregatePlan
-    | DistinctPlan
-    | TopPlan
-    | OverPlan
-    | PunctualityPlan
-    | TimedJoinPlan
-    | UpsertPlan
-    | HistoryPlan
-    | TemporalPlan
-)
-
-
 @dataclass(frozen=True, slots=True)
 class ColumnarPlan:
     """Division of a part into columnar and row-wise operators, for large ticks.
 
     columnar: nodes that run on frames, in order. rest: the others, in order.
-    arranged: columnar nodes with state, which lies in arrangements, but for those `WITH_VALUES`.
+    arranged: columnar nodes with state, which lies in arrangements, but where it is a few values.
     stored:   nodes whose state a store keeps in arrangements. Unlike `columnar`, it depends on each node
         alone: a flow that changes beside a node, or is divided otherwise, finds its state in the same form.
     feeds:    outside input of the row-wise nodes.
@@ -121,11 +113,14 @@ def plan_columnar(
     graph: FlowGraph, analysis: Analysis, consumers: Consumers, part: CompiledPart, *, arranged: bool = True
 ) -> ColumnarPlan:
     """Divide a part into columnar and row-wise nodes. arranged: whether those with state may be columnar."""
-    in_rows = set[int]() if arranged else {n.id for n in graph.nodes if isinstance(n.operator, _KEEPING)}
+    in_rows = set[int]()
+    if not arranged:
+        found = ((node.id, arranged_plan(node.operator)) for node in graph.nodes)
+        in_rows = {node for node, form in found if form is not None and not form.keeps_values}
     stored = dict(_arranged_plans(graph, analysis, part))
     while True:
         plan = _divided(graph, analysis, consumers, part, stored, in_rows)
-        joins = {node for node, of in plan.arranged.items() if isinstance(of, JoinPlan | TimedJoinPlan)}
+        joins = {node for node, of in plan.arranged.items() if of.pairs_rows}
         refused = joins & _read_row_by_row(graph, plan)
         if not refused:
             return plan
@@ -180,7 +175,7 @@ def _divided(
     columnar = tuple(n for n in part.nodes if n in streams)
     rest = tuple(n for n in part.nodes if n not in streams)
     feeds = _feeds(graph, analysis, streams, rest, reasons)
-    kept = {node: of for node, of in stored.items() if not isinstance(of, NotLowered | PunctualityPlan)}
+    kept = {n: of for n, of in stored.items() if not isinstance(of, NotLowered) and not of.keeps_values}
     return ColumnarPlan(part, columnar, rest, lowered.arranged, kept, feeds, reasons, lowered.loops)
 
 
@@ -214,10 +209,8 @@ class _Lowered:
             self.streams[node_id] = apply_operator(node.operator, node.schema, append, inputs)
             return
         if node_id in self.in_rows:
-            # Of a join: its rows hold values of both sides, which would be made once per pair.
-            raise NotLowered(
-                "what it finds is read row by row" if isinstance(node.operator, Join | JoinOnTime) else ""
-            )
+            form = arranged_plan(node.operator)
+            raise NotLowered("what it finds is read row by row" if form and form.pairs_rows else "")
         found = self.stored[node_id]
         if isinstance(found, NotLowered):
             raise found
@@ -235,9 +228,8 @@ class _Lowered:
             self.begin(node_id)
         for node_id in loop:
             self.last = node_id
-            if isinstance(nodes[node_id].operator, (*WITH_STATE, *WITH_VALUES)) and (
-                node_id not in self.stored
-            ):
+            form = arranged_plan(nodes[node_id].operator)
+            if form is not None and form.runs_outside_loops and node_id not in self.stored:
                 raise NotLowered("in a loop it works on rows")
             # The rows of a bag are those that closed it in the round before.
             if not isinstance(nodes[node_id].operator, BagFeedback):
@@ -252,63 +244,23 @@ class _Lowered:
             self.arranged.pop(node_id, None)
 
 
-WITH_STATE = (
-    Join, JoinOnTime, Aggregate, MergedAggregate, Distinct, Unique, TopK, ComputeOver, Upsert, History,
-    TemporalFilter,
-)  # fmt: skip
-"""Operators whose state may lie in arrangements."""
-
-_IN_ROUNDS = (Join, Distinct, Unique)
-"""Those of `WITH_STATE` that may be in a loop on frames."""
-
-_KEEPING = (*WITH_STATE, Feedback)
-"""Operators with state; a feedback keeps it in arrangements only in a loop without retractions."""
-
-WITH_VALUES = (OnTime, LateRows)
-"""Operators with little state, which stays Python values."""
-
-
 def _arranged_plans(
     graph: FlowGraph, analysis: Analysis, part: CompiledPart
 ) -> Iterator[tuple[int, ArrangedPlan | NotLowered]]:
     """Yield for each node with state or values its plan, or why it has none."""
-    looping = {n: analysis.is_changing(loop) for loop in analysis.loops for n in loop}
+    is_changing = {n: analysis.is_changing(loop) for loop in analysis.loops for n in loop}
     for node in map(graph.nodes.__getitem__, part.nodes if not part.signals else ()):
-        # Outside of a loop, a feedback is read after a delay.
-        in_rounds = (*_IN_ROUNDS, Feedback) if looping.get(node.id) is False else ()
-        keeping = in_rounds if node.id in looping else (*WITH_STATE, *WITH_VALUES)
-        if isinstance(node.operator, keeping):
+        form = arranged_plan(node.operator)
+        if form is None:
+            continue
+        in_loop = node.id in is_changing
+        if form.runs_in_loops and not is_changing[node.id] if in_loop else form.runs_outside_loops:
+            schemas = tuple(graph.nodes[source].schema for source in node.inputs)
             appends = tuple(analysis.facts[source].append for source in node.inputs)
             try:
-                yield node.id, _arranged_plan(graph, node, appends, analysis.facts[node.id].append)
+                yield node.id, form.of(ColumnarSite(node, schemas, appends, analysis.facts[node.id].append))
             except NotLowered as reason:
                 yield node.id, reason
-
-
-def _arranged_plan(graph: FlowGraph, node: Node, appends: tuple[bool, ...], append: bool) -> ArrangedPlan:
-    match node.operator:
-        case Join():
-            return plan_join(graph, node, appends, append)
-        case JoinOnTime():
-            return plan_timed_join(graph, node, appends, append)
-        case Aggregate():
-            return plan_aggregate(node, graph.nodes[node.inputs[0]].schema, appends[0], append)
-        case MergedAggregate():
-            return plan_merged(node, graph.nodes[node.inputs[0]].schema, append)
-        case OnTime() | LateRows():
-            return plan_punctuality(node, graph.nodes[node.inputs[0]].schema)
-        case TemporalFilter():
-            return plan_temporal(node, appends[0])
-        case Upsert():
-            return plan_upsert(node, graph.nodes[node.inputs[0]].schema)
-        case History():
-            return plan_history(node, graph.nodes[node.inputs[0]].schema)
-        case TopK():
-            return plan_top(node, appends[0], append)
-        case ComputeOver():
-            return plan_over(node, graph.nodes[node.inputs[0]].schema, appends[0], append)
-        case _:
-            return plan_distinct(node, appends[0], append)
 
 
 def _feeds(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import polars as pl
@@ -14,32 +14,50 @@ from headrace.arrangement.batch import Layout, batch_of, bounded, select, take
 from headrace.arrangement.spine import Probe
 from headrace.columns.column_stream import ColumnStream, build_stream, decline_marked, with_one_zero
 from headrace.columns.columns import FAILS, WEIGHT, Columns, weights_of
-from headrace.engine.columnar.arranged_slot import ArrangedSlots
+from headrace.columns.slot_forms import CountForm
 from headrace.engine.columnar.pre_reduction import DistinctRows
-from headrace.engine.columnar.slot_form import CountForm
 from headrace.expr.polars_columns import NotLowered, dtype_of
+from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
 from headrace.operators.distinct import Distinct, Unique
 from headrace.operators.feedback import Feedback
 from headrace.operators.lifetime import Lifetime
 
 if TYPE_CHECKING:
+    from headrace.columns.slot_forms import SlotForm
     from headrace.expr.types import Schema
-    from headrace.graph.node import Node
+    from headrace.lowering.forms import ArrangedOperator
+    from headrace.lowering.slot import SlotMapping
 
 
+@register_arranged(Distinct, Unique)
 @dataclass(frozen=True)
-class DistinctPlan:
-    """Plan for a distinct over frames. append: of the input. closes: it is the feedback of a loop."""
+class DistinctPlan(ArrangedPlan):
+    """Plan for a distinct over frames. append: of the input. output_append: of the output."""
 
+    runs_in_loops = True
     node: int
     schema: Schema
     append: bool
     output_append: bool
-    closes: bool = False
+
+    @classmethod
+    def of(cls, site: ColumnarSite) -> Self:
+        operator = site.node.operator
+        if isinstance(operator, Distinct | Unique) and operator.lifetime is Lifetime.TICK:
+            raise NotLowered("it answers each tick for itself")
+        plan = cls(site.node.id, site.node.schema, site.appends[0], site.append)
+        if not plan.layout.keys:
+            raise NotLowered("rows without columns stay in rows")
+        return plan
 
     @property
     def slot(self) -> str:
-        return f"{self.node}.{'rows' if self.closes else 'copies'}"
+        return f"{self.node}.copies"
+
+    @property
+    def bare(self) -> bool:
+        """Return whether rows of one column are keys by their value."""
+        return self.append
 
     @cached_property
     def layout(self) -> Layout:
@@ -47,21 +65,15 @@ class DistinctPlan:
         nullable = any(f.nullable for f in self.schema.fields)
         return Layout({**types, WEIGHT: pl.Int64()}, tuple(types), (WEIGHT,), nullable)
 
+    def slot_forms(
+        self, read: Callable[..., Any] | None, slot: Callable[[str], SlotMapping]
+    ) -> dict[str, SlotForm]:
+        # Row -> its copies, or 1 where rows are never retracted.
+        types = tuple(f.type for f in self.schema.fields)
+        return {self.slot: CountForm(self.layout, types, self.bare and len(types) == 1, ())}
 
-def plan_distinct(node: Node, appends: bool, append: bool) -> DistinctPlan:
-    """Plan a distinct, or the feedback of a loop, on frames. Raises `NotLowered`.
-
-    appends: of the input. append: of the output.
-    """
-    operator = node.operator
-    assert isinstance(operator, Distinct | Unique | Feedback)
-    closes = isinstance(operator, Feedback)
-    if not closes and operator.lifetime is Lifetime.TICK:
-        raise NotLowered("it answers each tick for itself")
-    plan = DistinctPlan(node.id, node.schema, appends, append, closes)
-    if not plan.layout.keys:
-        raise NotLowered("rows without columns stay in rows")
-    return plan
+    def start(self, state: ArrangedState) -> ArrangedOperator:
+        return ColumnarDistinct(self, state)
 
 
 @dataclass(slots=True)
@@ -69,7 +81,7 @@ class ColumnarDistinct:
     """Distinct in large ticks, over an arrangement that small ticks read as a slot."""
 
     plan: DistinctPlan
-    slots: ArrangedSlots
+    slots: ArrangedState
 
     def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
         """Return the rows that begin or cease to be there, in the order in which they were first reached."""
@@ -98,12 +110,31 @@ class ColumnarDistinct:
         return build_stream(Columns(plan.schema, plan.output_append, select(made, names)))
 
 
+@register_arranged(Feedback)
+@dataclass(frozen=True)
+class FeedbackPlan(DistinctPlan):
+    """Plan for the feedback of sets in a loop on frames. Outside of loops, a delay keeps its rows."""
+
+    runs_outside_loops = False
+
+    @property
+    def slot(self) -> str:
+        return f"{self.node}.rows"
+
+    @property
+    def bare(self) -> bool:
+        return False
+
+    def start(self, state: ArrangedState) -> ArrangedOperator:
+        return ColumnarFeedback(self, state)
+
+
 @dataclass(slots=True)
 class ColumnarFeedback:
     """Feedback of sets in a loop on frames: the rows that were never there, in no particular order."""
 
-    plan: DistinctPlan
-    slots: ArrangedSlots
+    plan: FeedbackPlan
+    slots: ArrangedState
 
     def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
         """Return the new ones among the rows of a round, each once."""
@@ -119,9 +150,3 @@ class ColumnarFeedback:
         weighted = made.hstack([weights_of(1, len(at))])
         self.slots.prepare_batch(slot, bounded(layout, found.codes[at], weighted))
         return build_stream(Columns(self.plan.schema, True, made))
-
-
-def copies_form(plan: DistinctPlan) -> CountForm:
-    """Return the form of a distinct's slot: row -> its copies, or 1 where rows are never retracted."""
-    types = tuple(f.type for f in plan.schema.fields)
-    return CountForm(plan.layout, types, plan.append and len(types) == 1 and not plan.closes, ())

@@ -19,9 +19,9 @@ from headrace.arrangement.codes import codes_of
 from headrace.arrangement.spine import Probe, Spine, together
 from headrace.columns.column_stream import ColumnStream, decline_marked
 from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined
+from headrace.columns.slot_forms import consolidated, names_of_keys
 from headrace.engine.columnar.float_sums import WINDOW
 from headrace.engine.columnar.partial_forms import PartialForm, partial_form
-from headrace.engine.columnar.slot_form import consolidated, names_of_keys
 from headrace.engine.columnar.sum_columns import sum_widths
 from headrace.expr.check import check
 from headrace.expr.polars_columns import LoweredExpression, bounds_in, repeated, replace_negative_zero

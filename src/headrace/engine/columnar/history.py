@@ -28,7 +28,7 @@ from headrace.arrangement.batch import (
 )
 from headrace.columns.column_stream import ColumnStream, build_stream
 from headrace.columns.columns import WEIGHT, ColumnarDeclined, Columns, rows_to_columns, weights_of
-from headrace.engine.columnar.arranged_slot import ArrangedSlots
+from headrace.columns.slot_forms import consolidated
 from headrace.engine.columnar.keyed_records import (
     KIND,
     SEQUENCE,
@@ -45,21 +45,24 @@ from headrace.engine.columnar.keyed_records import (
     unlike_next,
     weighted,
 )
-from headrace.engine.columnar.slot_form import consolidated
 from headrace.expr.polars_columns import from_series
 from headrace.expr.types import BYTES, INT8
+from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
 from headrace.operators.keyed_tables.history import History, KeyHistory, Moment, Version, tracked_values
 
 if TYPE_CHECKING:
+    from headrace.columns.slot_forms import SlotForm
     from headrace.expr.types import DataType, Schema
-    from headrace.graph.node import Node
+    from headrace.lowering.forms import ArrangedOperator
+    from headrace.lowering.slot import SlotMapping
 
 _BEFORE, _NEW = WEIGHT, "n"
 """Columns with how often a moment was there before a tick, and how often the tick's records tell it."""
 
 
+@register_arranged(History)
 @dataclass(frozen=True)
-class HistoryPlan:
+class HistoryPlan(ArrangedPlan):
     """Plan for a history over frames.
 
     schema: of the output. track: columns of which a change starts a version. tracked: the same of a row.
@@ -70,6 +73,14 @@ class HistoryPlan:
     schema: Schema
     track: tuple[str, ...]
     tracked: Callable[[Any], Any]
+
+    @classmethod
+    def of(cls, site: ColumnarSite) -> HistoryPlan:
+        node, operator = site.node, site.node.operator
+        assert isinstance(operator, History)
+        columns = record_columns(node, site.schemas[0])
+        track = tuple(str(node.schema.names.index(name)) for name in operator.track)
+        return cls(node.id, columns, node.schema, track, tracked_values(operator, node.schema))
 
     @property
     def slot(self) -> str:
@@ -85,14 +96,18 @@ class HistoryPlan:
     def layout(self) -> Layout:
         return self.records.layout(self.read)
 
+    def slot_forms(
+        self, read: Callable[..., Any] | None, slot: Callable[[str], SlotMapping]
+    ) -> dict[str, SlotForm]:
+        return {self.slot: self.form}
 
-def plan_history(node: Node, records: Schema) -> HistoryPlan:
-    """Plan a history of records on frames. Raises `NotLowered`."""
-    operator = node.operator
-    assert isinstance(operator, History)
-    columns = record_columns(node, records)
-    track = tuple(str(node.schema.names.index(name)) for name in operator.track)
-    return HistoryPlan(node.id, columns, node.schema, track, tracked_values(operator, node.schema))
+    @cached_property
+    def form(self) -> MomentsForm:
+        types = self.records.key_types
+        return MomentsForm(self.layout, types, len(types) == 1, self.read, self.records.row_names)
+
+    def start(self, state: ArrangedState) -> ArrangedOperator:
+        return ColumnarHistory(self, state)
 
 
 @dataclass(frozen=True)
@@ -135,12 +150,6 @@ def _moment(row: tuple[Any, ...]) -> Moment:
     return (sequence, shown, rows, deletions) if rows or deletions else (sequence, shown)
 
 
-def moments_form(plan: HistoryPlan) -> MomentsForm:
-    """Return the form of a history's slot."""
-    types = plan.records.key_types
-    return MomentsForm(plan.layout, types, len(types) == 1, plan.read, plan.records.row_names)
-
-
 class _Versions(NamedTuple):
     """Versions, each by the places of its first and its last moment, and of the one that ends it, or -1."""
 
@@ -154,7 +163,7 @@ class ColumnarHistory:
     """History in large ticks."""
 
     plan: HistoryPlan
-    slots: ArrangedSlots
+    slots: ArrangedState
 
     def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
         """Return how the versions of the keys change, key by key, retractions first."""
@@ -257,7 +266,7 @@ class ColumnarHistory:
         self, moments: pl.DataFrame, key: Any, records: pl.DataFrame
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return the same as `_plain` of other keys. Raises `ColumnarDeclined` for a misfit."""
-        plan, form = self.plan, moments_form(self.plan)
+        plan, form = self.plan, self.plan.form
         _, first, numbers = np.unique(key, return_index=True, return_inverse=True)
         keys = take(select(moments, plan.layout.keys), first)
         there = np.flatnonzero(moments[_BEFORE].to_numpy() > 0)

@@ -19,7 +19,7 @@ from headrace.arrangement.spine import Found
 from headrace.columns.column_stream import ColumnStream, empty_stream
 from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined, weights_of
 from headrace.columns.expressions import reads_columns
-from headrace.engine.columnar.slot_form import SlotForm, key_columns, names_of_keys
+from headrace.columns.slot_forms import SlotForm, key_columns, names_of_keys
 from headrace.expr.check import check
 from headrace.expr.polars_columns import (
     NotLowered,

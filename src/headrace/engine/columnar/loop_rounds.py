@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
 
@@ -22,6 +22,7 @@ from headrace.columns.column_stream import ColumnStream, build_stream
 from headrace.columns.columns import ColumnarDeclined, Columns, rows_to_columns
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
 from headrace.engine.loops.semi_naive import SHOWN_ROUNDS
+from headrace.expr.types import Rows
 from headrace.operators.feedback import FeedbackOperator
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from headrace.engine.tick_budget import TickBudget
     from headrace.graph.node import FlowGraph
 
-Rows = list[tuple[Any, ...]]
+
 WentOn: TypeAlias = "tuple[int, tuple[Rows, ...], tuple[Rows, ...]]"
 """Round reached, the rows it is to begin with per feedback, and the rows that left the loop per node."""
 

@@ -7,7 +7,7 @@ whose answers differ are the output.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -24,28 +24,51 @@ from headrace.columns.column_stream import (
     sum_weights,
 )
 from headrace.columns.columns import WEIGHT, Columns, weights_of
-from headrace.engine.columnar.arranged_slot import ArrangedSlots
 from headrace.engine.columnar.partition_answers import Answer, Partitions, answer_of, spans
-from headrace.engine.columnar.rows_in_order import OfCopies, RowsForm, RowsInOrder, rows_in_order
+from headrace.engine.columnar.rows_in_order import RowsForm, RowsInOrder, rows_in_order
 from headrace.expr.polars_columns import NotLowered, dtype_of
-from headrace.operators.over.operator import ComputeOver
+from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
+from headrace.operators.over.operator import ComputeOver, OverStep
 from headrace.operators.over.partitions import NEGATIVE, ROWS
 
 if TYPE_CHECKING:
+    from headrace.columns.slot_forms import SlotForm
     from headrace.expr.types import Schema
     from headrace.graph.node import Node
+    from headrace.lowering.forms import ArrangedOperator
+    from headrace.lowering.slot import SlotMapping
+    from headrace.lowering.step_writer import StepWriter
 
 _BEFORE, _NEW = WEIGHT, "n"
 
 
+@register_arranged(ComputeOver)
 @dataclass(frozen=True)
-class OverPlan:
+class OverPlan(ArrangedPlan):
     """Plan for window functions over frames. answers: of the functions. schema: of the output."""
 
     node: int
     rows: RowsInOrder
     answers: tuple[Answer, ...]
     schema: Schema
+
+    @classmethod
+    def of(cls, site: ColumnarSite) -> OverPlan:
+        node, operator, (schema,) = site.node, site.node.operator, site.schemas
+        assert isinstance(operator, ComputeOver)
+        if site.append:
+            raise NotLowered("it answers once")
+        if not operator.per:
+            raise NotLowered("one partition of all rows is kept up to date in rows")
+        rows = rows_in_order(operator.per, operator.by, schema, append=site.appends[0])
+        answers = tuple(answer_of(over.function, over.frame, schema) for _, over in operator.functions)
+        plan = cls(node.id, rows, answers, node.schema)
+        empty = empty_stream(schema, True)
+        for answer in answers:
+            for expr in answer.exprs:
+                empty.lower(expr)
+        assert plan.answer_types
+        return plan
 
     @property
     def slot(self) -> str:
@@ -55,32 +78,21 @@ class OverPlan:
     def answer_types(self) -> list[pl.DataType]:
         return [dtype_of(field.type) for field in self.schema.fields[len(self.rows.schema.fields) :]]
 
+    def write_reader(self, node: Node, writer: StepWriter, name: str) -> None:
+        rule, code = OverStep(node, writer).partition_rule(), writer.code
+        with code.block(f"def {name}(copies):"):
+            code.line("partition = [[], [], {}]")
+            code.line(f"{rule}.update(partition, copies)")
+            code.line("return partition")
 
-def plan_over(node: Node, schema: Schema, appends: bool, append: bool) -> OverPlan:
-    """Plan window functions on frames. schema, appends: of the input. append: of the output.
+    def slot_forms(
+        self, read: Callable[..., Any] | None, slot: Callable[[str], SlotMapping]
+    ) -> dict[str, SlotForm]:
+        assert read is not None
+        return {self.slot: RowsForm.of(self.rows, read, _copies)}
 
-    Raises `NotLowered`.
-    """
-    operator = node.operator
-    assert isinstance(operator, ComputeOver)
-    if append:
-        raise NotLowered("it answers once")
-    if not operator.per:
-        raise NotLowered("one partition of all rows is kept up to date in rows")
-    rows = rows_in_order(operator.per, operator.by, schema, append=appends)
-    answers = tuple(answer_of(over.function, over.frame, schema) for _, over in operator.functions)
-    plan = OverPlan(node.id, rows, answers, node.schema)
-    empty = empty_stream(schema, True)
-    for answer in answers:
-        for expr in answer.exprs:
-            empty.lower(expr)
-    assert plan.answer_types
-    return plan
-
-
-def partition_form(plan: OverPlan, of_copies: OfCopies) -> RowsForm:
-    """Return the form of the slot of partitions. of_copies: makes one of the copies of its rows."""
-    return RowsForm.of(plan.rows, of_copies, _copies)
+    def start(self, state: ArrangedState) -> ArrangedOperator:
+        return ColumnarOver(self, state)
 
 
 def _copies(partition: Any) -> Mapping[Any, int]:
@@ -94,7 +106,7 @@ class ColumnarOver:
     """Window functions in large ticks."""
 
     plan: OverPlan
-    slots: ArrangedSlots
+    slots: ArrangedState
 
     def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
         """Return the rows whose answers change, those that are taken back first."""

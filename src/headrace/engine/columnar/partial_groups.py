@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import polars as pl
 
@@ -18,19 +18,21 @@ from headrace.arrangement.batch import Numbers
 from headrace.columns.column_stream import ColumnStream, empty_stream
 from headrace.columns.columns import FAILS
 from headrace.columns.expressions import columns_without_bounds
-from headrace.engine.columnar.aggregate import AggregatePlan
+from headrace.engine.columnar.aggregate import AggregatePlan, write_group_reader
+from headrace.engine.columnar.group_columns import GroupColumns
 from headrace.engine.columnar.partial_forms import ROOM, PartialForm
 from headrace.engine.columnar.pre_reduction import HEIGHT, GroupedRows, choose_reduction, group_parts
 from headrace.engine.columnar.sum_columns import sum_widths
-from headrace.engine.partial_operators import MergedAggregate, PartialAggregate
+from headrace.engine.partial_operators import MergedAggregate, PartialAggregate, merged_group_writer
 from headrace.expr.check import check
 from headrace.expr.polars_columns import NotLowered, dtype_of
-from headrace.lowering.forms import apply_operator
+from headrace.lowering.forms import ColumnarSite, apply_operator, register_arranged
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
     from headrace.graph.node import Node
+    from headrace.lowering.step_writer import StepWriter
     from headrace.operators.aggregate.accumulator import Accumulator
 
 
@@ -104,19 +106,25 @@ class MergedGroups(GroupedRows):
         return keys, [value.to_numpy() for value in values]
 
 
-def plan_merged(node: Node, schema: Schema, append: bool) -> AggregatePlan:
-    """Plan the merge of partial groups on frames. schema: of these; append: of the output.
+@register_arranged(MergedAggregate)
+class MergedPlan(AggregatePlan):
+    """Plan for the merge of partial groups over frames."""
 
-    Raises `NotLowered`.
-    """
-    operator = node.operator
-    assert isinstance(operator, MergedAggregate)
-    if append:
-        raise NotLowered("it answers once")
-    parts = group_parts(operator.of.aggregations, operator.rows, operator.appends)
-    keys = tuple(expr for _, expr in operator.keys)
-    groups = MergedGroups(keys, tuple(check(expr, schema).type for expr in keys), parts)
-    plan = AggregatePlan(node.id, groups, _accumulators(parts), node.schema)
-    groups.reduce_lazily(empty_stream(schema, True))
-    plan.layout.exact  # noqa: B018  # raises where a type has no column
-    return plan
+    @classmethod
+    def of(cls, site: ColumnarSite) -> Self:
+        operator, (schema,) = site.node.operator, site.schemas
+        assert isinstance(operator, MergedAggregate)
+        if site.append:
+            raise NotLowered("it answers once")
+        parts = group_parts(operator.of.aggregations, operator.rows, operator.appends)
+        keys = tuple(expr for _, expr in operator.keys)
+        reduction = MergedGroups(keys, tuple(check(expr, schema).type for expr in keys), parts)
+        groups = GroupColumns(reduction, _accumulators(parts), site.node.schema)
+        reduction.reduce_lazily(empty_stream(schema, True))
+        groups.layout.exact  # noqa: B018  # raises where a type has no column
+        return cls(site.node.id, groups)
+
+    def write_reader(self, node: Node, writer: StepWriter, name: str) -> None:
+        operator = node.operator
+        assert isinstance(operator, MergedAggregate)
+        write_group_reader(writer, name, len(operator.keys), merged_group_writer(operator, writer))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -27,7 +27,7 @@ from headrace.expr.polars_columns import (
     replace_negative_zero,
 )
 from headrace.expr.tree import Expr
-from headrace.expr.types import INT64, DataType, Schema
+from headrace.expr.types import INT64, DataType, Rows, Schema
 from headrace.expr.typing_rules import is_float
 from headrace.graph.node import Operator
 from headrace.operators.aggregate.accumulator import accumulator_for
@@ -38,7 +38,6 @@ from headrace.operators.lifetime import Lifetime
 if TYPE_CHECKING:
     from headrace.operators.aggregate.aggregation import Aggregation
 
-Rows = list[tuple[Any, ...]]
 
 HEIGHT = "rows"
 """Name of the column with the number of rows that there are, where groups have no keys."""

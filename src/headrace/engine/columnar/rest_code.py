@@ -7,14 +7,9 @@ from typing import TYPE_CHECKING
 
 from headrace.engine.columnar.pre_reduction import GroupedRows
 from headrace.engine.loops.semi_naive import write_rounds
-from headrace.engine.partial_operators import (
-    MergedAggregate,
-    PartialAggregate,
-    PartialWindow,
-    merged_group_writer,
-)
+from headrace.engine.partial_operators import PartialAggregate, PartialWindow
 from headrace.engine.region_writer import RegionWriter
-from headrace.lowering.row_code import Row, key_columns, tuple_source
+from headrace.lowering.row_code import RowCode, tuple_source
 from headrace.lowering.step import Step
 from headrace.operators.aggregate.accumulator import ROWS, Target
 from headrace.operators.aggregate.operator import Aggregate, AggregateStep, group_keys, group_writer
@@ -27,10 +22,6 @@ from headrace.operators.event_time.grid_windows import (
 from headrace.operators.event_time.session_windows import SessionStep
 from headrace.operators.event_time.window import Emit, Window
 from headrace.operators.event_time.window_shapes import Grid
-from headrace.operators.join.operator import How, Join
-from headrace.operators.join.steps import JoinConditionWriter
-from headrace.operators.over.operator import ComputeOver, OverStep
-from headrace.operators.top_k import TopK, TopKStep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,9 +109,9 @@ class ReducedGridStep(ReducedWindowStep, KeptGridStep):
 
     def take_reduced(self, key: str, times: Sequence[str], values: Sequence[str]) -> None:
         self.find_slice(times[0])
-        self.fold(key, times[0], Row(tuple(values)))
+        self.fold(key, times[0], RowCode(tuple(values)))
 
-    def add(self, group: str, row: Row) -> None:
+    def add(self, group: str, row: RowCode) -> None:
         merge_parts(self.writer, self.groups, self.group, group, row.columns)
 
 
@@ -144,7 +135,7 @@ class ReducedPartialStep(Step):
     def finish(self) -> None:
         names = tuple(self.writer.fresh("part") for _ in self.groups.types)
         with self.code.block(f"for {', '.join(names)}, in {self.writer.buffer(self.node.inputs[0])}:"):
-            self.emit(Row(names, None, "1"))
+            self.emit(RowCode(names, None, "1"))
 
 
 def _reduced_window(node: Node, writer: StepWriter, operator: Window) -> ReducedWindowStep:
@@ -188,57 +179,12 @@ class RestWriter(RegionWriter):
                         self._steps[node.id] = reduced
                     elif isinstance(node.operator, PartialAggregate | PartialWindow):
                         self._steps[node.id] = ReducedPartialStep(node, self, feed.reduction)
-        self._stored = [graph.nodes[node] for node in shape.stored]
+        self._stored = tuple(shape.stored.values())
 
-    def write_of_state(self) -> None:
-        """Write the functions that state which lies in columns is read with."""
-        for node in self._stored:
-            match node.operator:
-                case Aggregate() as operator:
-                    self._write_answer(node, len(operator.keys), group_writer(operator, node, self))
-                case MergedAggregate() as operator:
-                    self._write_answer(node, len(operator.keys), merged_group_writer(operator, self))
-                case TopK():
-                    self._write_top(node)
-                case ComputeOver():
-                    self._write_partition(node)
-                case Join(how=how) if how is not How.INNER:
-                    self._write_matches(node, node.operator)
-                case _:
-                    pass
-
-    def _write_answer(self, node: Node, keys: int, group: Group) -> None:
-        columns = (*key_columns("key", keys), *group.aggregate_sources("group"))
-        with self.code.block(f"def {function_of(node.id)}(key, group):"):
-            self.code.line(f"return {tuple_source(columns)}")
-
-    def _write_top(self, node: Node) -> None:
-        step = TopKStep(node, self)
-        count = step.operator.count
-        with self.code.block(f"def {function_of(node.id)}(copies):"):
-            self.code.line(f"rows = sorted((row for row, n in copies.items() if n > 0), key={step.order})")
-            if step.appends:
-                self.code.line("return [row for row in rows for _ in range(copies[row])]")
-            else:
-                self.code.line(f"return [rows, copies, {{}}, x_first_copies(rows, copies, {count})]")
-
-    def _write_partition(self, node: Node) -> None:
-        rule = OverStep(node, self).partition_rule()
-        with self.code.block(f"def {function_of(node.id)}(copies):"):
-            self.code.line("partition = [[], [], {}]")
-            self.code.line(f"{rule}.update(partition, copies)")
-            self.code.line("return partition")
-
-    def _write_matches(self, node: Node, operator: Join) -> None:
-        rows = JoinConditionWriter(node, self, operator)
-        with self.code.block(f"def {function_of(node.id)}(row, others):"):
-            self.code.line("matches = 0")
-            columns = self.unpack(rows.schemas[0], "row")
-            with self.code.block("for other, n in others.items():"):
-                pair = columns + self.unpack(rows.schemas[1], "other")
-                with rows.where_residual(pair):
-                    self.code.line("matches += n")
-            self.code.line("return matches")
+    def write_readers(self) -> None:
+        """Write the functions that entries of slots which lie in columns are completed with."""
+        for plan in self._stored:
+            plan.write_reader(self.graph.nodes[plan.node], self, reader_of(plan.node))
 
 
 class LoopWriter(RegionWriter):
@@ -278,6 +224,6 @@ def loop_function(part: str, first: int) -> str:
     return f"{part}_loop_{first}"
 
 
-def function_of(node: int) -> str:
-    """Return the name of what is computed of the state of a node in rows."""
+def reader_of(node: int) -> str:
+    """Return the name of the function that entries of a node's slot are completed with."""
     return f"of_state_{node}"

@@ -13,7 +13,7 @@ from headrace.arrangement.batch import Layout, Order, select
 from headrace.columns.column_stream import ColumnStream, build_stream, empty_stream, with_one_zero
 from headrace.columns.columns import WEIGHT, rows_to_columns
 from headrace.columns.expressions import reads_columns
-from headrace.engine.columnar.slot_form import BagForm, Values, column_of, consolidated, key_names
+from headrace.columns.slot_forms import BagForm, Values, column_of, consolidated, key_names
 from headrace.expr.check import check
 from headrace.expr.polars_columns import NotLowered, dtype_of, replace_negative_zero
 

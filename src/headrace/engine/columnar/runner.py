@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from headrace.columns.column_stream import ColumnStream, build_stream, empty_stream, with_one_zero
 from headrace.columns.columns import ColumnarDeclined, Columns, rows_to_columns
 from headrace.engine.columnar.arranged_slot import COLUMNS
 from headrace.engine.columnar.loop_rounds import DECLINES, ColumnarLoop, NarrowLoop, RoundSlots
+from headrace.expr.types import Rows
 from headrace.lowering.forms import apply_operator
 
 if TYPE_CHECKING:
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from headrace.engine.columnar.loop_rounds import LoopPlan
     from headrace.engine.tick_budget import TickBudget
     from headrace.graph.node import FlowGraph
+    from headrace.lowering.forms import ArrangedOperator
 
-Rows = list[tuple[Any, ...]]
+
 Given = Rows | Columns
 Function: TypeAlias = Callable[..., tuple[Rows, ...]]
 
@@ -38,20 +40,11 @@ class FrameResults(NamedTuple):
     feeds: list[Rows]
 
 
-class ArrangedOperator(Protocol):
-    """Operator in large ticks whose state lies in arrangements."""
+class ArrangedNode(NamedTuple):
+    """Columnar node with state."""
 
-    @property
-    def slots(self) -> ArrangedSlots:
-        """Its slots."""
-        ...
-
-    def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
-        """Return the output caused by new rows, which stay without effect until the slots add them.
-
-        Raises `ColumnarDeclined`.
-        """
-        ...
+    slots: ArrangedSlots
+    operator: ArrangedOperator
 
 
 class PartRunner:
@@ -74,7 +67,7 @@ class PartRunner:
         shape: ColumnarPlan,
         function: Function,
         rest: Function,
-        arranged: Mapping[int, ArrangedOperator],
+        arranged: Mapping[int, ArrangedNode],
         *,
         least: int,
         always: bool,
@@ -135,13 +128,13 @@ class PartRunner:
             # Nothing else has changed so far; in rows, what fails fails as ever.
             if isinstance(why, NarrowLoop):
                 self._least_new = _MORE * sum(map(len, inputs))
-            for operator in self.arranged.values():
-                operator.slots.undo()
+            for node in self.arranged.values():
+                node.slots.undo()
         if made is None:
             return self._function(*[as_rows(given) for given in inputs])
         # From here on nothing is declined: state changes, and users' functions are called.
-        for operator in self.arranged.values():
-            operator.slots.add()
+        for node in self.arranged.values():
+            node.slots.add()
         part = self._shape.part
         outputs = [n for n in part.outputs if n in self._shape.rest]
         leaving = {**made.leaving, **dict(zip(outputs, self._rest(*made.feeds), strict=True))}
@@ -150,7 +143,7 @@ class PartRunner:
     @property
     def is_arranged(self) -> bool:
         """Return whether all state that the part has in columns lies there by now."""
-        kept = [operator.slots for operator in self.arranged.values() if operator.slots.forms]
+        kept = [node.slots for node in self.arranged.values() if node.slots.forms]
         return bool(kept) and all(slots.are_arranged for slots in kept)
 
     @property
@@ -158,7 +151,7 @@ class PartRunner:
         """Number of rows from which the part runs on frames."""
         if not self.is_arranged:
             return max(self._least, 1)
-        kept = (operator.slots for operator in self.arranged.values())
+        kept = (node.slots for node in self.arranged.values())
         return min(self._least, *(slots.least for slots in kept if slots.forms))
 
     def _is_worth_it(self, inputs: Sequence[Given]) -> bool:
@@ -169,7 +162,7 @@ class PartRunner:
         in_frames = sum(len(given) for given in inputs if isinstance(given, Columns))
         if not self._always and not arranged and (in_frames * 2 < count or count < self._least_new):
             return False
-        slots = [operator.slots for operator in self.arranged.values()]
+        slots = [node.slots for node in self.arranged.values()]
         # Before any is arranged: all of them are needed.
         if not all(each.pays(count) for each in slots):
             return False
@@ -215,7 +208,7 @@ class PartRunner:
         if not any(each.most for each in read) and not self._acts_alone(node_id):
             return self._nothing(node_id)
         if node_id in self.arranged:
-            made = self.arranged[node_id].answer(read)
+            made = self.arranged[node_id].operator.answer(read)
         else:
             made = apply_operator(node.operator, node.schema, self._append[node_id], read)
         if node_id in self._one_zero:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.arrangement.batch import negated
 from headrace.columns.columns import ColumnarDeclined
+from headrace.columns.slot_forms import SlotForm, Values
 from headrace.engine.columnar.arranged_slot import ArrangedSlot
-from headrace.engine.columnar.slot_form import SlotForm, Values
 from headrace.engine.spilling import estimated_bytes
 from headrace.errors import NotPlainData
 from headrace.expr.types import TimestampType

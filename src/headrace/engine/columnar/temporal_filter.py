@@ -6,7 +6,7 @@ entry of the calendar stands for all rows of the arrangement: it is there at the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -28,31 +28,47 @@ from headrace.arrangement.batch import (
 from headrace.columns.column_stream import ColumnStream, build_stream, empty_stream, with_one_zero
 from headrace.columns.columns import FAILS, WEIGHT, Columns, rows_to_columns
 from headrace.columns.expressions import reads_columns
-from headrace.engine.columnar.arranged_slot import ArrangedSlots
+from headrace.columns.slot_forms import CountForm
 from headrace.engine.columnar.clocks import ticks_in, ticks_of, time_of
-from headrace.engine.columnar.slot_form import CountForm
 from headrace.expr.check import check
 from headrace.expr.polars_columns import NotLowered, dtype_of, from_series
+from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
 from headrace.operators.event_time.due_calendar import ARRANGED_ROWS, CHUNK, pop_due, schedule_entry
 from headrace.operators.event_time.temporal_filter import TemporalFilter
 
 if TYPE_CHECKING:
     from headrace.arrangement.spine import Spine
+    from headrace.columns.slot_forms import SlotForm
     from headrace.expr.types import DataType, Schema
-    from headrace.graph.node import Node
+    from headrace.lowering.forms import ArrangedOperator
+    from headrace.lowering.slot import SlotMapping
 
 MOMENT = "moment"
 """Column with a row's moment, as columns hold times."""
 
 
+@register_arranged(TemporalFilter)
 @dataclass(frozen=True)
-class TemporalPlan:
+class TemporalPlan(ArrangedPlan):
     """Plan for a temporal filter over frames. append: of the rows that come."""
 
+    acts_alone = True
     node: int
     operator: TemporalFilter
     schema: Schema
     append: bool
+
+    @classmethod
+    def of(cls, site: ColumnarSite) -> TemporalPlan:
+        node, operator = site.node, site.node.operator
+        assert isinstance(operator, TemporalFilter)
+        if not reads_columns(operator.moment):
+            raise NotLowered("a constant moment stays in rows")
+        plan = cls(node.id, operator, node.schema, site.appends[0])
+        if not plan.layout.keys:
+            raise NotLowered("rows without columns stay in rows")
+        empty_stream(node.schema, False).lower(operator.moment)
+        return plan
 
     @property
     def slot(self) -> str:
@@ -91,18 +107,14 @@ class TemporalPlan:
         ticks = ticks_of(now)
         return moments <= ticks if self.operator.presence.turns_at else moments < ticks
 
+    def slot_forms(
+        self, read: Callable[..., Any] | None, slot: Callable[[str], SlotMapping]
+    ) -> dict[str, SlotForm]:
+        types = tuple(field.type for field in self.schema.fields)
+        return {self.slot: HeldForm(self.layout, types, False, (), self)}
 
-def plan_temporal(node: Node, appends: bool) -> TemporalPlan:
-    """Plan a temporal filter on frames. Raises `NotLowered`."""
-    operator = node.operator
-    assert isinstance(operator, TemporalFilter)
-    if not reads_columns(operator.moment):
-        raise NotLowered("a constant moment stays in rows")
-    plan = TemporalPlan(node.id, operator, node.schema, appends)
-    if not plan.layout.keys:
-        raise NotLowered("rows without columns stay in rows")
-    empty_stream(node.schema, False).lower(operator.moment)
-    return plan
+    def start(self, state: ArrangedState) -> ArrangedOperator:
+        return ColumnarTemporalFilter(self, state)
 
 
 @dataclass(frozen=True)
@@ -122,11 +134,6 @@ class HeldForm(CountForm):
         columns = zip(plan.schema.fields, (due.frame[name] for name in plan.layout.keys), strict=True)
         rows = zip(*(from_series(field.type, series) for field, series in columns), strict=True)
         return list(dict.fromkeys(rows)), _next_moment(plan, spine.batches, now)
-
-
-def held_form(plan: TemporalPlan) -> HeldForm:
-    """Return the form of the slot of a temporal filter."""
-    return HeldForm(plan.layout, tuple(field.type for field in plan.schema.fields), False, (), plan)
 
 
 def _due(plan: TemporalPlan, batches: Sequence[Batch], before: Any, now: Any) -> Batch:
@@ -153,7 +160,7 @@ class ColumnarTemporalFilter:
     """Temporal filter in large ticks. slots: the rows, and beside them the clock and the calendar."""
 
     plan: TemporalPlan
-    slots: ArrangedSlots
+    slots: ArrangedState
 
     def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
         """Return the rows that come or go, now that the clock shows what it shows."""

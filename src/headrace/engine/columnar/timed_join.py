@@ -7,7 +7,7 @@ slot drops the whole bucket.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf
@@ -20,19 +20,19 @@ from headrace.arrangement.batch import Batch, Layout, batch_of, bounded, merged,
 from headrace.arrangement.spine import Probe, together
 from headrace.columns.column_stream import ColumnStream, build_stream, empty_stream
 from headrace.columns.columns import ColumnarDeclined, Columns
-from headrace.engine.columnar.arranged_slot import ArrangedSlots
+from headrace.columns.slot_forms import SlotForm, Values, consolidated
 from headrace.engine.columnar.clocks import check_time, ticks_in, ticks_of
-from headrace.engine.columnar.join import JoinSideForm
-from headrace.engine.columnar.join_plan import JoinPlan, plan_join
-from headrace.engine.columnar.slot_form import SlotForm, Values, consolidated
+from headrace.engine.columnar.join import JoinPlan, JoinSideForm
 from headrace.expr.types import INT64
+from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
 from headrace.operators.event_time.due_calendar import pop_due, schedule_entry
 from headrace.operators.join.interval_join import JoinOnTime
 from headrace.operators.join.operator import SIDES
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType
-    from headrace.graph.node import FlowGraph, Node
+    from headrace.lowering.forms import ArrangedOperator
+    from headrace.lowering.slot import SlotMapping
 
 BUCKET = "bucket"
 """Column with the number of a row's bucket of time, the last part of its key."""
@@ -40,18 +40,30 @@ BUCKET = "bucket"
 _ROOM = 2**62
 
 
+@register_arranged(JoinOnTime)
 @dataclass(frozen=True)
-class TimedJoinPlan:
+class TimedJoinPlan(ArrangedPlan):
     """Plan for a join with state expiry. join: of the join. at: places of the times, of `type`."""
 
+    acts_alone = True
+    pairs_rows = True
+    node: int
     join: JoinPlan
     operator: JoinOnTime
     at: tuple[int, int]
     type: DataType
 
-    @property
-    def node(self) -> int:
-        return self.join.node
+    @classmethod
+    def of(cls, site: ColumnarSite) -> TimedJoinPlan:
+        node, operator = site.node, site.node.operator
+        assert isinstance(operator, JoinOnTime)
+        inner = replace(node, operator=operator.join, inputs=node.inputs[:2])
+        join = JoinPlan.of(ColumnarSite(inner, site.schemas[:2], site.appends[:2], site.append))
+        times = zip(join.schemas, operator.times, strict=True)
+        one, other = (schema.names.index(time) for schema, time in times)
+        type_ = join.schemas[0].fields[one].type
+        check_time(type_)
+        return cls(node.id, join, operator, (one, other), type_)
 
     def slot(self, port: int, what: str = "") -> str:
         """Return the name of a side's slot, or of one beside it."""
@@ -85,17 +97,18 @@ class TimedJoinPlan:
         """Add the numbers of the rows' buckets."""
         return frame.hstack([pl.Series(BUCKET, self.buckets(port, frame))])
 
+    def slot_forms(
+        self, read: Callable[..., Any] | None, slot: Callable[[str], SlotMapping]
+    ) -> dict[str, SlotForm]:
+        return {self.slot(port): self._side_form(port) for port in (0, 1)}
 
-def plan_timed_join(graph: FlowGraph, node: Node, appends: tuple[bool, ...], append: bool) -> TimedJoinPlan:
-    """Plan a join with state expiry on frames. Raises `NotLowered`."""
-    operator = node.operator
-    assert isinstance(operator, JoinOnTime)
-    inner = replace(node, operator=operator.join, inputs=node.inputs[:2])
-    plan = plan_join(graph, inner, appends[:2], append)
-    one, other = (schema.names.index(time) for schema, time in zip(plan.schemas, operator.times, strict=True))
-    type_ = plan.schemas[0].fields[one].type
-    check_time(type_)
-    return TimedJoinPlan(plan, operator, (one, other), type_)
+    def _side_form(self, port: int) -> TimedSideForm:
+        read = tuple((str(at), field.type) for at, field in enumerate(self.join.schemas[port].fields))
+        keys = (*self.join.key_types(port), INT64)
+        return TimedSideForm(self.layouts[port], keys, len(keys) == 2, read, self.join, port, True, self)
+
+    def start(self, state: ArrangedState) -> ArrangedOperator:
+        return ColumnarTimedJoin(self, state)
 
 
 @dataclass(frozen=True)
@@ -116,18 +129,6 @@ class TimedSideForm(JoinSideForm):
         return self.timed.with_buckets(self.port, super().weighted(rows))
 
 
-def timed_join_forms(plan: TimedJoinPlan) -> dict[str, SlotForm]:
-    """Return the forms of a join's slots by name."""
-    forms: dict[str, SlotForm] = {}
-    for port in (0, 1):
-        read = tuple((str(at), field.type) for at, field in enumerate(plan.join.schemas[port].fields))
-        keys = (*plan.join.key_types(port), INT64)
-        bare = len(keys) == 2
-        form = TimedSideForm(plan.layouts[port], keys, bare, read, plan.join, port, True, plan)
-        forms[plan.slot(port)] = form
-    return forms
-
-
 @dataclass(frozen=True)
 class Expiry:
     """Buckets of a side that a tick closes.
@@ -145,7 +146,7 @@ class Expiry:
 class ColumnarTimedJoin:
     """Join with state expiry in large ticks. slots: of the sides, in order; their calendars lie beside."""
 
-    def __init__(self, plan: TimedJoinPlan, slots: ArrangedSlots) -> None:
+    def __init__(self, plan: TimedJoinPlan, slots: ArrangedState) -> None:
         self.plan = plan
         self.slots = slots
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -16,18 +16,23 @@ from headrace.arrangement.first_rows import change_of_first_rows
 from headrace.arrangement.spine import Found
 from headrace.columns.column_stream import ColumnStream, build_stream, each_copy
 from headrace.columns.columns import WEIGHT, Columns
-from headrace.engine.columnar.arranged_slot import ArrangedSlots
-from headrace.engine.columnar.rows_in_order import OfCopies, RowsForm, RowsInOrder, rows_in_order
+from headrace.engine.columnar.rows_in_order import RowsForm, RowsInOrder, rows_in_order
 from headrace.expr.polars_columns import NotLowered
+from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
 from headrace.operators.lifetime import Lifetime
-from headrace.operators.top_k import TopK
+from headrace.operators.top_k import TopK, TopKStep
 
 if TYPE_CHECKING:
+    from headrace.columns.slot_forms import SlotForm
     from headrace.graph.node import Node
+    from headrace.lowering.forms import ArrangedOperator
+    from headrace.lowering.slot import SlotMapping
+    from headrace.lowering.step_writer import StepWriter
 
 
+@register_arranged(TopK)
 @dataclass(frozen=True)
-class TopPlan:
+class TopPlan(ArrangedPlan):
     """Plan for a top-k over frames. append: of the input. output_append: of the output."""
 
     node: int
@@ -36,24 +41,36 @@ class TopPlan:
     append: bool
     output_append: bool
 
+    @classmethod
+    def of(cls, site: ColumnarSite) -> TopPlan:
+        node, operator = site.node, site.node.operator
+        assert isinstance(operator, TopK)
+        if operator.lifetime is Lifetime.TICK:
+            raise NotLowered("it answers each tick for itself")
+        rows = rows_in_order(operator.per, operator.by, node.schema, append=site.appends[0])
+        return cls(node.id, rows, operator.count, site.appends[0], site.append)
+
     @property
     def slot(self) -> str:
         return f"{self.node}.groups"
 
+    def write_reader(self, node: Node, writer: StepWriter, name: str) -> None:
+        step, code = TopKStep(node, writer), writer.code
+        with code.block(f"def {name}(copies):"):
+            code.line(f"rows = sorted((row for row, n in copies.items() if n > 0), key={step.order})")
+            if step.appends:
+                code.line("return [row for row in rows for _ in range(copies[row])]")
+            else:
+                code.line(f"return [rows, copies, {{}}, x_first_copies(rows, copies, {step.operator.count})]")
 
-def plan_top(node: Node, appends: bool, append: bool) -> TopPlan:
-    """Plan a top-k on frames. appends: of the input. append: of the output. Raises `NotLowered`."""
-    operator = node.operator
-    assert isinstance(operator, TopK)
-    if operator.lifetime is Lifetime.TICK:
-        raise NotLowered("it answers each tick for itself")
-    rows = rows_in_order(operator.per, operator.by, node.schema, append=appends)
-    return TopPlan(node.id, rows, operator.count, appends, append)
+    def slot_forms(
+        self, read: Callable[..., Any] | None, slot: Callable[[str], SlotMapping]
+    ) -> dict[str, SlotForm]:
+        assert read is not None
+        return {self.slot: RowsForm.of(self.rows, read, Counter if self.append else itemgetter(1))}
 
-
-def top_form(plan: TopPlan, of_copies: OfCopies) -> RowsForm:
-    """Return the form of a top-k's slot. of_copies: makes an entry of the copies of a group's rows."""
-    return RowsForm.of(plan.rows, of_copies, Counter if plan.append else itemgetter(1))
+    def start(self, state: ArrangedState) -> ArrangedOperator:
+        return ColumnarTopK(self, state)
 
 
 @dataclass(slots=True)
@@ -61,7 +78,7 @@ class ColumnarTopK:
     """Top-k in large ticks. Where rows are never retracted, only those that are answered are kept."""
 
     plan: TopPlan
-    slots: ArrangedSlots
+    slots: ArrangedState
 
     def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
         """Return how the first rows of the groups change, group by group."""

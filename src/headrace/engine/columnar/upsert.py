@@ -7,7 +7,7 @@ leaves a digest. Keys with several records of one sequence are looked at one by 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from headrace.arrangement.batch import (
 from headrace.arrangement.spine import Found
 from headrace.columns.column_stream import ColumnStream, build_stream
 from headrace.columns.columns import WEIGHT, ColumnarDeclined, Columns, rows_to_columns, weights_of
-from headrace.engine.columnar.arranged_slot import ArrangedSlots
+from headrace.columns.slot_forms import SlotForm, consolidated
 from headrace.engine.columnar.keyed_records import (
     KIND,
     PRESENT,
@@ -45,9 +45,9 @@ from headrace.engine.columnar.keyed_records import (
     unlike_next,
     weighted,
 )
-from headrace.engine.columnar.slot_form import SlotForm, consolidated
 from headrace.expr.polars_columns import from_series, repeated
 from headrace.expr.types import BYTES, INT8
+from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
 from headrace.operators.event_time.due_calendar import pop_due, schedule_entry
 from headrace.operators.keyed_tables.record_order import Sequenced, shown_row
 from headrace.operators.keyed_tables.upsert import Upsert, oldest_tombstone
@@ -55,7 +55,8 @@ from headrace.operators.keyed_tables.upsert_rule import OnMisfit
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType, Schema
-    from headrace.graph.node import Node
+    from headrace.lowering.forms import ArrangedOperator
+    from headrace.lowering.slot import SlotMapping
 
 OLDER, BEFORE = "older", "before"
 """Columns of the next older sequence with a row, and of the digests of its rows, joined."""
@@ -63,13 +64,18 @@ OLDER, BEFORE = "older", "before"
 _NEW = "n"
 
 
+@register_arranged(Upsert)
 @dataclass(frozen=True)
-class UpsertPlan:
+class UpsertPlan(ArrangedPlan):
     """Plan for an upsert over frames. schema: of the output."""
 
     node: int
     records: RecordColumns
     schema: Schema
+
+    @classmethod
+    def of(cls, site: ColumnarSite) -> UpsertPlan:
+        return cls(site.node.id, record_columns(site.node, site.schemas[0]), site.node.schema)
 
     @property
     def slot(self) -> str:
@@ -104,11 +110,21 @@ class UpsertPlan:
     def layout(self) -> Layout:
         return self.records.layout(self.read)
 
+    def slot_forms(
+        self, read: Callable[..., Any] | None, slot: Callable[[str], SlotMapping]
+    ) -> dict[str, SlotForm]:
+        return {self.slot: self.form}
 
-def plan_upsert(node: Node, records: Schema) -> UpsertPlan:
-    """Plan an upsert of records on frames. Raises `NotLowered`."""
-    assert isinstance(node.operator, Upsert)
-    return UpsertPlan(node.id, record_columns(node, records), node.schema)
+    @cached_property
+    def form(self) -> SlotForm:
+        types = self.records.key_types
+        bare = len(types) == 1
+        if self.may_delete:
+            return SequencedForm(self.layout, types, bare, self.read, self.records.row_names)
+        return RowForm(self.layout, types, bare, self.read, self.sequenced)
+
+    def start(self, state: ArrangedState) -> ArrangedOperator:
+        return ColumnarUpsert(self, state)
 
 
 @dataclass(frozen=True)
@@ -153,21 +169,12 @@ class SequencedForm(TiedForm):
         return rows_as_columns(self, list(entries), rows)
 
 
-def row_form(plan: UpsertPlan) -> SlotForm:
-    """Return the form of an upsert's slot."""
-    types = plan.records.key_types
-    bare = len(types) == 1
-    if plan.may_delete:
-        return SequencedForm(plan.layout, types, bare, plan.read, plan.records.row_names)
-    return RowForm(plan.layout, types, bare, plan.read, plan.sequenced)
-
-
 @dataclass(slots=True)
 class ColumnarUpsert:
     """Upsert in large ticks."""
 
     plan: UpsertPlan
-    slots: ArrangedSlots
+    slots: ArrangedState
 
     def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
         """Return how the rows of the keys change."""
@@ -245,7 +252,7 @@ class ColumnarUpsert:
         self, keys: pl.DataFrame, held: pl.DataFrame, records: pl.DataFrame
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return the changes of some keys as rows make them. Raises `ColumnarDeclined` for a misfit."""
-        plan, form = self.plan, row_form(self.plan)
+        plan, form = self.plan, self.plan.form
         rule, ties, texts = plan.records.rule, plan.records.ties, plan.records.texts
         columns = zip(*(from_series(type, held[name]) for name, type in plan.read), strict=True)
         names = plan.records.keys_of(held)

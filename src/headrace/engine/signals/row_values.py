@@ -12,7 +12,7 @@ from headrace.engine.signals.signal_machine import EmittedValues, SignalMachine
 from headrace.engine.signals.tick_loops import Loops
 from headrace.errors import BadInput, Step
 from headrace.expr.row_classes import from_user, to_user
-from headrace.expr.types import AnyType
+from headrace.expr.types import AnyType, Rows
 from headrace.operators.signals.endpoints import LastRow, SignalSource, ValueRows
 from headrace.operators.signals.signal_operator import SignalOperator
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from headrace.engine.plan import CompiledPart
     from headrace.graph.node import FlowGraph, Node
     from headrace.lowering.slot import SlotMapping
-
-
-Rows = list[tuple[Any, ...]]
 
 
 class ValueCheck:

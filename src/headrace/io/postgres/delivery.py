@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from pg8000.exceptions import DatabaseError, InterfaceError
 
 from headrace.errors import HeadraceError, UnwritableSink
-from headrace.expr.types import Schema
+from headrace.expr.types import Row, Rows, Schema
 from headrace.io.files.text_values import Unfit
 from headrace.io.keyed_tables import TableKey, duplicate_key_error
 from headrace.io.outbox import Batches, Delivery
@@ -28,7 +28,6 @@ from headrace.io.postgres.column_types import (
     text_of,
 )
 from headrace.io.sink import other_rows
-from headrace.io.source import Row, Rows
 
 _TICKS = "headrace_ticks"
 _CHANGES, _AFTER = "pg_temp.headrace_changes", "pg_temp.headrace_after"

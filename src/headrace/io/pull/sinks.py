@@ -11,10 +11,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from headrace.expr.types import Rows
 from headrace.io.outbox import Spool
 from headrace.io.pull.sources import CloseOnce
 from headrace.io.sink import SinkRequest, Writer
-from headrace.io.source import Guarantee, Rows, guarantee_of
+from headrace.io.source import Guarantee, guarantee_of
 from headrace.pull import Sink, Transformer
 from headrace.pull.edge import Edge
 from headrace.pull.module_context import Module

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.expr.check import TypeAndNullability
     from headrace.expr.types import Schema
     from headrace.lowering.generated_source import SourceCode
-    from headrace.lowering.row_code import Row
+    from headrace.lowering.row_code import RowCode
     from headrace.lowering.step_writer import StepWriter
     from headrace.operators.aggregate.aggregation import Aggregation
 
@@ -188,13 +188,13 @@ class Group:
         fields = [f.initial for _, accumulator, _ in self._parts for f in accumulator.fields()]
         return f"[0, None, {', '.join(fields)}]" if fields else "[0, None]"
 
-    def add(self, group: str, row: Row) -> None:
+    def add(self, group: str, row: RowCode) -> None:
         """Write code that updates the list in the variable `group` by one row."""
         self._writer.code.line(f"{group}[{ROWS}] += {row.copies}")
         for aggregation, accumulator, at in self._parts:
             self._add(aggregation, accumulator, Target(self._writer, group, at), row)
 
-    def _add(self, aggregation: Aggregation, accumulator: Accumulator, to: Target, row: Row) -> None:
+    def _add(self, aggregation: Aggregation, accumulator: Accumulator, to: Target, row: RowCode) -> None:
         values: list[str] = []
         guards: list[str] = []
         for expr, skips in zip(aggregation.arguments(), aggregation.skips_null(), strict=True):

@@ -19,7 +19,7 @@ from headrace.lattice import Max
 from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
 from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies, functions_of
-from headrace.lowering.row_code import Row, key_columns, tuple_source
+from headrace.lowering.row_code import RowCode, key_columns, tuple_source
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, step_for
 from headrace.operators.aggregate import (
@@ -190,7 +190,7 @@ class AggregateStep(Step):
         if not self.keys:
             self.code.line(f"{self.writer.node_variable('group', self.node.id)} = None")
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         if not self.keys:
             self._consume_ungrouped(row)
             return
@@ -201,7 +201,7 @@ class AggregateStep(Step):
         code.line(f"{self.touched}[{key}] = {group}")
         self.fold(group, row)
 
-    def _consume_ungrouped(self, row: Row) -> None:
+    def _consume_ungrouped(self, row: RowCode) -> None:
         """Write the code for an aggregate without keys, whose group is looked up once per tick."""
         writer, code = self.writer, self.code
         group = writer.node_variable("group", self.node.id)
@@ -210,7 +210,7 @@ class AggregateStep(Step):
             code.line(f"{self.touched}[()] = {group}")
         self.fold(group, row)
 
-    def fold(self, group: str, row: Row) -> None:
+    def fold(self, group: str, row: RowCode) -> None:
         """Write code that adds a row to its group's list."""
         self.group.add(group, row)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from headrace.expr.types import DataType
     from headrace.graph.node import Node
-    from headrace.lowering.row_code import Row
+    from headrace.lowering.row_code import RowCode
     from headrace.lowering.slot import SlotMapping
     from headrace.lowering.step_writer import StepWriter
     from headrace.operators.time_spans import Span
@@ -161,7 +161,7 @@ class WatermarkInput:
     def begin(self) -> None:
         self._code.line(f"{self.risen} = False")
 
-    def consume(self, row: Row) -> None:
+    def consume(self, row: RowCode) -> None:
         """Write code that advances the watermark.
 
         The watermarks of a tick rise, so the last one counts.
@@ -292,12 +292,12 @@ class ExpiringStep(Step):
     def begin(self) -> None:
         self._forgetting.begin()
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         if port == 1:
             self._forgetting.watermark.consume(row)
         else:
             self.consume_on_time(row)
 
-    def consume_on_time(self, row: Row) -> None:
+    def consume_on_time(self, row: RowCode) -> None:
         """Write the code for one row on time."""
         raise NotImplementedError

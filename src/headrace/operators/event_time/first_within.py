@@ -20,7 +20,7 @@ from headrace.graph.operator_declarations import (
     place_by_key,
 )
 from headrace.lowering.examples import Examples
-from headrace.lowering.row_code import Row
+from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot, thaw_list
 from headrace.lowering.step import register_step
 from headrace.operators.event_time.due_calendar import ExpiringStep
@@ -130,7 +130,7 @@ class FirstWithinStep(ExpiringStep):
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.kept", thaw_list), *self._forgetting.slots())
 
-    def consume_on_time(self, row: Row) -> None:
+    def consume_on_time(self, row: RowCode) -> None:
         writer, code = self.writer, self.code
         key, kept, time = writer.fresh("key"), writer.fresh("kept"), row.columns[self._at]
         writer.assign_key(key, self.operator.keys, self.node.schema, row.columns)

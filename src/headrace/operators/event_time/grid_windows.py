@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.expr.check import check
-from headrace.lowering.row_code import MappingCode, Row, key_columns, tuple_source
+from headrace.lowering.row_code import MappingCode, RowCode, key_columns, tuple_source
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step
 from headrace.operators.aggregate.accumulator import ANSWER, Group
@@ -60,22 +60,22 @@ class WindowStep(Step):
         if self.updates:
             self.code.line(f"{self.touched} = {{}}")
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         if port == 0:
             self.consume_on_time(row)
         else:
             self.watermark.consume(row)
 
-    def consume_on_time(self, row: Row) -> None:
+    def consume_on_time(self, row: RowCode) -> None:
         """Write the code for one row on time."""
         raise NotImplementedError
 
-    def assign_key(self, row: Row) -> str:
+    def assign_key(self, row: RowCode) -> str:
         key = self.writer.fresh("key")
         self.writer.assign_key(key, [expr for _, expr in self.operator.keys], self.schema, row.columns)
         return key
 
-    def assign_time(self, row: Row) -> str:
+    def assign_time(self, row: RowCode) -> str:
         time = self.writer.value(self.operator.time, self.schema, row.columns)
         time = self.writer.key_source(self.type, time)
         if time.isidentifier():
@@ -121,7 +121,7 @@ class GridStep(WindowStep):
         least = self.writer.constant("least", time_lower_bound(self.type))
         self.code.line(f"{self.start} = {self.end} = {least}")
 
-    def consume_on_time(self, row: Row) -> None:
+    def consume_on_time(self, row: RowCode) -> None:
         time, key = self.assign_time(row), self.assign_key(row)
         self.find_slice(time)
         self.fold(key, time, row)
@@ -132,11 +132,11 @@ class GridStep(WindowStep):
             slice_of = self.writer.constant("slice_of", slice_assigner(self.grid, self.type))
             self.code.line(f"{self.start}, {self.end} = {slice_of}({time})")
 
-    def fold(self, key: str, time: str, row: Row) -> None:
+    def fold(self, key: str, time: str, row: RowCode) -> None:
         """Write code that adds a row of a group to its slice."""
         raise NotImplementedError
 
-    def add(self, group: str, row: Row) -> None:
+    def add(self, group: str, row: RowCode) -> None:
         """Write code that adds a row to its group's list."""
         self.group.add(group, row)
 
@@ -160,7 +160,7 @@ class ClosedWindowStep(KeptGridStep):
     `groups` has a list per slice. A tumbling window is one slice.
     """
 
-    def fold(self, key: str, time: str, row: Row) -> None:
+    def fold(self, key: str, time: str, row: RowCode) -> None:
         writer, code = self.writer, self.code
         entry, group = writer.fresh("entry"), writer.fresh("group")
         code.line(f"{entry} = ({key}, {self.start})")
@@ -243,7 +243,7 @@ class UpdatedWindowStep(KeptGridStep):
         if not self.grid.tumbles:
             self.code.line(f"{self._slices}, {self._windows} = {{}}, {{}}")
 
-    def fold(self, key: str, time: str, row: Row) -> None:
+    def fold(self, key: str, time: str, row: RowCode) -> None:
         writer, code = self.writer, self.code
         group = writer.fresh("group")
         if self.grid.tumbles:

@@ -10,7 +10,7 @@ from headrace.expr.types import Field
 from headrace.graph.node import Operator
 from headrace.graph.operator_declarations import WHOLE, Need, Placement, Port
 from headrace.lowering.examples import Examples
-from headrace.lowering.row_code import Row
+from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
 from headrace.operators.event_time.watermark import NEEDS, WatermarkWriter, check_policy
@@ -146,7 +146,7 @@ class PunctualityStep(Step):
     def begin(self) -> None:
         self._clockwork.begin()
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         clockwork, code = self._clockwork, self.code
         time = row.columns[clockwork.at]
         unusable = clockwork.invalid_time_test(time)

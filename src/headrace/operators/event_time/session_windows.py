@@ -24,7 +24,7 @@ from headrace.operators.event_time.grid_windows import WindowStep
 if TYPE_CHECKING:
     from headrace.expr.types import DataType
     from headrace.graph.node import Node
-    from headrace.lowering.row_code import Row
+    from headrace.lowering.row_code import RowCode
     from headrace.lowering.slot import SlotMapping
     from headrace.lowering.step_writer import StepWriter
     from headrace.operators.event_time.window import Window
@@ -234,7 +234,7 @@ class SessionStep(WindowStep):
         made = f"{rule}({gap}, {type_}, empty_of_{node}, merge_of_{node})"
         writer.functions.line(f"{self.rule} = {made}")
 
-    def consume_on_time(self, row: Row) -> None:
+    def consume_on_time(self, row: RowCode) -> None:
         time, key = self.assign_time(row), self.assign_key(row)
         self.group.add(self.enter("enter", key, time), row)
 

@@ -30,7 +30,7 @@ from headrace.graph.operator_declarations import (
 )
 from headrace.lowering.examples import Examples
 from headrace.lowering.reference import Bag, Bags, answer_of_bags, function_of
-from headrace.lowering.row_code import Row
+from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
 from headrace.operators.event_time.due_calendar import DueCalendar
@@ -177,7 +177,7 @@ class TemporalFilterStep(Step):
     def begin(self) -> None:
         self.code.line(f"{self._now} = {self.slot_getter('now')}(())")
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         if port == 1:
             (time,) = row.columns
             test = f"{time} is not None and ({self._now} is None or {time} > {self._now})"
@@ -190,7 +190,7 @@ class TemporalFilterStep(Step):
         with self.code.block(f"if {moment} is not None:"):
             self._place(row, moment)
 
-    def _place(self, row: Row, moment: str) -> None:
+    def _place(self, row: RowCode, moment: str) -> None:
         writer, code, key = self.writer, self.code, self.writer.fresh("row")
         code.line(f"{key} = {writer.row_key(self.node.schema, row.columns)}")
         begins = self.operator.presence.begins

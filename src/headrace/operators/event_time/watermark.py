@@ -17,7 +17,7 @@ from headrace.expr.types import BOOL, FLOAT64, INTEGERS, TIMESTAMP, Field, Schem
 from headrace.graph.node import Operator
 from headrace.graph.operator_declarations import ANYWHERE, WHOLE, Facts, Need, Placement, Port, meet
 from headrace.lowering.examples import Examples
-from headrace.lowering.row_code import Row
+from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot, thaw_dict
 from headrace.lowering.step import Step, register_step
 from headrace.operators.aggregate.counts import count
@@ -299,7 +299,7 @@ class WatermarkStep(Step):
             end = f"{end} or {rows}"
         with code.block(f"if {end}:"), code.block(f"if {ended}(()) is None:"):
             code.line(f"{slot}[()] = True")
-            self.emit(Row(("None",)))
+            self.emit(RowCode(("None",)))
         with code.block(f"elif {rows}:"):
             self._read(rows)
 
@@ -319,7 +319,7 @@ class WatermarkStep(Step):
             code.line(f"{clockwork.mark} = {clockwork.mark_source(clockwork.top)}")
             clockwork.keep()
             with code.block(f"if {clockwork.mark} > {before}:"):
-                self.emit(Row((clockwork.mark,)))
+                self.emit(RowCode((clockwork.mark,)))
 
 
 # --- least-watermark operator: watermark of computed times, or of several streams -----------------
@@ -430,7 +430,7 @@ class LeastWatermarkStep(Step):
     def begin(self) -> None:
         self.code.line(f"{self._marks} = {self.slot_getter('marks')}(()) or {{}}")
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         value = self.writer.fresh("value")
         self.code.line(f"{value} = {row.columns[0]}")
         if self.operator.moves[port]:
@@ -450,4 +450,4 @@ class LeastWatermarkStep(Step):
                 code.line(f"{least} = min(({values}), default=None)")
                 with code.block(f"if -1 not in {marks} or {least} != {marks}[-1]:"):
                     code.line(f"{marks}[-1] = {least}")
-                    self.emit(Row((least,)))
+                    self.emit(RowCode((least,)))

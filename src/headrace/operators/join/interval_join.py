@@ -21,7 +21,7 @@ from headrace.graph.operator_declarations import (
 )
 from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
-from headrace.lowering.row_code import Row
+from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot, thaw_list
 from headrace.lowering.step import Step, register_step
 from headrace.operators.event_time.due_calendar import ExpiryCalendar, bucket_assigner
@@ -193,7 +193,7 @@ class JoinOnTimeStep(Step):
         names = ("start", "end", "own", "near")
         return tuple(self.writer.node_variable(f"{SIDES[port]}_{name}", self.node.id) for name in names)
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         if port > 1:
             # What one side has passed, the other may forget.
             self._forgetting[3 - port].watermark.consume(row)
@@ -207,7 +207,7 @@ class JoinOnTimeStep(Step):
             with self._forgetting[port].if_open(own):
                 self._add(port, row, key, own)
 
-    def _match(self, port: int, row: Row, key: str, near: str) -> None:
+    def _match(self, port: int, row: RowCode, key: str, near: str) -> None:
         writer, code, other = self.writer, self.code, 1 - port
         number, found, partner = writer.fresh("number"), writer.fresh("found"), writer.fresh("row")
         with code.block(f"for {number} in {near}:"):
@@ -216,9 +216,9 @@ class JoinOnTimeStep(Step):
                 columns = writer.unpack(self.input_schema(other), partner)
                 pair = self._rows.pair(port, row.columns, columns)
                 with self._rows.where_residual(pair):
-                    self.emit(Row(self._rows.output(pair)))
+                    self.emit(RowCode(self._rows.output(pair)))
 
-    def _add(self, port: int, row: Row, key: str, number: str) -> None:
+    def _add(self, port: int, row: RowCode, key: str, number: str) -> None:
         writer, code = self.writer, self.code
         place, own = writer.fresh("place"), writer.fresh("own")
         code.line(f"{place} = ({key}, {number})")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from headrace.expr.tree import Column
 from headrace.lowering.round_history import RANK
-from headrace.lowering.row_code import MappingCode, Row, tuple_source
+from headrace.lowering.row_code import MappingCode, RowCode, tuple_source
 from headrace.lowering.slot import Slot, thaw_list
 from headrace.lowering.step import repeatable_weight
 from headrace.operators.distinct import Distinct
@@ -23,6 +23,7 @@ from headrace.operators.select import Select
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
+    from contextlib import AbstractContextManager
 
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
@@ -72,7 +73,7 @@ class InvariantSide(JoinSide):
         odd = (Slot(f"{self._node}.odd_{self._side}"),) if self.counts_odd else ()
         return (*super().slots(), *odd)
 
-    def entry(self, row: Row) -> str:
+    def entry(self, row: RowCode) -> str:
         """Return the variable with a row's stored entry, under its key."""
         others = tuple(row.columns[i] for i in self._entry_columns)
         if len(others) == 1 and others[0].isidentifier():
@@ -85,7 +86,7 @@ class InvariantSide(JoinSide):
         )
         return name
 
-    def row_of(self, key: str, entry: str, weight: str | None) -> Row:
+    def row_of(self, key: str, entry: str, weight: str | None) -> RowCode:
         """Return the row of an entry under a key."""
         if len(self._entry_columns) == 1:
             others = (entry,)
@@ -96,9 +97,9 @@ class InvariantSide(JoinSide):
         of_entry = dict(zip(self._entry_columns, others, strict=True))
         of_key = {n: key if len(self._keys) == 1 else f"{key}[{i}]" for i, n in enumerate(self._keys)}
         columns = tuple(of_entry.get(i) or of_key[name] for i, name in enumerate(self.schema.names))
-        return Row(columns, None, weight)
+        return RowCode(columns, None, weight)
 
-    def change(self, key: str, entry: str, row: Row) -> str | None:
+    def change(self, key: str, entry: str, row: RowCode) -> str | None:
         """Write code that adds a row's weight.
 
         Returns the variable with the change of its multiplicity; None for 1.
@@ -153,16 +154,12 @@ class InvariantSide(JoinSide):
         """Test for entries of a key with a multiplicity other than one; None if there can be none."""
         return None if self._append else f"{self._get_odd}({key}) is not None"
 
-    @contextmanager
-    def if_found(self, key: str) -> Generator[str]:
+    def if_found(self, key: str) -> AbstractContextManager[str]:
         """Open a block that runs if the key has entries, with the variable that holds them."""
-        found = self.writer.fresh("found")
-        self.code.line(f"{found} = {self._get}({key})")
-        with self.code.block(f"if {found} is not None:"):
-            yield found
+        return self._mapping.if_found(key)
 
     @contextmanager
-    def each_of(self, key: str, found: str) -> Generator[Row]:
+    def each_of(self, key: str, found: str) -> Generator[RowCode]:
         """Open a block that runs for each entry, with its row and multiplicity."""
         code, entry = self.code, self.writer.fresh("entry")
         if self._append:
@@ -174,7 +171,7 @@ class InvariantSide(JoinSide):
             yield self.row_of(key, entry, n)
 
     @contextmanager
-    def each(self, key: str) -> Generator[Row]:
+    def each(self, key: str) -> Generator[RowCode]:
         """Open a block that runs for each row of a key."""
         with self.if_found(key) as found, self.each_of(key, found) as row:
             yield row
@@ -197,7 +194,7 @@ class InvariantSide(JoinSide):
 class VariantSide(JoinSide):
     """Loop-variant side: key -> {row: {round: weight}}."""
 
-    def add(self, key: str, row: Row) -> None:
+    def add(self, key: str, row: RowCode) -> None:
         """Write code that adds a row's weight at the writer's current `at`."""
         code, writer, at = self.code, self.writer, self.writer.at
         row = self.writer.as_whole(row)
@@ -220,27 +217,21 @@ class VariantSide(JoinSide):
                         self._mapping.delete(key, own, row.source)
 
     @contextmanager
-    def each_row(self, key: str) -> Generator[tuple[Row, str]]:
+    def each_row(self, key: str) -> Generator[tuple[RowCode, str]]:
         """Open a block that runs for each row of a key, with the source of its stored rounds."""
-        code, writer = self.code, self.writer
-        found, row, known = writer.fresh("found"), writer.fresh("row"), writer.fresh("known")
-        code.line(f"{found} = {self._get}({key})")
-        with (
-            code.block(f"if {found} is not None:"),
-            code.block(f"for {row}, {known} in {found}.items():"),
-        ):
-            yield Row(writer.unpack(self.schema, row), row), known
+        with self._mapping.each_entry(key, "known") as (row, known):
+            yield RowCode(self.writer.unpack(self.schema, row), row), known
 
     @contextmanager
-    def each_round(self, row: Row, known: str) -> Generator[Row]:
+    def each_round(self, row: RowCode, known: str) -> Generator[RowCode]:
         """Open a block that runs at each round in which the row's weight changes."""
         code, writer = self.code, self.writer
         at, n = writer.fresh("at"), writer.fresh("n")
         with code.block(f"for {at}, {n} in {known}.items():"), writer.at_round(at):
-            yield Row(row.columns, row.whole, n)
+            yield RowCode(row.columns, row.whole, n)
 
     @contextmanager
-    def each(self, key: str) -> Generator[Row]:
+    def each(self, key: str) -> Generator[RowCode]:
         """Open a block that runs for each row of a key, at each round in which it changes."""
         with self.each_row(key) as (row, known), self.each_round(row, known) as found:
             yield found
@@ -254,7 +245,7 @@ class FirstRoundSide(VariantSide):
     round, those from outside, may meet it, which come before.
     """
 
-    def add(self, key: str, row: Row) -> None:
+    def add(self, key: str, row: RowCode) -> None:
         code, writer, at = self.code, self.writer, self.writer.at
         row = self.writer.as_whole(row)
         own, weight = writer.fresh("own"), repeatable_weight(writer, row)
@@ -268,7 +259,7 @@ class FirstRoundSide(VariantSide):
             self._mapping.delete(key, own, row.source)
 
     @contextmanager
-    def each_round(self, row: Row, known: str) -> Generator[Row]:
+    def each_round(self, row: RowCode, known: str) -> Generator[RowCode]:
         with self.writer.at_round(known):
             yield row
 
@@ -284,11 +275,11 @@ class StoredHistorySide(VariantSide):
     def slots(self) -> tuple[Slot, ...]:
         return ()
 
-    def add(self, key: str, row: Row) -> None:
+    def add(self, key: str, row: RowCode) -> None:
         pass
 
     @contextmanager
-    def each_row(self, key: str) -> Generator[tuple[Row, str]]:
+    def each_row(self, key: str) -> Generator[tuple[RowCode, str]]:
         code, writer = self.code, self.writer
         row, own, known = key, writer.fresh("own"), writer.fresh("known")
         columns = (key,) if len(self._order) == 1 else tuple(f"{key}[{i}]" for i in self._order)
@@ -299,10 +290,10 @@ class StoredHistorySide(VariantSide):
         with code.block(f"if {own} is not None:"):
             code.line(f"{known} = {own}.get({RANK})")
             with code.block(f"if {known} is not None:"):
-                yield Row(columns, None if len(columns) == 1 else row), known
+                yield RowCode(columns, None if len(columns) == 1 else row), known
 
     @contextmanager
-    def each_round(self, row: Row, known: str) -> Generator[Row]:
+    def each_round(self, row: RowCode, known: str) -> Generator[RowCode]:
         with self.writer.at_round(known):
             yield row
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from headrace.expr.check import can_fail
 from headrace.expr.tree import Column
 from headrace.lowering.round_history import RANK, FirstRoundsWriter, RoundSumsWriter, SetLoopStep
-from headrace.lowering.row_code import Row, negated_weight, weight_product
+from headrace.lowering.row_code import RowCode, negated_weight, weight_product
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import LoopStep, loop_step_for, register_loop_step, repeatable_weight
 from headrace.operators.join.difference import Difference
@@ -95,12 +95,12 @@ class InnerJoinLoopStep(LoopStep):
     def slots(self) -> tuple[Slot, ...]:
         return tuple(slot for side in self._sides for slot in side.slots())
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         side, code = self._sides[port], self.code
         with self._rows.key_of(port, row) as key:
             if isinstance(side, InvariantSide):
                 weight = side.change(key, side.entry(row), row)
-                changed = Row(row.columns, row.whole, weight)
+                changed = RowCode(row.columns, row.whole, weight)
                 if weight is None:
                     self._match(port, changed, key)
                     return
@@ -110,7 +110,7 @@ class InnerJoinLoopStep(LoopStep):
             self._match(port, row, key)
             side.add(key, row)
 
-    def _match(self, port: int, row: Row, key: str) -> None:
+    def _match(self, port: int, row: RowCode, key: str) -> None:
         other = self._sides[1 - port]
         if isinstance(other, InvariantSide):
             with other.if_found(key) as found:
@@ -131,7 +131,7 @@ class InnerJoinLoopStep(LoopStep):
                 self._emit_pair(port, row, partner)
 
     def _gather(
-        self, destination: Destination, other: InvariantSide, port: int, row: Row, key: str, found: str
+        self, destination: Destination, other: InvariantSide, port: int, row: RowCode, key: str, found: str
     ) -> None:
         """Write code that gathers pairs for a loop-variant set; most matches have multiplicity one."""
         code, odd = self.code, other.multiplicity_test(key)
@@ -143,7 +143,7 @@ class InnerJoinLoopStep(LoopStep):
             code.line(f"{into} = {destination.to.came} if {row.copies} > 0 else {destination.to.went}")
             other.collect(key, found, into, self._pair_columns(destination, port, row))
 
-    def _pair_columns(self, destination: Destination, port: int, row: Row) -> list[str | int]:
+    def _pair_columns(self, destination: Destination, port: int, row: RowCode) -> list[str | int]:
         """Return the source of each gathered column, or its position in a row of the other side."""
         width = len(self._rows.schemas[0].fields)
         pair = [*range(width), *(width + at for at in self.operator.kept_right)]
@@ -154,17 +154,17 @@ class InnerJoinLoopStep(LoopStep):
             for at in destination.columns
         ]
 
-    def _emit_pair(self, port: int, row: Row, partner: Row) -> None:
+    def _emit_pair(self, port: int, row: RowCode, partner: RowCode) -> None:
         pair = self._rows.pair(port, row.columns, partner.columns)
-        found = Row(pair, None, weight_product(row.weight, partner.weight))
+        found = RowCode(pair, None, weight_product(row.weight, partner.weight))
         if self._pair_sums is None:
             self._emit_matching(found)
         else:
             self._pair_sums.add(found)
 
-    def _emit_matching(self, pair: Row) -> None:
+    def _emit_matching(self, pair: RowCode) -> None:
         with self._rows.where_residual(pair.columns):
-            self.emit(Row(self._rows.output(pair.columns), None, pair.weight))
+            self.emit(RowCode(self._rows.output(pair.columns), None, pair.weight))
 
     def write_round(self) -> None:
         if self._pair_sums is not None:
@@ -236,7 +236,7 @@ class MatchedJoinLoopStep(MatchCounting, LoopStep):
         ):
             self._change_partners(left, known, key, own)
 
-    def _change_partners(self, left: Row, known: str, key: str, changes: str) -> None:
+    def _change_partners(self, left: RowCode, known: str, key: str, changes: str) -> None:
         """Write code for an old left row whose matches change, perhaps from or to none."""
         writer, code, how = self.writer, self.code, self.operator.how
         entry, n, change = writer.fresh("entry"), writer.fresh("n"), writer.fresh("change")
@@ -254,16 +254,16 @@ class MatchedJoinLoopStep(MatchCounting, LoopStep):
             code.line(f"{crossing} = ({matches} > 0) - ({matches} > {change})")
             with code.block(f"if {crossing}:"), self._left.each_round(left, known) as row:
                 sign = crossing if how is How.SEMI else negated_weight(crossing)
-                changed = Row(row.columns, row.whole, weight_product(row.weight, sign))
+                changed = RowCode(row.columns, row.whole, weight_product(row.weight, sign))
                 self.emit(self.rows.unmatched(changed))
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         self.write_left_row(row)
 
-    def right_rows(self, key: str) -> AbstractContextManager[Row]:
+    def right_rows(self, key: str) -> AbstractContextManager[RowCode]:
         return self._right.each(key)
 
-    def store_left(self, row: Row, key: str, matches: str) -> None:
+    def store_left(self, row: RowCode, key: str, matches: str) -> None:
         self._left.add(key, row)
 
 
@@ -302,9 +302,9 @@ class PresenceLoopStep(LoopStep):
             code.line(f"{change} = ({new} > 0) - ({old} > 0)")
             with code.block(f"if {change}:"), self._left.each(key) as row:
                 sign = change if self._present else negated_weight(change)
-                self.emit(Row(row.columns, row.whole, weight_product(row.weight, sign)))
+                self.emit(RowCode(row.columns, row.whole, weight_product(row.weight, sign)))
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         with self._keys.left_key(row, None if self._present else self.emit) as key:
             test = "> 0" if self._present else "<= 0"
             with self.code.block(f"if ({self.slot_getter('right')}({key}) or 0) {test}:"):
@@ -344,7 +344,7 @@ class SemiJoinLoopStep(LoopStep):
     def end_round(self) -> None:
         self._ranks.end_round()
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         with self._keys.key_of(port, row) as key:
             if port == 1:
                 self._ranks.add(key, repeatable_weight(self.writer, row))
@@ -353,7 +353,7 @@ class SemiJoinLoopStep(LoopStep):
             else:
                 self._meet_presence(self._left, row, key)
 
-    def _enter_left(self, left: InvariantSide, row: Row, key: str) -> None:
+    def _enter_left(self, left: InvariantSide, row: RowCode, key: str) -> None:
         """Write code for a left row from outside, matched with the keys of earlier ticks."""
         code, writer = self.code, self.writer
         weight = left.change(key, left.entry(row), row)
@@ -363,9 +363,9 @@ class SemiJoinLoopStep(LoopStep):
             code.line(f"{rank} = {own}.get({RANK})")
             test = f"{rank} is not None" if weight is None else f"{rank} is not None and {weight}"
             with code.block(f"if {test}:"), writer.at_round(rank):
-                self.emit(Row(row.columns, row.whole, weight))
+                self.emit(RowCode(row.columns, row.whole, weight))
 
-    def _meet_presence(self, left: VariantSide, row: Row, key: str) -> None:
+    def _meet_presence(self, left: VariantSide, row: RowCode, key: str) -> None:
         code, writer = self.code, self.writer
         row = writer.as_whole(row)
         own, at, n = writer.fresh("present"), writer.fresh("at"), writer.fresh("n")
@@ -375,7 +375,7 @@ class SemiJoinLoopStep(LoopStep):
             code.block(f"for {at}, {n} in {own}.items():"),
             writer.at_later(writer.at, at),
         ):
-            self.emit(Row(row.columns, row.whole, weight_product(row.weight, n)))
+            self.emit(RowCode(row.columns, row.whole, weight_product(row.weight, n)))
         left.add(key, row)
 
     def write_round(self) -> None:
@@ -385,11 +385,11 @@ class SemiJoinLoopStep(LoopStep):
         round_ = self.writer.at
         if isinstance(self._left, InvariantSide):
             with self._left.each(key) as row:
-                self.emit(Row(row.columns, row.whole, weight_product(row.weight, weight)))
+                self.emit(RowCode(row.columns, row.whole, weight_product(row.weight, weight)))
             return
         with self._left.each(key) as row, self.writer.at_later(round_, self.writer.at):
-            self.emit(Row(row.columns, row.whole, weight_product(row.weight, weight)))
-        self.state("present").add_weight(key, Row((), round_, weight))
+            self.emit(RowCode(row.columns, row.whole, weight_product(row.weight, weight)))
+        self.state("present").add_weight(key, RowCode((), round_, weight))
 
 
 @loop_step_for.register(Join)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.expr import constructors
 from headrace.expr.tree import Column, Expr, columns_of
-from headrace.expr.types import BOOL, Schema
+from headrace.expr.types import BOOL, Row, Schema
 from headrace.graph.node import ALTERABLE, Operator
 from headrace.graph.operator_declarations import (
     EQUAL_ROWS,
@@ -35,7 +35,6 @@ from headrace.lowering.reference import (
     Bag,
     Bags,
     OperatorInput,
-    Row,
     answer_of_bags,
     copies,
     function_of,
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
     from headrace.lowering.forms import BatchSite
+
 
 SIDES = ("left", "right")
 """Names of the inputs, and of the slots with their rows."""

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.lowering.row_code import ChangeSelection, Row, negated_weight, weight_product
+from headrace.lowering.row_code import ChangeSelection, RowCode, negated_weight, weight_product
 from headrace.lowering.slot import Slot, as_it_is, thaw_list
 from headrace.lowering.step import Step, register_step, step_for
 from headrace.operators.join.difference import Difference
@@ -45,18 +45,18 @@ class KeyWriter:
         self.schemas = tuple(writer.input_schema(node, port) for port in (0, 1))
 
     @contextmanager
-    def key_of(self, port: int, row: Row) -> Generator[str]:
+    def key_of(self, port: int, row: RowCode) -> Generator[str]:
         """Open a block that runs if the row has a key, with the key's variable."""
         key = self.writer.fresh("key")
         self.writer.code.line(f"{key} = {self.writer.row_key(self.schemas[port], row.columns)}")
         yield key
 
-    def null_left_key(self, row: Row) -> str | None:
+    def null_left_key(self, row: RowCode) -> str | None:
         """Return a test for a left row without a key; None if all have one."""
         return None
 
     @contextmanager
-    def left_key(self, row: Row, emit_keyless: Callable[[Row], None] | None) -> Generator[str]:
+    def left_key(self, row: RowCode, emit_keyless: Callable[[RowCode], None] | None) -> Generator[str]:
         """Open a block that runs if a left row has a key, after the code for those without one, if given."""
         test = None if emit_keyless is None else self.null_left_key(row)
         if emit_keyless is None or test is None:
@@ -79,7 +79,7 @@ class JoinConditionWriter(KeyWriter):
         self._pair = operator.pair_schema(self.schemas)
 
     @contextmanager
-    def key_of(self, port: int, row: Row) -> Generator[str]:
+    def key_of(self, port: int, row: RowCode) -> Generator[str]:
         exprs = self.keys[port]
         key = self.writer.fresh("key")
         nullable = self.writer.assign_key(key, exprs, self.schemas[port], row.columns)
@@ -90,7 +90,7 @@ class JoinConditionWriter(KeyWriter):
         with self.writer.code.block(f"if {' and '.join(f'{p} is not None' for p in parts)}:"):
             yield key
 
-    def null_left_key(self, row: Row) -> str | None:
+    def null_left_key(self, row: RowCode) -> str | None:
         return self.writer.null_key_test(self.operator.left_keys, self.node, 0, row.columns)
 
     def pair(self, port: int, own: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
@@ -108,18 +108,18 @@ class JoinConditionWriter(KeyWriter):
             yield
 
     @contextmanager
-    def joined(self, port: int, row: Row, partner: Row) -> Generator[Row]:
+    def joined(self, port: int, row: RowCode, partner: RowCode) -> Generator[RowCode]:
         """Open a block that runs if a row and one of the other side match, with their output row."""
         pair = self.pair(port, row.columns, partner.columns)
         with self.where_residual(pair):
-            yield Row(self.output(pair), None, weight_product(row.weight, partner.weight))
+            yield RowCode(self.output(pair), None, weight_product(row.weight, partner.weight))
 
     def output(self, pair: tuple[str, ...]) -> tuple[str, ...]:
         """Return the output columns of a pair: all of the left, the kept ones of the right."""
         width = len(self.schemas[0].fields)
         return pair[:width] + tuple(pair[width + i] for i in self.operator.kept_right)
 
-    def unmatched(self, row: Row) -> Row:
+    def unmatched(self, row: RowCode) -> RowCode:
         """Return the output of an unmatched left row, with nulls for the right columns."""
         if not self.operator.how.has_right_columns:
             return row
@@ -168,7 +168,7 @@ class InnerJoinStep(Step):
             for side, append, of_a_tick in zip(SIDES, self.appends, self.of_a_tick, strict=True)
         )
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         with self.rows.key_of(port, row) as key:
             row = self.writer.as_whole(row)
             self._match(port, row, key)
@@ -197,23 +197,22 @@ class InnerJoinStep(Step):
         with self.writer.each_row(self.node, of_a_tick) as row, self.rows.key_of(of_a_tick, row) as key:
             self._match(of_a_tick, row, key)
 
-    def _match(self, port: int, row: Row, key: str) -> None:
-        writer, other = self.writer, 1 - port
-        found = writer.fresh("found")
-        self.code.line(f"{found} = {self.slot_getter(SIDES[other])}({key})")
-        with self.code.block(f"if {found} is not None:"):
-            partner = writer.fresh("row")
-            weight: str | None = None
-            header = f"for {partner} in {found}:"
-            if not self.appends[other]:
-                weight = writer.fresh("n")
-                header = f"for {partner}, {weight} in {found}.items():"
-            with self.code.block(header):
-                columns = writer.unpack(self.input_schema(other), partner)
-                with self.rows.joined(port, row, Row(columns, None, weight)) as pair:
-                    self.writer.emit_copies(self.node.id, pair)
+    def _match(self, port: int, row: RowCode, key: str) -> None:
+        with self._rows_of(1 - port, key) as partner, self.rows.joined(port, row, partner) as pair:
+            self.writer.emit_copies(self.node.id, pair)
 
-    def _add(self, port: int, row: Row, key: str) -> None:
+    @contextmanager
+    def _rows_of(self, port: int, key: str) -> Generator[RowCode]:
+        """Open a block that runs for each row of a side with this key."""
+        side, schema = self.state(SIDES[port]), self.input_schema(port)
+        if self.appends[port]:
+            with side.each_item(key) as row:
+                yield RowCode(self.writer.unpack(schema, row))
+        else:
+            with side.each_entry(key, "n") as (row, weight):
+                yield RowCode(self.writer.unpack(schema, row), None, weight)
+
+    def _add(self, port: int, row: RowCode, key: str) -> None:
         side = self.state(SIDES[port])
         if self.appends[port]:
             side.append(key, row.source)
@@ -261,7 +260,7 @@ class RightFirstStep(Step):
         with self.writer.each_row(self.node, 0, only) as row:
             self.write_left_row(self.writer.as_whole(row))
 
-    def write_left_row(self, row: Row) -> None:
+    def write_left_row(self, row: RowCode) -> None:
         """Write the code for one left row."""
         raise NotImplementedError
 
@@ -282,19 +281,19 @@ class MatchCounting(Step):
 
     rows: JoinConditionWriter
 
-    def right_rows(self, key: str) -> AbstractContextManager[Row]:
+    def right_rows(self, key: str) -> AbstractContextManager[RowCode]:
         """Open a block that runs for each right row of a key."""
         raise NotImplementedError
 
-    def store_left(self, row: Row, key: str, matches: str) -> None:
+    def store_left(self, row: RowCode, key: str, matches: str) -> None:
         """Write code that adds a left row to its side."""
         raise NotImplementedError
 
-    def write_left_row(self, row: Row) -> None:
+    def write_left_row(self, row: RowCode) -> None:
         """Write the code for one left row: its pairs, or its answer for whether there are any."""
         semi = self.rows.operator.how is How.SEMI
 
-        def emit_unmatched(row: Row) -> None:
+        def emit_unmatched(row: RowCode) -> None:
             self.emit(self.rows.unmatched(row))
 
         with self.rows.left_key(row, None if semi else emit_unmatched) as key:
@@ -303,7 +302,7 @@ class MatchCounting(Step):
                 emit_unmatched(row)
             self.store_left(row, key, matches)
 
-    def count_matches(self, row: Row, key: str, *, emits: bool) -> str:
+    def count_matches(self, row: RowCode, key: str, *, emits: bool) -> str:
         """Write code that counts a left row's matches, and `emits` the pairs. Returns the variable."""
         matches = self.writer.fresh("matches")
         self.code.line(f"{matches} = 0")
@@ -315,7 +314,7 @@ class MatchCounting(Step):
 
     def emit_pair(self, pair: tuple[str, ...], weight: str | None) -> None:
         """Write the code for a pair of the output."""
-        self.emit(Row(self.rows.output(pair), None, weight))
+        self.emit(RowCode(self.rows.output(pair), None, weight))
 
 
 def thaw_left(rows: dict[Any, Any]) -> dict[Any, Any]:
@@ -349,51 +348,41 @@ class MatchedJoinStep(MatchCounting, RightFirstStep):
                 self._match_left(row, key, before)
             self.state("right").add_weight(key, row)
 
-    def _match_left(self, row: Row, key: str, before: str) -> None:
-        writer, code = self.writer, self.code
-        found = writer.fresh("found")
-        code.line(f"{found} = {self.slot_getter('left')}({key})")
-        with code.block(f"if {found} is not None:"):
-            left, entry = writer.fresh("row"), writer.fresh("entry")
-            with code.block(f"for {left}, {entry} in {found}.items():"):
-                pair = writer.unpack(self.rows.schemas[0], left) + row.columns
-                with self.rows.where_residual(pair):
-                    with code.block(f"if ({key}, {left}) not in {before}:"):
-                        code.line(f"{before}[{key}, {left}] = ({entry}, {entry}[1])")
-                    code.line(f"{entry}[1] += {row.copies}")
-                    if self.operator.how is How.LEFT:
-                        self.emit_pair(pair, weight_product(f"{entry}[0]", row.weight))
+    def _match_left(self, row: RowCode, key: str, before: str) -> None:
+        code = self.code
+        with self.state("left").each_entry(key, "entry") as (left, entry):
+            pair = self.writer.unpack(self.rows.schemas[0], left) + row.columns
+            with self.rows.where_residual(pair):
+                with code.block(f"if ({key}, {left}) not in {before}:"):
+                    code.line(f"{before}[{key}, {left}] = ({entry}, {entry}[1])")
+                code.line(f"{entry}[1] += {row.copies}")
+                if self.operator.how is How.LEFT:
+                    self.emit_pair(pair, weight_product(f"{entry}[0]", row.weight))
 
     def emit_crossings(self, before: str) -> None:
         writer, code = self.writer, self.code
         left, entry, old = writer.fresh("row"), writer.fresh("entry"), writer.fresh("old")
         with code.block(f"for (_, {left}), ({entry}, {old}) in {before}.items():"):
             columns = writer.unpack(self.rows.schemas[0], left)
-            row = Row(columns, left, f"{entry}[0]")
+            row = RowCode(columns, left, f"{entry}[0]")
             with code.block(f"if {entry}[1] > 0 >= {old}:"):
                 self._emit_crossing(row, matched=True)
             with code.block(f"elif {entry}[1] <= 0 < {old}:"):
                 self._emit_crossing(row, matched=False)
 
-    def _emit_crossing(self, row: Row, *, matched: bool) -> None:
+    def _emit_crossing(self, row: RowCode, *, matched: bool) -> None:
         """Emit the change of a stored left row that has gained its first match or lost its last."""
         if matched == (self.operator.how is How.SEMI):
             self.writer.emit_copies(self.node.id, self.rows.unmatched(row))
         elif not self.writer.is_append(self.node.id):
-            self.emit(self.rows.unmatched(Row(row.columns, row.whole, negated_weight(row.weight))))
+            self.emit(self.rows.unmatched(RowCode(row.columns, row.whole, negated_weight(row.weight))))
 
     @contextmanager
-    def right_rows(self, key: str) -> Generator[Row]:
-        writer, code = self.writer, self.code
-        found, right, n = writer.fresh("found"), writer.fresh("row"), writer.fresh("n")
-        code.line(f"{found} = {self.slot_getter('right')}({key})")
-        with (
-            code.block(f"if {found} is not None:"),
-            code.block(f"for {right}, {n} in {found}.items():"),
-        ):
-            yield Row(writer.unpack(self.rows.schemas[1], right), right, n)
+    def right_rows(self, key: str) -> Generator[RowCode]:
+        with self.state("right").each_entry(key, "n") as (right, n):
+            yield RowCode(self.writer.unpack(self.rows.schemas[1], right), right, n)
 
-    def store_left(self, row: Row, key: str, matches: str) -> None:
+    def store_left(self, row: RowCode, key: str, matches: str) -> None:
         if not self.stores_left:
             return
         writer, code = self.writer, self.code
@@ -412,7 +401,7 @@ class MatchedJoinStep(MatchCounting, RightFirstStep):
                     self.state("left").delete(key, own, row.source)
 
     def emit_pair(self, pair: tuple[str, ...], weight: str | None) -> None:
-        self.writer.emit_copies(self.node.id, Row(self.rows.output(pair), None, weight))
+        self.writer.emit_copies(self.node.id, RowCode(self.rows.output(pair), None, weight))
 
 
 @register_step(Difference)
@@ -447,24 +436,21 @@ class PresenceStep(RightFirstStep):
         key, old, new = writer.fresh("key"), writer.fresh("old"), writer.fresh("new")
         with code.block(f"for {key}, {old} in {before}.items():"):
             code.line(f"{new} = {self.slot_getter('right')}({key}) or 0")
-            with code.block(f"if ({old} > 0) != ({new} > 0):"):
-                found = writer.fresh("found")
-                code.line(f"{found} = {self.slot_getter('left')}({key})")
-                with code.block(f"if {found} is not None:"):
-                    row, n = writer.fresh("row"), writer.fresh("n")
-                    with code.block(f"for {row}, {n} in {found}.items():"):
-                        columns = writer.unpack(self.node.schema, row)
-                        self._emit_crossing(Row(columns, row, n), new)
+            with (
+                code.block(f"if ({old} > 0) != ({new} > 0):"),
+                self.state("left").each_entry(key, "n") as (row, n),
+            ):
+                self._emit_crossing(RowCode(writer.unpack(self.node.schema, row), row, n), new)
 
-    def _emit_crossing(self, row: Row, new: str) -> None:
+    def _emit_crossing(self, row: RowCode, new: str) -> None:
         with self.code.block(f"if {new} {self.test}:"):
             # On an append edge every stored copy is one that was never retracted.
             self.writer.emit_copies(self.node.id, row)
         if not self.writer.is_append(self.node.id):
             with self.code.block("else:"):
-                self.emit(Row(row.columns, row.whole, negated_weight(row.weight)))
+                self.emit(RowCode(row.columns, row.whole, negated_weight(row.weight)))
 
-    def write_left_row(self, row: Row) -> None:
+    def write_left_row(self, row: RowCode) -> None:
         with self.keys.left_key(row, None if self.present else self.emit) as key:
             with self.code.block(f"if ({self.slot_getter('right')}({key}) or 0) {self.test}:"):
                 self.emit(row)

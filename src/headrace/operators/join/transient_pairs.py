@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from headrace.expr.types import Schema
     from headrace.graph.node import FlowGraph, Node
-    from headrace.lowering.row_code import Row
+    from headrace.lowering.row_code import RowCode
     from headrace.lowering.slot import Slot
     from headrace.lowering.step import Step
     from headrace.lowering.step_writer import StepWriter
@@ -119,7 +119,7 @@ class RoundwiseLoopStep(LoopStep):
         if isinstance(self._step, LoopStep):
             self._step.begin_round()
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         if port in self._inputs:
             self._inputs[port].add(row)
         else:
@@ -128,7 +128,7 @@ class RoundwiseLoopStep(LoopStep):
     def write_round(self) -> None:
         for port, sums in self._inputs.items():
 
-            def consume(row: Row, port: int = port) -> None:
+            def consume(row: RowCode, port: int = port) -> None:
                 with self.code.attribute_lines(self.node.id, row.columns):
                     self._step.consume(port, row)
 

@@ -15,7 +15,7 @@ from headrace.graph.node import Operator
 from headrace.graph.operator_declarations import EverywhereSlot, KeyedSlot, Port, calendar_slots, place_by_key
 from headrace.lowering.examples import Examples
 from headrace.lowering.reference import Bag, Bags, answer_of_bags
-from headrace.lowering.row_code import Row
+from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
 from headrace.operators.event_time.due_calendar import DueCalendar
@@ -111,7 +111,7 @@ class KeyedRecordsStep(Step):
         if self._calendar is not None:
             self.code.line(f"{self._highest} = {self.slot_getter('highest')}(())")
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         if port == 0:
             self._consume_record(row)
             return
@@ -121,7 +121,7 @@ class KeyedRecordsStep(Step):
         with self.code.block(f"if {is_higher}:"):
             self.code.line(f"{self.slot('highest')}[()] = {self._highest} = {sequence}")
 
-    def _consume_record(self, row: Row) -> None:
+    def _consume_record(self, row: RowCode) -> None:
         code, writer, rule = self.code, self.writer, self.rule
         key, own, stored, new = (writer.fresh(n) for n in ("key", "own", "stored", "new"))
         schema = self.input_schema()
@@ -171,14 +171,14 @@ class KeyedRecordsStep(Step):
         assert isinstance(rows, StructType)
         return Unavailable(()) if self.rule.table is None else Unavailable.of(rows.fields)
 
-    def _is_last(self, own: str, row: Row) -> str:
+    def _is_last(self, own: str, row: RowCode) -> str:
         """Return the condition of a record that no later one has replaced."""
         if self.rule.sequence is None:
             return "True"
         sequence = self.writer.value(self.rule.sequence, self.input_schema(), row.columns)
         return f"{own}.sequence is None or {sequence} >= {own}.sequence"
 
-    def take_misfit(self, row: Row, reason: str) -> None:
+    def take_misfit(self, row: RowCode, reason: str) -> None:
         """Write the code for a record with its misfit reason, a variable; None if it fits."""
 
     def finish(self) -> None:
@@ -384,6 +384,6 @@ class Misfits(KeyedRecords):
 class MisfitsStep(KeyedRecordsStep):
     """Step of misfits."""
 
-    def take_misfit(self, row: Row, reason: str) -> None:
+    def take_misfit(self, row: RowCode, reason: str) -> None:
         with self.code.block(f"if {reason} is not None:"):
-            self.emit(Row((*row.columns, reason)))
+            self.emit(RowCode((*row.columns, reason)))

@@ -12,17 +12,15 @@ from headrace.expr.types import (
     DateType,
     DecimalType,
     IntegerType,
+    Row,
     StrType,
     StructType,
     TimestampNtzType,
     TimestampType,
 )
 from headrace.graph.node import ADDED_LATER
-from headrace.graph.operator_declarations import (
-    Facts,
-    Need,
-)
-from headrace.lowering.reference import Bags, NotOfBags, Row, function_of, functions_of, rank
+from headrace.graph.operator_declarations import Facts, Need
+from headrace.lowering.reference import Bags, NotOfBags, function_of, functions_of, rank
 from headrace.operators.time_spans import TIME_TYPES, check_span, shown_span
 from headrace.operators.unservable import IN_ORDER, OLD_TOMBSTONES
 
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
     from headrace.graph.node import Node
     from headrace.graph.operator_declarations import Unservable
     from headrace.operators.time_spans import Span
+
 
 COMMITS = "_commit_version"
 """Name of the column with the commit of a change in the change data feed of a Delta table."""

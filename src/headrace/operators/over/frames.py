@@ -19,9 +19,9 @@ from headrace.expr.code_runtime import float32
 from headrace.expr.decimal_arithmetic import EXACT
 from headrace.expr.functions.calendar import add_months
 from headrace.expr.sort_keys import order_key
-from headrace.expr.types import DataType, DateType, Float32Type
+from headrace.expr.types import DataType, DateType, Float32Type, Row, Rows
 from headrace.lowering.reference import functions_of
-from headrace.lowering.row_code import Row as CodeRow
+from headrace.lowering.row_code import RowCode
 from headrace.operators.aggregate.accumulator import ROWS, Group
 from headrace.operators.aggregate.aggregation import Aggregation, answer_of
 from headrace.operators.over.partitions import (
@@ -29,21 +29,13 @@ from headrace.operators.over.partitions import (
     Key,
     PartitionFunction,
     Peers,
-    Row,
-    Rows,
     SortedPartition,
     Stretch,
     answer_of_row,
     function_source,
     sign_of,
 )
-from headrace.operators.over.window_function import (
-    Frame,
-    FrameUnit,
-    Months,
-    Over,
-    measured_by,
-)
+from headrace.operators.over.window_function import Frame, FrameUnit, Months, Over, measured_by
 
 
 class _Beyond(Enum):
@@ -349,7 +341,7 @@ def _source(function: Aggregation, frame: Frame | None, step: FunctionWriter, su
     with writer.function_body(node, f"def {empty}():"):
         writer.code.line(f"return {group.empty}")
     with writer.function_body(node, f"def {add}(group, row, weight):"):
-        group.add("group", CodeRow(step.columns, "row", None if group.appends else "weight"))
+        group.add("group", RowCode(step.columns, "row", None if group.appends else "weight"))
     with writer.function_body(node, f"def {result}(group):"):
         group.settle("group")
         (source,) = group.aggregate_sources("group")

@@ -10,25 +10,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.errors import SourceLocation, WrongType
 from headrace.expr.check import check
 from headrace.expr.tree import Expr, operand
-from headrace.expr.types import Field
+from headrace.expr.types import Field, Rows
 from headrace.lowering.reference import function_of
 from headrace.operators.over.frames import FramedFunction, bounds_source, rows_of_frame
 from headrace.operators.over.partitions import (
     FunctionWriter,
     Key,
     PartitionFunction,
-    Rows,
     SortedPartition,
     Stretch,
     answer_of_row,
     function_source,
 )
-from headrace.operators.over.window_function import (
-    Frame,
-    Over,
-    Reach,
-    WindowFunction,
-)
+from headrace.operators.over.window_function import Frame, Over, Reach, WindowFunction
 
 if TYPE_CHECKING:
     from headrace.expr.types import Schema

@@ -14,7 +14,7 @@ from headrace.graph.node import Operator, identity_lineage
 from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, place_by_key
 from headrace.lowering.examples import Examples
 from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies, functions_of
-from headrace.lowering.row_code import Row, comparable, item_sources, tuple_source
+from headrace.lowering.row_code import RowCode, comparable, item_sources, tuple_source
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
 from headrace.operators.aggregate import counts, extremes, sums
@@ -165,7 +165,7 @@ class OverStep(Step):
     def begin(self) -> None:
         self.code.line(f"{self.touched} = {{}}")
 
-    def consume(self, port: int, row: Row) -> None:
+    def consume(self, port: int, row: RowCode) -> None:
         writer, code = self.writer, self.code
         key, changes, whole = writer.fresh("key"), writer.fresh("changes"), writer.fresh("row")
         writer.assign_key(key, self.operator.per, self.schema, row.columns)
@@ -189,7 +189,7 @@ class OverStep(Step):
                 code.line(f"del {self.slot('partitions')}[{key}]")
             with code.block(f"for {row}, {n} in {changes}:"):
                 columns = writer.unpack(self.node.schema, row)
-                writer.emit_copies(self.node.id, Row(columns, row, n))
+                writer.emit_copies(self.node.id, RowCode(columns, row, n))
 
     # -- functions of rows -------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from headrace.expr.check import check
 from headrace.expr.code_runtime import float32
-from headrace.expr.types import FLOAT32
+from headrace.expr.types import FLOAT32, Row, Rows
 from headrace.lowering.reference import function_of, rank
 from headrace.operators.over.window_function import Frame, Months, Over, WindowFunction
 
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from headrace.graph.node import Node
     from headrace.lowering.step_writer import StepWriter
 
-Row = tuple[Any, ...]
-Rows = list[Row]
+
 Key = Callable[[Any], Any]
 
 

@@ -8,23 +8,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.errors import SourceLocation, WrongType
 from headrace.expr.tree import Expr
-from headrace.expr.types import FLOAT64, INT32, Field
+from headrace.expr.types import FLOAT64, INT32, Field, Rows
 from headrace.operators.over.partitions import (
     FunctionWriter,
     PartitionFunction,
     Peers,
-    Rows,
     SortedPartition,
     Stretch,
     answer_of_row,
     function_source,
 )
-from headrace.operators.over.window_function import (
-    Frame,
-    Over,
-    Reach,
-    WindowFunction,
-)
+from headrace.operators.over.window_function import Frame, Over, Reach, WindowFunction
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType, Schema

@@ -12,34 +12,31 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.analysis import analyse
+from headrace.expr.types import Rows
 from headrace.operators.source import Source
-from headrace.spark.batch.distribution import InOneTask
-from headrace.spark.batch.in_process_subplans import frame_layout, subplan_task
-from headrace.spark.batch.stream_union import TaggedUnion, select_stream
-from headrace.spark.batch.subplan_flow import loop_flow
-from headrace.spark.local.session_properties import tasks_at_a_time
-from headrace.spark.placing.loop_levels import unpartitionable_reason
+from headrace.spark.batch.frames import TaggedUnion, select_stream
+from headrace.spark.batch.subplans import InOneTask, frame_layout, loop_flow, subplan_task
+from headrace.spark.placing.earliest_stages import unpartitionable_reason
 from headrace.spark.placing.stages import cut_stages
+from headrace.spark.session import tasks_at_a_time
 from headrace.spark.ticks.cell import run_stateless
-from headrace.spark.ticks.errors import told
+from headrace.spark.ticks.failures import told
 from headrace.spark.ticks.messages import Message, Result, messages_of, run_tasks, to_batches
+from headrace.spark.ticks.output import write_changes
 from headrace.spark.ticks.plan import Output, Plan, ShippedPlan
 from headrace.spark.ticks.round_jobs import FEW_ROWS, SparkJobs, run_in_jobs
 from headrace.spark.ticks.task import Attempt, CellOutput, TickOrder
-from headrace.spark.ticks.task_output import write_changes
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from headrace.graph.node import FlowGraph
-    from headrace.spark.ticks.errors import Task
+    from headrace.spark.ticks.failures import Task
 
-
-Rows = list[tuple[Any, ...]]
 
 _ROWS_AT_ONCE = 100_000
 

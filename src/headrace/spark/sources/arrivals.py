@@ -19,9 +19,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from headrace.expr.types import Rows
 from headrace.io.files.file_source import UnreadFile, UnreadFiles
 from headrace.io.files.text_blocks import WHOLE, FilePart
-from headrace.io.source import DONE, Rows
+from headrace.io.source import DONE
 from headrace.state.checkpoint_files import make_durable
 from headrace.state.codec import decode, value_encoder
 from headrace.state.commit import POSITIONS
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from headrace.io.wall_clock import TickTime
     from headrace.state.chain import Chain
     from headrace.state.checkpoint import Checkpoint
+
 
 Positions = MutableMapping[Any, Any]
 _BATCHES = "batches"

@@ -25,7 +25,7 @@ from headrace.errors import BadInput, HeadraceError, UserFunctionFailed
 from headrace.expr.types import Schema
 from headrace.io.source import WEIGHT, Guarantee, Source, refuse_untyped
 from headrace.spark.sources.opening import Opening, sends_rows, source_frame
-from headrace.spark.ticks.errors import failing_as_told
+from headrace.spark.ticks.failures import failing_as_told
 
 if TYPE_CHECKING:
     import pyarrow as pa

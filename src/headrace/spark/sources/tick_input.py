@@ -16,7 +16,7 @@ from heapq import heapify, heapreplace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from headrace.spark.local.session_properties import is_remote
+from headrace.spark.session import is_remote
 from headrace.spark.sources.arrivals import FoundInput, encoded_location
 from headrace.spark.ticks.intake import ENDED, Tagged, tagged_batch
 

@@ -17,8 +17,9 @@ from headrace.engine.columnar.columnar_option import COLUMNAR_ROWS, Columnar
 from headrace.engine.columnar.runner import as_rows
 from headrace.engine.columnar.stored_slot import stored_forms
 from headrace.engine.machine import Machine
+from headrace.expr.types import Rows
 from headrace.io.arrow import with_weight
-from headrace.spark.placing.routing import Divide
+from headrace.spark.placing.row_placement import Divide
 from headrace.spark.placing.stages import Exchange
 from headrace.spark.ticks.columnar_stage import leaving
 from headrace.spark.ticks.messages import rows_of
@@ -30,7 +31,7 @@ from headrace.state.shard import ShardState
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Rows: TypeAlias = list[tuple[Any, ...]]
+
 Given: TypeAlias = Rows | Columns
 """Rows of a source of a stage."""
 Leaving: TypeAlias = "Rows | pa.Table"

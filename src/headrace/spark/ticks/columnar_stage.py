@@ -8,7 +8,7 @@ run one by one.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from headrace.analysis import analyse
 from headrace.engine.columnar.columnar_option import Columnar
@@ -16,6 +16,7 @@ from headrace.engine.machine import Machine
 from headrace.engine.partial_operators import PartialAggregate
 from headrace.engine.plan import live_consumers
 from headrace.expr.tree import Column
+from headrace.expr.types import Rows
 from headrace.io.arrow import arrow_schema, table_to_rows, with_all_columns
 from headrace.lowering.forms import has_columnar_form
 from headrace.operators.select import Select
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from headrace.engine.program import Program
     from headrace.graph.node import Operator
 
-Rows: TypeAlias = list[tuple[Any, ...]]
 
 _LEAST = 1_000
 """With fewer rows, building the plan of a tick costs more than the rows do."""

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import BadRow
+from headrace.expr.types import Rows
 from headrace.io.arrow import table_to_rows
 from headrace.io.change_data import ChangeData
 from headrace.io.files.file_reader import Widened, open_format, read_columns, read_rows
@@ -39,7 +40,6 @@ _BATCHES_OF_A_PARTITION = 1 << 23
 _ROWS_GATHERED = 200_000
 """Number of rows of a source that are enough to be run together."""
 
-Rows: TypeAlias = list[tuple[Any, ...]]
 Tagged: TypeAlias = tuple[int, str | None, int | None]
 """Row of the tagged union without a row of a DataFrame: tag, path, place."""
 

@@ -18,8 +18,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.ipc as ipc
 
+from headrace.expr.types import Rows
 from headrace.io.arrow import rows_to_table, table_to_rows
 from headrace.state.codec import decode, value_encoder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from headrace.spark.placing.stages import Exchange
+
 
 TO_DRIVER = -1
 ARROW = pa.schema(
@@ -41,13 +49,7 @@ _ARROW_STREAM = b"\xff\xff\xff\xff"
 _BYTES_PER_BATCH = 64 << 20
 BLOBS_OF_ONE_PLACE = 1 << 20
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
-    from headrace.spark.placing.stages import Exchange
-
-Rows: TypeAlias = list[tuple[Any, ...]]
 Message: TypeAlias = "tuple[int, int, int, int, bytes | pa.Buffer]"
 Task: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
 

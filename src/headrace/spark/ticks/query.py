@@ -10,30 +10,28 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
 from headrace.errors import CheckpointDamaged, NotOnSpark
-from headrace.spark.local.session_properties import is_remote
+from headrace.spark.session import is_remote
 from headrace.spark.sources.arrivals import SourcePositions
-from headrace.spark.sources.opening import (
-    OpenedSource,
-    named_sources_enabled,
-    union_columns,
-    union_of,
-)
+from headrace.spark.sources.opening import OpenedSource, named_sources_enabled, union_columns, union_of
 from headrace.spark.sources.tick_input import Located, TickInput, batch_rows
-from headrace.spark.ticks.errors import error_of
-from headrace.spark.ticks.lag import Lag
-from headrace.spark.ticks.listener import listening
-from headrace.spark.ticks.ticker import Ticker
+from headrace.spark.ticks.failures import error_of
+from headrace.spark.ticks.ticker import Lag, Ticker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import QueryProgressEvent, QueryStartedEvent, QueryTerminatedEvent
     from pyspark.sql.streaming.query import StreamingQuery
 
     from headrace.engine.interrupt import Interrupt
+    from headrace.engine.prometheus import RunMetrics
+
 
 _LOOK_EVERY = "100 milliseconds"
 """Interval at which Spark checks for new input."""
@@ -287,3 +285,35 @@ def _on_connect(source: str) -> NotOnSpark:
 
 class _Stopped(Exception):
     """Exception that stops the query's thread between two ticks."""
+
+
+@contextmanager
+def listening(spark: SparkSession, query: StreamingQuery, metrics: RunMetrics | None) -> Generator[None]:
+    """Record the batch phases of `query` inside this block, if metrics are enabled."""
+    if metrics is None:
+        yield
+        return
+    listener = _Phases(str(query.runId), metrics)
+    spark.streams.addListener(listener)
+    try:
+        yield
+    finally:
+        spark.streams.removeListener(listener)
+
+
+class _Phases(StreamingQueryListener):
+    def __init__(self, run: str, metrics: RunMetrics) -> None:
+        self._run = run
+        self._metrics = metrics
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        return
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        # A session may have queries of others.
+        if str(event.progress.runId) == self._run:
+            durations = event.progress.durationMs
+            self._metrics.record_phases({phase: took / 1000 for phase, took in durations.items()})
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        return

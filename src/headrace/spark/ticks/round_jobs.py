@@ -13,17 +13,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.spark.ticks import task
-from headrace.spark.ticks.errors import told_errors
+from headrace.spark.ticks.failures import told_errors
 from headrace.spark.ticks.messages import ARROW, Result, results_of, run_tasks
-from headrace.spark.ticks.round_files import NOTHING, Sent, split_sent
-from headrace.spark.ticks.round_task import Leg, rounds_of
+from headrace.spark.ticks.round_task import NOTHING, Leg, Sent, rounds_of, split_sent
 from headrace.spark.ticks.task_outcome import Outcome, gathered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from headrace.spark.placing.round_plan import LoopStages
-    from headrace.spark.placing.stages import StagePlan
+    from headrace.spark.placing.stages import LoopStages, StagePlan
     from headrace.spark.ticks.task import TickOrder
     from headrace.state.chain import Chain
 

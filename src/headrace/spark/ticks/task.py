@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.errors import HeadraceError
-from headrace.expr.types import Schema
+from headrace.expr.types import Rows, Schema
 from headrace.io.arrow import table_to_rows, with_all_columns, without_zero_weights
 from headrace.spark.ticks.cell import (
     Given,
@@ -27,7 +27,6 @@ from headrace.spark.ticks.cell import (
     pass_on,
     run_stateless,
 )
-from headrace.spark.ticks.cost import TaskCost
 from headrace.spark.ticks.intake import Tagged, Taken, read_inputs, tagged_batch
 from headrace.spark.ticks.messages import (
     Message,
@@ -39,22 +38,20 @@ from headrace.spark.ticks.messages import (
     to_batches,
     to_table,
 )
+from headrace.spark.ticks.output import takes_columns, write_changes
 from headrace.spark.ticks.plan import Compiled, CompiledStage, ShippedPlan
-from headrace.spark.ticks.round_files import Address, fetched
-from headrace.spark.ticks.round_task import Leg, posted, run_rounds
-from headrace.spark.ticks.task_outcome import bad_result, chain_result, error_result
-from headrace.spark.ticks.task_output import takes_columns, write_changes
+from headrace.spark.ticks.round_task import Address, Leg, fetched, posted, run_rounds
+from headrace.spark.ticks.task_outcome import TaskCost, bad_result, chain_result, error_result
 from headrace.state.chain import Chain
 from headrace.state.checkpoint_files import make_durable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.spark.placing.round_plan import LoopStages
-    from headrace.spark.placing.routing import Divide
-    from headrace.spark.placing.stages import Exchange
+    from headrace.spark.placing.row_placement import Divide
+    from headrace.spark.placing.stages import Exchange, LoopStages
 
-Rows: TypeAlias = list[tuple[Any, ...]]
+
 Piece: TypeAlias = "tuple[int, int, Rows | pa.Table]"
 """Exchange number, place, and rows."""
 Shares: TypeAlias = Sequence[Sequence[Tagged]]

@@ -1,4 +1,8 @@
-"""Driver side of a tick: one Spark job, then a commit, then publication of the output."""
+"""Driver side of a tick: one Spark job, then a commit, then publication of the output.
+
+The driver tracks what tasks cannot know alone: the ends of sources and the watermarks, which a commit
+keeps; the backlog of sources; and the sinks, prepared before the commit and published after it.
+"""
 
 from __future__ import annotations
 
@@ -6,33 +10,51 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import partial
+from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from headrace.engine.progress import Observer, Progress
+from headrace.engine.change import Changes
+from headrace.engine.endpoints import as_sink, table_sources
+from headrace.engine.event_time import awaited_ends, more_after_the_end
+from headrace.engine.progress import Observer, Progress, SourceProgress
+from headrace.expr.code_runtime import EPOCH
+from headrace.expr.row_classes import to_user
+from headrace.expr.types import Rows
+from headrace.io import Writer, open_sink
 from headrace.io.files.file_reader import WideningLog
+from headrace.io.outbox import DeliveredSink
+from headrace.io.sink import PartsWriter, SinkRequest
+from headrace.operators.event_time.late_rows import OnTime
+from headrace.operators.event_time.watermark import EARLIEST, Watermark
 from headrace.spark.sources.tick_input import Density, Expected, TickInput
-from headrace.spark.ticks import progress, task
-from headrace.spark.ticks.cost import CostMeter
-from headrace.spark.ticks.errors import told_errors
-from headrace.spark.ticks.event_time import Ends, stand_of
-from headrace.spark.ticks.lag import Lag
+from headrace.spark.ticks import task
+from headrace.spark.ticks.failures import told_errors
 from headrace.spark.ticks.messages import results_of, run_tasks
+from headrace.spark.ticks.output import outbox_of
 from headrace.spark.ticks.plan import Compiled, ShippedPlan
 from headrace.spark.ticks.round_jobs import FEW_ROWS, SparkJobs, run_in_jobs, run_stages
 from headrace.spark.ticks.task import TickOrder
-from headrace.spark.ticks.task_outcome import Outcome, gathered
+from headrace.spark.ticks.task_outcome import CostMeter, Outcome, gathered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
+    from headrace.engine.progress import Time
     from headrace.engine.prometheus import RunMetrics
+    from headrace.graph.node import FlowGraph
     from headrace.io.source import DeadLetters
-    from headrace.spark.ticks.driver_sinks import DriverSink
+    from headrace.spark.placing.stages import StagePlan
+    from headrace.spark.sources.arrivals import Arrivals
     from headrace.state.chain import Chain
     from headrace.state.checkpoint import Checkpoint
     from headrace.state.commit import Commit
+
 
 Way: TypeAlias = Literal["one task", "stages"]
 
@@ -160,8 +182,8 @@ class Ticker:
         return replace(
             did,
             sources=self.lag.by_source(names, outcome.taken),
-            watermarks=progress.watermarks(commit, progress.timestamps_of(self.plan.plan.stages)),
-            late=progress.late_rows(commit),
+            watermarks=watermarks(commit, timestamps_of(self.plan.plan.stages)),
+            late=late_rows(commit),
             state_bytes=commit.state_bytes,
             cost=self.meter.lap(outcome.costs),
         )
@@ -233,3 +255,165 @@ def _outcome_of(messages: DataFrame) -> Outcome:
     with told_errors():
         table = messages.toArrow()
     return gathered(results_of(table))
+
+
+@dataclass(frozen=True, slots=True)
+class DriverSink:
+    """An open sink of a run. target: data of `headrace.io`."""
+
+    name: str
+    target: object
+    writer: Writer
+
+    def prepare(self, tick: int, files: list[str], rows: Rows) -> None:
+        """Stage the tick's output, invisible to readers: files of tasks, or rows."""
+        if files:
+            assert isinstance(self.writer, PartsWriter), "tasks write only for writers of parts"
+            self.writer.assemble(tick, files)
+        elif rows:
+            self.writer.prepare(tick, rows)
+
+    def publish(self, tick: int) -> None:
+        self.writer.publish(tick)
+
+
+def open_outlets(
+    graph: FlowGraph,
+    sinks: Mapping[str, Any],
+    folder: Path,
+    tick: int,
+    durable: bool,
+    closing: ExitStack,
+    append: Mapping[str, bool],
+    keep_ticks: int = 1,
+) -> dict[str, DriverSink]:
+    """Open the requested sinks and recover them to the committed tick.
+
+    append:     by source whether its rows are never taken back.
+    keep_ticks: of the checkpoint, see `SinkRequest`.
+
+    Raises `BadInput` for what is no sink, or holds ticks that this run cannot have written.
+    """
+    outlets: dict[str, DriverSink] = {}
+    for name, sink in sinks.items():
+        target = as_sink(sink)
+        schema = graph.nodes[graph.sinks[name]].schema
+        user = to_user(schema)
+        spool = outbox_of(folder, name) if durable or isinstance(target, DeliveredSink) else None
+        sources = table_sources(graph, append, name)
+        request = SinkRequest(
+            name, schema, spool, lambda rows, user=user: Changes(rows, False, user), sources, keep_ticks
+        )
+        writer = open_sink(target, request)
+        closing.callback(writer.close)
+        writer.recover(tick)
+        outlets[name] = DriverSink(name, target, writer)
+    return outlets
+
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Ends of sources. graph: stage 0. operators: by name, the sources whose ends an operator awaits."""
+
+    graph: FlowGraph
+    operators: Mapping[str, frozenset[str]]
+
+    @classmethod
+    def of(cls, graph: FlowGraph) -> Ends:
+        operators = ((name, graph.nodes[node].operator) for name, node in awaited_ends(graph).items())
+        return cls(graph, {name: frozenset(_sources(operator)) for name, operator in operators})
+
+    @property
+    def awaited(self) -> frozenset[str]:
+        """Sources whose end some operator waits for."""
+        return frozenset().union(*self.operators.values())
+
+    def ended_operators(self, before: Iterable[str], now: Iterable[str]) -> list[str]:
+        """Return the operators whose last source ends with `now`, if the sources in `before` have ended."""
+        earlier = frozenset(before)
+        after = earlier | frozenset(now)
+        return [name for name, of in self.operators.items() if of <= after and not of <= earlier]
+
+    def check(self, ended: Iterable[str], taken: Mapping[str, int]) -> None:
+        """Raise `BadInput` for rows of a source that has ended."""
+        for name in ended:
+            if taken.get(name):
+                raise more_after_the_end(self.graph, name)
+
+
+def _sources(operator: Any) -> Iterable[str]:
+    return operator.sources
+
+
+def stand_of(watermark: Any) -> int | float | None:
+    """Encode a watermark for a commit: microseconds since 1970, or a number; None before the first time."""
+    if isinstance(watermark, datetime):
+        return None if watermark <= EARLIEST else (watermark - EPOCH) // _MICROSECOND
+    return watermark if watermark is not None and isfinite(watermark) else None
+
+
+def watermarks(commit: Commit, timestamps: frozenset[str]) -> dict[str, Time]:
+    """Return the current watermarks, by operator name.
+
+    timestamps: operators whose watermarks are timestamps, which a commit has in microseconds since 1970.
+    """
+    found: Mapping[str, int | float] = commit.counters.get("watermarks") or {}
+    return {
+        name: EPOCH + timedelta(microseconds=value) if name in timestamps else value
+        for name, value in found.items()
+    }
+
+
+def late_rows(commit: Commit) -> dict[str, int]:
+    """Return the number of late rows so far, per watermark."""
+    return dict(commit.counters.get("late") or {})
+
+
+def timestamps_of(plan: StagePlan) -> frozenset[str]:
+    """Return the operators of a flow whose watermark is a timestamp rather than a number."""
+    return frozenset(
+        node.name
+        for stage in plan.stages
+        for node in stage.graph.nodes
+        if isinstance(node.operator, OnTime | Watermark)
+        and isinstance(node.operator.clock.lateness, timedelta)
+    )
+
+
+@dataclass(slots=True)
+class Lag:
+    """Observer of source backlogs during a run.
+
+    arrivals: of the sources whose input the driver finds.
+    query:    the one that runs, once there is one.
+    """
+
+    arrivals: Mapping[str, Arrivals]
+    query: StreamingQuery | None = None
+
+    def by_source(self, names: Iterable[str], rows: Mapping[str, int]) -> dict[str, SourceProgress]:
+        """Return the progress of each source in `names`: its rows in this tick, and its backlog."""
+        named = list(names)
+        connectors = [] if self.arrivals.keys() >= set(named) else self._connectors()
+        # Spark names sources by their connector: which of ours it is shows where there is one of each.
+        alone = len(connectors) == 1 and sum(name not in self.arrivals for name in named) == 1
+        backlog = connectors[0] if alone else {}
+        return {name: self._one(name, rows.get(name, 0), backlog) for name in named}
+
+    def _one(self, name: str, rows: int, backlog: Mapping[str, str]) -> SourceProgress:
+        arrivals = self.arrivals.get(name)
+        if arrivals is None:
+            return SourceProgress(rows, backlog=backlog)
+        return SourceProgress(rows, arrivals.waiting, arrivals.newest)
+
+    def _connectors(self) -> list[dict[str, str]]:
+        """Return the connectors' reports on the previous batch."""
+        last: Any = None if self.query is None else self.query.lastProgress
+        return [] if last is None else [_metrics(source) for source in last.sources]
+
+
+def _metrics(source: Any) -> dict[str, str]:
+    return {str(key): str(value) for key, value in (source.metrics or {}).items()}

@@ -16,14 +16,13 @@ from headrace.compute.protocol.responses import (
     DroppedAt,
     EncodedUpdates,
     Problem,
-    Row,
     RowCount,
     Rows,
     Stashed,
     Update,
 )
 from headrace.compute.protocol.row_batch import decode_batch
-from headrace.expr.types import Schema
+from headrace.expr.types import Row, Schema
 from headrace.testing.compute.simulation_trace import shown
 from headrace.testing.compute.workload import GroundTruth
 

@@ -18,7 +18,7 @@ from headrace.compute.controller.durable_catalog import DurableCatalog
 from headrace.compute.errors import NotServable
 from headrace.compute.plans import FlowSource, check_servable, decode, encode, sources_of
 from headrace.compute.protocol.commands import Plan
-from headrace.compute.protocol.responses import Row, Update
+from headrace.compute.protocol.responses import Update
 from headrace.errors import BadInput, NoFixpoint, SourceLocation
 from headrace.expr.row_classes import from_user
 from headrace.expr.types import (
@@ -34,6 +34,7 @@ from headrace.expr.types import (
     IntervalType,
     ListType,
     MapType,
+    Row,
     Schema,
     StrType,
     StructType,

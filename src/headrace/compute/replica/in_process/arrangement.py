@@ -24,18 +24,19 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.compute.frontier import END, Frontier
-from headrace.compute.protocol.responses import Counted, Row
+from headrace.compute.protocol.responses import Counted
 from headrace.compute.protocol.row_batch import NotColumnar, RowBatch, is_columnar
 from headrace.compute.replica.exports import FailedExport, add_up
 from headrace.compute.replica.feeds import Version
 from headrace.engine.spilling import estimated_bytes
 from headrace.expr.dict_keys import dict_key_source, key_function
-from headrace.expr.types import Field, Schema, StructType
+from headrace.expr.types import Field, Row, Schema, StructType
 
 if TYPE_CHECKING:
     from headrace.arrangement.batch import Batch
     from headrace.arrangement.spine import Spine
     from headrace.compute.replica.in_process.keyed_columns import KeyColumns, KeyedColumns
+
 
 _KeyOf: TypeAlias = Callable[[tuple[Any, ...]], Any]
 _Key: TypeAlias = Hashable

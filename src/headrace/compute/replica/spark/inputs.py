@@ -26,8 +26,8 @@ from headrace.compute.protocol.responses import Counted, Update
 from headrace.compute.replica.exports import FailedExport
 from headrace.compute.replica.feeds import check_not_back, weighted_rows
 from headrace.expr.types import Schema
-from headrace.spark.change_files_sink import in_parts
 from headrace.spark.external_ticks import Given, Session
+from headrace.spark.ticks.output import in_parts
 from headrace.state.codec import decode
 from headrace.tables.change_files import LAST_HASH, ChangeFile, Filing, MergeTask, hash_of, sum_changes
 

@@ -45,14 +45,15 @@ from headrace.compute.replica.spark.inputs import Versions
 from headrace.compute.replica.spark.threads import SparkThreads, Stores
 from headrace.errors import HeadraceError, SparkProcessDied, SparkUnavailable
 from headrace.expr.types import DataType, FloatingType, Schema
-from headrace.spark.change_files_sink import in_parts
-from headrace.spark.local.session_properties import tasks_at_a_time
-from headrace.spark.ticks.deaths import quiet
+from headrace.spark.session import tasks_at_a_time
+from headrace.spark.ticks.failures import quiet
+from headrace.spark.ticks.output import in_parts
 from headrace.state.codec import decode, value_encoder
 from headrace.tables.change_files import LAST_HASH, ChangeFile, sum_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 __all__ = [
     "SparkRuntime",

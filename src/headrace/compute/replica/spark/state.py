@@ -25,8 +25,8 @@ from headrace.errors import CheckpointDamaged, FlowChanged
 from headrace.expr.code_emission import CodeBounds
 from headrace.flow.flow import Flow
 from headrace.operators.source import Source
-from headrace.spark.change_files_sink import ChangeFiles
 from headrace.spark.external_ticks import DrivenFlow, Given, Session
+from headrace.spark.ticks.output import ChangeFiles
 from headrace.tables.change_files import LAST_HASH
 
 

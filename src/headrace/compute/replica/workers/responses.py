@@ -26,7 +26,6 @@ from headrace.compute.protocol.responses import (
     PeekResponse,
     Problem,
     Response,
-    Row,
     RowCount,
     Rows,
     Stashed,
@@ -35,6 +34,7 @@ from headrace.compute.protocol.responses import (
     Update,
 )
 from headrace.errors import Origin
+from headrace.expr.types import Row
 
 
 class PartitionedSubscription:

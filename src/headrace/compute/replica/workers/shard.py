@@ -29,8 +29,7 @@ from headrace.expr.tree import Column
 from headrace.expr.types import Schema
 from headrace.flow.flow import Flow
 from headrace.graph.node import FlowGraph
-from headrace.spark.placing.routing import Divide, row_divider
-from headrace.spark.placing.row_placement import ByKey
+from headrace.spark.placing.row_placement import ByKey, Divide, row_divider
 from headrace.spark.placing.stages import Exchange, cut_stages
 
 

@@ -1,4 +1,6 @@
-"""Examination of a session: settings that affect speed or semantics, and its workers."""
+"""Examination of the machine and a session for obstacles to running flows, each with its fix.
+
+The session is examined for settings that affect speed or semantics, and for its workers."""
 
 from __future__ import annotations
 
@@ -8,16 +10,34 @@ import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.path_or_url import local_path
-from headrace.spark.examination.finding import Finding, Level, ok
-from headrace.spark.local.session_properties import is_remote
+from headrace.spark.host_examination import (
+    Examination,
+    Finding,
+    Level,
+    examination,
+    examine_machine,
+    ok,
+    python_findings,
+    without_spark,
+)
+from headrace.spark.session import is_remote
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
+
+__all__ = [
+    "Examination",
+    "Finding",
+    "Level",
+    "doctor",
+]
 
 _REORDER = "org.apache.spark.sql.catalyst.optimizer.ReorderAssociativeOperator"
 _FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -256,3 +276,30 @@ def _version(name: str) -> str:
         return str(getattr(__import__(name), "__version__", None) or importlib.metadata.version(name))
     except (ImportError, importlib.metadata.PackageNotFoundError):
         return "missing"
+
+
+def doctor(
+    spark: SparkSession | None = None,
+    *,
+    settings: Mapping[str, str] | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    needed: bool = True,
+) -> Examination:
+    """Examine this machine, and a running session or the settings for one, without changing anything.
+
+    spark:      a running session: its settings, and by one small job its workers.
+    settings:   of a session that is not started yet.
+    checkpoint: a folder for runs of `spark`; its workers must see what this process writes there.
+    needed:     whether it is a problem if PySpark is not installed.
+
+    Works where PySpark or Java are missing, and says so. `str` of the answer is a report;
+    `broken` tells whether flows do not run like this.
+    """
+    if not needed and find_spec("pyspark") is None:
+        return Examination((python_findings(), without_spark()))
+    parts = [examine_machine()]
+    if settings is not None:
+        parts.append(examine_given(settings))
+    if spark is not None:
+        parts.append(examine_session(spark, None if checkpoint is None else str(checkpoint)))
+    return examination(*parts)

@@ -1,1 +1,0 @@
-"""Startup of a local Spark: Java, the JVM, its class archive."""
