@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headrace.analysis.findings import Finding, Severity
-from headrace.cli.findings_output import OutputFormat, PlacedFinding, lines_of
+from headrace.cli.check import OutputFormat, PlacedFinding, lines_of
 from headrace.cli.main import app
 from headrace.errors import BadFlow, SourceLocation
 from tests.cli.conftest import ROOT, Run

@@ -12,13 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-
-pytest.importorskip("grpc", reason="grpcio is not installed")
-
 from typer.testing import CliRunner
 
 from headrace.cli.main import app
-from headrace.cli.subscribe import _table
+from headrace.cli.views import _table
 from headrace.compute.channels import Limits
 from headrace.compute.client.client import Client
 from headrace.compute.client.conversation import Endpoint
@@ -29,6 +26,9 @@ from headrace.expr.row_classes import schema_of
 from headrace.ui.controller_page import ControllerPage
 from tests.cli.conftest import FLOWS
 from tests.golden import assert_golden
+
+pytest.importorskip("grpc", reason="grpcio is not installed")
+
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.page import why_process
+from headrace.cli.run import why_process
 from tests.cli.conftest import ENVIRONMENT, Run
 from tests.golden import assert_golden
 

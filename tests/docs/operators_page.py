@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from headrace import operators
 from headrace.analysis import analyse
+from headrace.compute.plans.servable import unservable_reason
 from headrace.engine.plan import live_consumers
 from headrace.errors import NotOnSpark
 from headrace.graph.node import FlowGraph, Operator
 from headrace.operators import all_operators
 from headrace.operators.join.operator import Join
+from headrace.operators.unservable import SIGNAL
 from headrace.spark.batch.batch_plan import BatchPlan, Loop, Native, Subplan, plan_batch
 from headrace.spark.batch.loops import why_in_one_task
 from headrace.spark.batch.subplans import distribution_of, loop_flow
@@ -32,8 +34,8 @@ HEAD = f"""\
 What operators do: [rows](rows.md), [joins](joins.md), [aggregates](aggregates.md), [sets](sets.md),
 [order](order.md), [folds](folds.md), [ticks](ticks.md), [event time](event-time.md),
 [recursion](recursion.md), [signals](signals.md). All of them run in-process. On Spark, each runs with
-the same answers, or is refused with a reason and a way out when the flow is planned. The table below
-is what the planners say.
+the same answers, or is refused with a reason and a way out when the flow is planned; so it is
+on replicas. The table below is what the planners say.
 
 **In a stream on Spark**, an operator runs *wherever rows are* (in the task that read them), *by key*
 (on the shard that owns the key) or *on one shard*. *Added up before*: tasks aggregate first, so that
@@ -49,6 +51,9 @@ Operators that read the order of rows, and those that show where ticks end, brin
 between them and the source into a subplan in one task. Filters and selections of expressions stay
 native.
 
+**On replicas**, an operator is *served* if its answer at a time is a function of the rows at that time
+(see [plans](../plans.md#which-flows-can-be-served)).
+
 Columns of type `object` can't leave a task. `inspect` calls its function in workers, again wherever a
 task repeats.
 
@@ -56,13 +61,13 @@ task repeats.
 
 
 def page() -> str:
-    lines = [HEAD, "| operator | class | Spark, stream | Spark, batch |", "|---|---|---|---|"]
+    lines = [HEAD, "| operator | class | Spark, stream | Spark, batch | replicas |", "|---|---|---|---|---|"]
     reasons: dict[str, int] = {}
     # A source of another kind is no operator of its own to users.
     for cls in sorted((cls for cls in all_operators() if "kind" in vars(cls)), key=_name):
         kind = f"`{cls.kind}`"
         cells = [_cell(cls, mode, reasons) for mode in ("stream", "batch")]
-        lines.append(f"| {kind} | `{_name(cls)}` | {cells[0]} | {cells[1]} |")
+        lines.append(f"| {kind} | `{_name(cls)}` | {cells[0]} | {cells[1]} | {_on_replicas(cls, reasons)} |")
     notes = [f"{number}. {reason}" for reason, number in reasons.items()]
     return "\n".join([*lines, "", "Refused:", "", *notes]) + "\n"
 
@@ -83,6 +88,18 @@ def _cell(cls: type[Operator], mode: Mode, reasons: dict[str, int]) -> str:
             found = [_refused(error.why, error.fix, reasons)]
         ways += found
     return "; ".join(dict.fromkeys(ways))
+
+
+def _on_replicas(cls: type[Operator], reasons: dict[str, int]) -> str:
+    if cls not in EXAMPLES:  # operators of signals, which are refused as such
+        return _refused(SIGNAL.why, SIGNAL.fix, reasons)
+    found: list[str] = []
+    for label in EXAMPLES[cls]:
+        for node in example(f"{cls.kind}: {label}").graph().nodes:
+            if type(node.operator) is cls:
+                reason = unservable_reason(node.operator)
+                found.append(_refused(reason.why, reason.fix, reasons) if reason else "served")
+    return "; ".join(dict.fromkeys(found))
 
 
 def _refused(why: str | None, fix: str | None, reasons: dict[str, int]) -> str:

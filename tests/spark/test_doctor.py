@@ -108,7 +108,7 @@ def test_a_master_that_cannot_be_reached_is_said_in_a_line_or_two(monkeypatch: p
     def refuse(*_: object) -> None:
         raise RuntimeError("Could not parse Master URL: 'sparc'\n\tat org.apache...")
 
-    monkeypatch.setattr("headrace.cli.doctor.open_session", refuse)
+    monkeypatch.setattr("headrace.cli.check.open_session", refuse)
     done = CliRunner().invoke(app, ["doctor", "--master", "sparc"])
     assert isinstance(done.exception, SystemExit)
     assert "cannot open a session on sparc" in done.output

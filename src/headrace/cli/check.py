@@ -1,25 +1,35 @@
-"""`headrace check`: find mistakes in files of flows, queries and pipelines without running them."""
+"""`headrace check` and `doctor`: find mistakes in files, and problems of Spark on this machine.
+
+`check` reads files of flows, queries and pipelines without running them. Findings are text for people,
+annotations for GitHub, or JSON for programs. `doctor` says how to fix each problem that it finds.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.completion import complete_flow
 from headrace.cli.exit_codes import FAILED, REFUSED, exit_code
-from headrace.cli.findings_output import OutputFormat, PlacedFinding, lines_of
-from headrace.errors import BadInput, HeadraceError
+from headrace.cli.options import complete_flow
+from headrace.errors import BadInput, HeadraceError, SparkUnavailable
+from headrace.path_or_url import local_path
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from headrace.analysis.findings import Finding
+    from headrace.errors import SourceLocation
     from headrace.flow.flow import Flow
+    from headrace.spark.host_examination import SparkFinding
     from headrace.testing.claims import ClaimResult
 
 _SPEC_ENDINGS = (".yml", ".yaml")
@@ -35,6 +45,14 @@ class CheckedFile:
     subjects: int
     findings: Sequence[Finding]
     claims: Sequence[ClaimResult] = ()
+
+
+class OutputFormat(Enum):
+    """Output format of findings."""
+
+    TEXT = "text"
+    GITHUB = "github"
+    JSON = "json"
 
 
 def check(
@@ -214,3 +232,209 @@ def _count(number: int, noun: str) -> str:
 def _is_refused(error: HeadraceError) -> bool:
     """Return whether a file could not be checked at all: an error at no line of the user's."""
     return not error.where and exit_code(error) == REFUSED
+
+
+_COLOURS = {"ok": typer.colors.GREEN, "slow": typer.colors.YELLOW, "meaning": typer.colors.MAGENTA}
+
+
+def doctor(
+    master: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Start a session there (local[2], spark://..., yarn, k8s://..., sc://...) and examine it "
+            "with one small job.",
+        ),
+    ] = None,
+    spark_conf: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Setting of the session; repeatable."),
+    ] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="With --master: folder that all workers must reach.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object instead of lines.")] = False,
+) -> None:
+    """Examine Java, memory, versions and settings, and print each finding with its fix.
+
+    Levels: ok; slow (costs time); meaning (answers may differ as described); broken (flows cannot run on
+    Spark, and the exit code is 1). Spark itself may be missing if neither --master nor --spark-conf is given.
+    """
+    from headrace.spark.examination import doctor as examine
+    from headrace.spark.host_examination import Examination
+
+    settings = parse_settings(spark_conf or ())
+    if checkpoint is not None and master is None:
+        raise BadInput("--checkpoint is checked by workers of a session", fix="add --master URL")
+    if checkpoint is not None:
+        checkpoint = local_path(checkpoint, "--checkpoint")
+    found = examine(
+        settings=settings if master is None and settings else None,
+        needed=master is not None or bool(settings),
+    )
+    if master is not None and not found.broken:
+        spark = _connected(master, settings)
+        try:
+            found = Examination((*found.findings, *examine_running(spark, checkpoint)))
+        finally:
+            spark.stop()
+    if as_json:
+        report = {"broken": found.broken, "findings": [finding.to_json() for finding in found.findings]}
+        typer.echo(json.dumps(report, indent=2))
+    else:
+        for finding in found.findings:
+            _print_finding(finding)
+        typer.echo(_doctor_summary(found.findings))
+    if found.broken:
+        raise typer.Exit(FAILED)
+
+
+def parse_settings(texts: Sequence[str]) -> dict[str, str]:
+    """Parse repeated KEY=VALUE options into a dict. Raises `BadInput`."""
+    settings: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise BadInput(
+                f"--spark-conf {text}: expected KEY=VALUE", fix="--spark-conf spark.sql.ansi.enabled=true"
+            )
+        settings[key] = value
+    return settings
+
+
+def open_session(master: str, settings: dict[str, str]) -> SparkSession:
+    """Open a session on `master`: Headrace's own for local masters, Spark's default elsewhere."""
+    if master.startswith("local"):
+        from headrace.spark.session import session
+
+        return session(master=master, config=settings)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName("headrace doctor")
+    builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _connected(master: str, settings: dict[str, str]) -> SparkSession:
+    try:
+        return open_session(master, settings)
+    except HeadraceError:
+        raise
+    except Exception as error:  # Spark raises all kinds of errors for an invalid or unreachable master.
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise SparkUnavailable(
+            f"cannot open a session on {master}",
+            why=lines[0],
+            fix="correct --master, or check that the cluster runs and is reachable from here",
+        ) from error
+
+
+def examine_running(spark: SparkSession, checkpoint: str | None) -> Sequence[SparkFinding]:
+    from headrace.spark.examination import examine_session
+
+    return list(examine_session(spark, checkpoint))
+
+
+def _print_finding(finding: SparkFinding) -> None:
+    level = finding.level.value
+    colour = _COLOURS.get(level, typer.colors.RED)
+    typer.echo(typer.style(f"{level:<8}", fg=colour) + str(finding)[8:])
+
+
+def _doctor_summary(findings: Sequence[SparkFinding]) -> str:
+    levels = [finding.level.value for finding in findings]
+    counts = (f"{levels.count(level)} {level}" for level in dict.fromkeys(("ok", *levels)))
+    return f"\n{len(findings)} findings: {', '.join(counts)}"
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedFinding:
+    """A finding with the file it is about.
+
+    file: relative to the current folder if it lies below it. line: None for a file as a whole.
+    """
+
+    severity: str
+    code: str
+    name: str
+    file: str
+    line: int | None
+    what: str
+    why: str
+    fix: str
+    where: tuple[tuple[str, int, str], ...]
+
+    @classmethod
+    def of(cls, finding: Finding, file: str) -> PlacedFinding:
+        """Place a finding. file: for one without a location."""
+        error, at = finding.error, finding.location
+        return cls(
+            finding.severity.value,
+            error.code,
+            type(error).__name__,
+            _shown(at) if at else file,
+            at.line if at else None,
+            error.what,
+            error.why,
+            error.fix,
+            tuple((_shown(step.location), step.location.line, step.note) for step in error.where),
+        )
+
+    def as_text(self) -> str:
+        place = _in_one_line(self.file) + ("" if self.line is None else f":{self.line}")
+        steps = [f"{_in_one_line(file)}:{line}   {note}".rstrip() for file, line, note in self.where]
+        show_steps = len(steps) > 1 or any(note for *_, note in self.where)
+        parts = [
+            "\n".join(steps) if show_steps else "",
+            self.why,
+            f"Fix: {self.fix}" if self.fix else "",
+        ]
+        rest = "\n".join(part for part in parts if part).replace("\n", "\n    ")
+        return (
+            f"{place}: {self.severity}: {self.code} {self.name}: {_in_one_line(self.what)}"
+            + f"\n    {rest}" * bool(rest)
+        )
+
+    def as_annotation(self) -> str:
+        """Return a workflow command of GitHub, with the escapes that GitHub documents."""
+        title = f"{self.code} {self.name}"
+        properties = {"file": self.file, "line": self.line, "title": title}
+        given = ",".join(
+            f"{key}={_property(value)}" for key, value in properties.items() if value is not None
+        )
+        parts = (self.what, self.why, f"Fix: {self.fix}" if self.fix else "")
+        return f"::{self.severity} {given}::{_data(chr(10).join(part for part in parts if part))}"
+
+    def as_json(self) -> Mapping[str, Any]:
+        """Return the stable form, which docs/how-to/check-in-ci.md lists. New keys may be added."""
+        keys = ("severity", "code", "name", "file", "line", "what", "why", "fix")
+        where = [{"file": file, "line": line, "note": note} for file, line, note in self.where]
+        return {**{key: getattr(self, key) for key in keys}, "where": where}
+
+
+def lines_of(findings: Iterable[PlacedFinding], output_format: OutputFormat) -> Iterator[str]:
+    """Yield the lines of standard output: for JSON, one list, also without findings."""
+    if output_format is OutputFormat.JSON:
+        yield json.dumps([finding.as_json() for finding in findings], indent=2)
+    for finding in findings if output_format is not OutputFormat.JSON else ():
+        yield finding.as_annotation() if output_format is OutputFormat.GITHUB else finding.as_text()
+
+
+def _in_one_line(text: str) -> str:
+    """Escape line breaks and control characters, which names of files may have."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def _shown(location: SourceLocation) -> str:
+    path = Path(location.file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else location.file
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(value: object) -> str:
+    return _data(str(value)).replace(":", "%3A").replace(",", "%2C")

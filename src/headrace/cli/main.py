@@ -20,28 +20,15 @@ except ImportError as missing:
 from typer.core import TyperGroup
 
 from headrace import __version__
-from headrace.cli.backup import backup
-from headrace.cli.check import check
-from headrace.cli.checkpoints import compact, reshard, rewind, skip
-from headrace.cli.doctor import doctor
+from headrace.cli.check import check, doctor
+from headrace.cli.checkpoints import compact, reshard, rewind, skip, state
 from headrace.cli.exit_codes import FAILED, exit_code, signal_code
-from headrace.cli.infer import infer
-from headrace.cli.insert import delete, insert
-from headrace.cli.inspect_flow import draw, explain
+from headrace.cli.inspection import draw, explain, infer, plan, trace, why
 from headrace.cli.package import package
-from headrace.cli.page import ui
 from headrace.cli.pipeline import pipeline
-from headrace.cli.plan import plan
-from headrace.cli.replicas import replicas
-from headrace.cli.run import run
-from headrace.cli.servers import controller, replica
-from headrace.cli.state import state
-from headrace.cli.status import status
-from headrace.cli.subscribe import subscribe
-from headrace.cli.trace import trace
-from headrace.cli.view_reads import copy, peek
-from headrace.cli.views import view
-from headrace.cli.why import why
+from headrace.cli.run import run, ui
+from headrace.cli.servers import backup, controller, replica, replicas, status
+from headrace.cli.views import copy, delete, insert, peek, subscribe, view
 from headrace.errors import HeadraceError
 from headrace.requirements import missing_extra
 

@@ -38,20 +38,20 @@ sys.exit(
 '''
 
 
-class Cluster(Enum):
+class ClusterManager(Enum):
     YARN = "yarn"
     KUBERNETES = "kubernetes"
     STANDALONE = "standalone"
 
 
 _MASTERS = {
-    Cluster.YARN: ("--master yarn --deploy-mode cluster",),
-    Cluster.KUBERNETES: (
+    ClusterManager.YARN: ("--master yarn --deploy-mode cluster",),
+    ClusterManager.KUBERNETES: (
         "--master k8s://https://HOST:6443 --deploy-mode cluster",
         "--conf spark.kubernetes.container.image=IMAGE",
         "--conf spark.kubernetes.file.upload.path=s3a://BUCKET/FOLDER",
     ),
-    Cluster.STANDALONE: ("--master spark://HOST:7077",),
+    ClusterManager.STANDALONE: ("--master spark://HOST:7077",),
 }
 
 
@@ -83,7 +83,7 @@ def package(
         ),
     ] = None,
     cluster: Annotated[
-        Cluster | None,
+        ClusterManager | None,
         typer.Option(help="Print the command for this kind of cluster only.", show_default=False),
     ] = None,
 ) -> None:
@@ -175,8 +175,8 @@ def _literal(named: Mapping[str, str]) -> str:
     return pprint.pformat(dict(named), sort_dicts=False).replace("\n", "\n        ")
 
 
-def _lines(out: Path, cluster: Cluster | None, python: str) -> Iterator[str]:
-    for kind in Cluster if cluster is None else (cluster,):
+def _lines(out: Path, cluster: ClusterManager | None, python: str) -> Iterator[str]:
+    for kind in ClusterManager if cluster is None else (cluster,):
         yield f"\nOn {kind.value}:\n"
         parts = (
             *_MASTERS[kind],

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.exit_codes import FAILED, signal_code
-from headrace.cli.inspect_flow import Format, drawing_of
+from headrace.cli.inspection import DrawingFormat, drawing_of
 from headrace.errors import BadInput, HeadraceError
 from headrace.pipelines.definitions import Policy
 
@@ -176,7 +176,7 @@ def explain(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
 def draw(
     spec: Spec = None,
     refresh_policy: RefreshPolicy = None,
-    format: Annotated[Format, typer.Option(help="Language of the drawing.")] = Format.MERMAID,
+    format: Annotated[DrawingFormat, typer.Option(help="Language of the drawing.")] = DrawingFormat.MERMAID,
 ) -> None:
     """Draw the tables of a pipeline and what they read."""
     from headrace.pipelines.run import planned

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.path_or_url import local_path
 from headrace.spark.host_examination import (
     Examination,
-    Finding,
     Level,
+    SparkFinding,
     examination,
     examine_machine,
     ok,
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Examination",
-    "Finding",
     "Level",
+    "SparkFinding",
     "doctor",
 ]
 
@@ -138,7 +138,7 @@ SETTINGS = (
 
 def examine_settings(
     get: Callable[[str, str], str], modifiable: Callable[[str], bool] = lambda _: False
-) -> Iterator[Finding]:
+) -> Iterator[SparkFinding]:
     """Yield findings about settings.
 
     get:        a setting's value, or the given default.
@@ -155,16 +155,16 @@ def examine_settings(
             fix = f'spark.conf.set("{setting.key}", "{value}")'
         else:
             fix = "--conf " + shlex.quote(f"{setting.key}={value}")
-        yield Finding(setting.key, setting.level, f"is {found or 'not set'}: {setting.why}", fix)
+        yield SparkFinding(setting.key, setting.level, f"is {found or 'not set'}: {setting.why}", fix)
     yield ok("settings", f"{good} of {len(SETTINGS)} as they should be")
 
 
-def examine_given(settings: Mapping[str, str]) -> Iterator[Finding]:
+def examine_given(settings: Mapping[str, str]) -> Iterator[SparkFinding]:
     """Return findings about the settings for a session to be started."""
     return examine_settings(lambda key, default: settings.get(key, default))
 
 
-def examine_session(spark: SparkSession, checkpoint: str | Path | None = None) -> Iterator[Finding]:
+def examine_session(spark: SparkSession, checkpoint: str | Path | None = None) -> Iterator[SparkFinding]:
     """Yield findings about a running session, whose workers are probed with one small job.
 
     checkpoint: a folder that runs would keep their state in; workers must see what this process writes there.
@@ -175,11 +175,13 @@ def examine_session(spark: SparkSession, checkpoint: str | Path | None = None) -
     yield from _examine_workers(spark, folder)
 
 
-def session_kind(spark: SparkSession) -> Finding:
+def session_kind(spark: SparkSession) -> SparkFinding:
     kind = f"Spark {spark.version}, {_setting(spark, 'spark.master', 'master unknown')}"
     if is_remote(spark):
         text = f"{kind}, by Spark Connect: streaming DataFrames are no sources, and a tick takes longer"
-        return Finding("session", Level.SLOW, text, "start the driver where the cluster is: headrace package")
+        return SparkFinding(
+            "session", Level.SLOW, text, "start the driver where the cluster is: headrace package"
+        )
     return ok("session", kind)
 
 
@@ -192,7 +194,7 @@ def _setting(spark: SparkSession, key: str, default: str) -> str:
     return default if found is None else str(found)
 
 
-def _examine_workers(spark: SparkSession, checkpoint: Path | None) -> Iterator[Finding]:
+def _examine_workers(spark: SparkSession, checkpoint: Path | None) -> Iterator[SparkFinding]:
     mark = None if checkpoint is None else checkpoint / f".headrace-doctor-{uuid.uuid4().hex}"
     try:
         if mark is not None:
@@ -202,7 +204,7 @@ def _examine_workers(spark: SparkSession, checkpoint: Path | None) -> Iterator[F
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         text = f"a small Python job failed: {reason[:200]}"
-        yield Finding(
+        yield SparkFinding(
             "workers", Level.BROKEN, text, "--conf spark.pyspark.python=/the/python/of/your/workers"
         )
         return
@@ -214,14 +216,14 @@ def _examine_workers(spark: SparkSession, checkpoint: Path | None) -> Iterator[F
         blind = sorted({worker["host"] for worker in reports if worker["sees"] != "yes"})
         if blind:
             text = f"{mark.parent} is not the same folder on {', '.join(blind)}"
-            yield Finding(
+            yield SparkFinding(
                 "checkpoint", Level.BROKEN, text, "give a folder on a file system that all hosts mount"
             )
         else:
             yield ok("checkpoint", f"{mark.parent} is seen by {len(reports)} of {len(reports)} tasks")
 
 
-def worker_findings(reports: Iterable[Mapping[str, str]]) -> Iterator[Finding]:
+def worker_findings(reports: Iterable[Mapping[str, str]]) -> Iterator[SparkFinding]:
     """Yield findings about workers, from the reports of their tasks."""
     workers = list(reports)
     here = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}", "headrace": _version("headrace")}
@@ -230,10 +232,10 @@ def worker_findings(reports: Iterable[Mapping[str, str]]) -> Iterator[Finding]:
         others = sorted({worker[what] for worker in workers} - {mine})
         if others:
             text = f"have {what} {', '.join(others)}, and this process has {mine}"
-            yield Finding("workers", Level.BROKEN, text, "ship the environment: headrace package")
+            yield SparkFinding("workers", Level.BROKEN, text, "ship the environment: headrace package")
     for what in ("pyarrow", "polars", "msgpack", "xxhash"):
         if any(worker[what] == "missing" for worker in workers):
-            yield Finding(
+            yield SparkFinding(
                 "workers", Level.BROKEN, f"have no {what}", "ship the environment: headrace package"
             )
     pythons = ", ".join(sorted({worker["program"] for worker in workers}))

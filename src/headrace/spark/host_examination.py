@@ -41,7 +41,7 @@ _WIDTH = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SparkFinding:
     """One finding. about: its subject. text: the observation. fix: a line to copy, empty if not needed."""
 
     about: str
@@ -61,25 +61,25 @@ class Finding:
 class Examination:
     """All findings, in the order of the examination."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[SparkFinding, ...]
 
     @property
     def broken(self) -> bool:
         """Return whether a finding prevents flows from running on Spark."""
         return any(finding.level is Level.BROKEN for finding in self.findings)
 
-    def at(self, *levels: Level) -> tuple[Finding, ...]:
+    def at(self, *levels: Level) -> tuple[SparkFinding, ...]:
         return tuple(finding for finding in self.findings if finding.level in levels)
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.findings))
 
 
-def ok(about: str, text: str) -> Finding:
-    return Finding(about, Level.OK, text)
+def ok(about: str, text: str) -> SparkFinding:
+    return SparkFinding(about, Level.OK, text)
 
 
-def examination(*parts: Iterable[Finding]) -> Examination:
+def examination(*parts: Iterable[SparkFinding]) -> Examination:
     return Examination(tuple(finding for part in parts for finding in part))
 
 
@@ -121,7 +121,7 @@ PACKAGES = (
 Version = Callable[[str], str]
 
 
-def examine_machine(environ: Mapping[str, str] | None = None) -> Iterator[Finding]:
+def examine_machine(environ: Mapping[str, str] | None = None) -> Iterator[SparkFinding]:
     """Yield findings about the machine and this Python."""
     environ = os.environ if environ is None else environ
     yield python_findings()
@@ -137,14 +137,14 @@ def examine_machine(environ: Mapping[str, str] | None = None) -> Iterator[Findin
     yield from program_findings(environ.get("PATH", ""))
 
 
-def python_findings(version: tuple[int, ...] = sys.version_info[:3]) -> Finding:
+def python_findings(version: tuple[int, ...] = sys.version_info[:3]) -> SparkFinding:
     text = f"{'.'.join(map(str, version))} at {sys.executable}"
     if version[:2] < OLDEST_PYTHON:
-        return Finding("python", Level.BROKEN, f"{text} is too old", "install Python 3.11 or newer")
+        return SparkFinding("python", Level.BROKEN, f"{text} is too old", "install Python 3.11 or newer")
     return ok("python", text)
 
 
-def without_spark() -> Finding:
+def without_spark() -> SparkFinding:
     """Return the finding about a machine without PySpark, where nobody has asked for Spark."""
     text = "not installed; flows on Spark, new queries in SQL and pipelines need it"
     return ok("spark", f"{text}: {_INSTALL}")
@@ -152,28 +152,28 @@ def without_spark() -> Finding:
 
 def package_findings(
     package: PackageRequirement, version_of: Version = importlib.metadata.version
-) -> Finding:
+) -> SparkFinding:
     try:
         text = version_of(package.name)
     except importlib.metadata.PackageNotFoundError:
-        return Finding(package.name, Level.BROKEN, f"not installed; {package.why}", _INSTALL)
+        return SparkFinding(package.name, Level.BROKEN, f"not installed; {package.why}", _INSTALL)
     version = _numbers(text)
     if version < package.least:
-        return Finding(package.name, Level.BROKEN, f"{text} is too old; {package.why}", _INSTALL)
+        return SparkFinding(package.name, Level.BROKEN, f"{text} is too old; {package.why}", _INSTALL)
     if package.below is not None and version >= package.below:
-        return Finding(
+        return SparkFinding(
             package.name, Level.SLOW, f"{text} is newer than it should be; {package.why}", _INSTALL
         )
     return ok(package.name, text)
 
 
-def java_findings(environ: Mapping[str, str]) -> tuple[Finding, Java | None]:
+def java_findings(environ: Mapping[str, str]) -> tuple[SparkFinding, Java | None]:
     """Return findings about the Java that `headrace.spark.session` would use, and whether it runs."""
     try:
         java = find_java(environ)
     except SparkUnavailable as error:
         reasons = "; ".join(str(r) for r in getattr(error, "refused", ()))
-        return Finding("java", Level.BROKEN, f"none that Spark runs on ({reasons})", _INSTALL), None
+        return SparkFinding("java", Level.BROKEN, f"none that Spark runs on ({reasons})", _INSTALL), None
     text = f"{java.release}, by {java.origin}, at {java.home}"
     command = [str(java.program), "-version"]
     try:
@@ -182,26 +182,26 @@ def java_findings(environ: Mapping[str, str]) -> tuple[Finding, Java | None]:
     except (OSError, subprocess.TimeoutExpired) as error:
         problem = str(error)
     if problem:
-        return Finding(
+        return SparkFinding(
             "java", Level.BROKEN, f"{text}, does not run: {problem}", "unset JAVA_HOME; " + _INSTALL
         ), None
     return ok("java", text), java
 
 
-def archive_findings(java: Java) -> Finding:
+def archive_findings(java: Java) -> SparkFinding:
     from headrace.spark.jvm import archive_of
 
     try:
         archive = archive_of(java)
     except ImportError:
-        return Finding("class archive", Level.SLOW, "none without PySpark", _INSTALL)
+        return SparkFinding("class archive", Level.SLOW, "none without PySpark", _INSTALL)
     if archive.is_file():
         return ok("class archive", f"there: {archive}")
     text = "not there: Spark takes about twice as long to start"
-    return Finding("class archive", Level.SLOW, text, f"{shlex.quote(sys.executable)} -m headrace.spark")
+    return SparkFinding("class archive", Level.SLOW, text, f"{shlex.quote(sys.executable)} -m headrace.spark")
 
 
-def workers_python_found(environ: Mapping[str, str]) -> Finding:
+def workers_python_found(environ: Mapping[str, str]) -> SparkFinding:
     """Return findings about the Python that Spark uses for workers in sessions not started by Headrace."""
     about = "workers' python"
     named = environ.get("PYSPARK_PYTHON", "")
@@ -211,14 +211,14 @@ def workers_python_found(environ: Mapping[str, str]) -> Finding:
         text = (
             f"{named or 'python3'} is not on PATH; headrace.spark.session() does not need it, your own would"
         )
-        return Finding(about, Level.SLOW, text, fix)
+        return SparkFinding(about, Level.SLOW, text, fix)
     if os.path.samefile(program, sys.executable) and _same_environment(program):
         return ok(about, program)
     found = _worker(program)
     described = f"{program} ({'PYSPARK_PYTHON' if named else 'python3 on PATH'})"
     if found:
         text = f"{described} {found}; sessions that you start yourself would take it"
-        return Finding(about, Level.BROKEN if named else Level.SLOW, text, fix)
+        return SparkFinding(about, Level.BROKEN if named else Level.SLOW, text, fix)
     return ok(about, described)
 
 
@@ -256,63 +256,63 @@ def available_memory() -> int | None:
     return free
 
 
-def memory_findings(free: int | None) -> Finding:
+def memory_findings(free: int | None) -> SparkFinding:
     if free is None:
         return ok("memory", "this system does not tell how much is free")
     text = f"{free / _GB:.1f} GB free"
     if free < _LEAST_MEMORY:
         text += "; a session takes 0.7 GB at least"
-        return Finding(
+        return SparkFinding(
             "memory", Level.BROKEN, text, 'end something; spark = headrace.spark.session(memory="512m")'
         )
     if free < _ENOUGH_MEMORY:
         text += "; a session with a heap of 1 GB takes 1.5 GB, and 0.1 GB per Python worker"
-        return Finding("memory", Level.SLOW, text, 'spark = headrace.spark.session(memory="512m")')
+        return SparkFinding("memory", Level.SLOW, text, 'spark = headrace.spark.session(memory="512m")')
     return ok("memory", text)
 
 
-def disk_findings(folder: Path) -> Finding:
+def disk_findings(folder: Path) -> SparkFinding:
     about = "temporary files"
     fix = "export TMPDIR=/a/folder/with/space"
     try:
         with tempfile.TemporaryFile(dir=folder):
             free = shutil.disk_usage(folder).free
     except OSError as error:
-        return Finding(about, Level.BROKEN, f"{folder} cannot be written: {error.strerror}", fix)
+        return SparkFinding(about, Level.BROKEN, f"{folder} cannot be written: {error.strerror}", fix)
     text = f"{free / _GB:.1f} GB free in {folder}"
     if free < _ENOUGH_DISK:
         level = Level.BROKEN if free < _LEAST_DISK else Level.SLOW
-        return Finding(about, level, f"{text}; shuffles and logs go there", fix)
+        return SparkFinding(about, level, f"{text}; shuffles and logs go there", fix)
     return ok(about, text)
 
 
-def socket_findings(folder: str) -> Finding:
+def socket_findings(folder: str) -> SparkFinding:
     about = "unix sockets"
     slow = "each Python stage of a tick waits some 40 ms for TCP"
     if os.name != "posix":
-        return Finding(about, Level.SLOW, f"this system has none: {slow}")
+        return SparkFinding(about, Level.SLOW, f"this system has none: {slow}")
     if len(folder) > _LONGEST_SOCKET_FOLDER - 20:
-        return Finding(
+        return SparkFinding(
             about, Level.SLOW, f"{folder} is too long a path for them: {slow}", "export TMPDIR=/tmp"
         )
     try:
         with tempfile.TemporaryDirectory(dir=folder) as inside, socket.socket(socket.AF_UNIX) as probe:
             probe.bind(f"{inside}/socket")
     except OSError as error:
-        return Finding(
+        return SparkFinding(
             about, Level.SLOW, f"none can be made in {folder} ({error}): {slow}", "export TMPDIR=/tmp"
         )
     return ok(about, f"can be made in {folder}")
 
 
-def program_findings(path: str) -> Iterator[Finding]:
+def program_findings(path: str) -> Iterator[SparkFinding]:
     """Yield findings about system programs called by Hadoop's file code and Spark's scripts."""
     missing = [name for name in ("chmod", "readlink") if shutil.which(name, path=path) is None]
     if os.name == "posix" and missing:
         text = f"{' and '.join(missing)} not on PATH, which Spark starts for files"
-        yield Finding("programs", Level.BROKEN, text, "export PATH=$PATH:/usr/bin:/bin")
+        yield SparkFinding("programs", Level.BROKEN, text, "export PATH=$PATH:/usr/bin:/bin")
     if shutil.which("bash", path=path) is None:
-        yield Finding(
+        yield SparkFinding(
             "programs",
             Level.SLOW,
             "bash not on PATH: headrace.spark.session() does without, spark-submit does not",

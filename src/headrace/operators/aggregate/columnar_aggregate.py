@@ -11,9 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
-import numpy as np
-import polars as pl
-
 from headrace.arrangement.batch import (
     Batch,
     Numbers,
@@ -30,9 +27,23 @@ from headrace.arrangement.first_rows import change_of_first_rows, first_rows
 from headrace.arrangement.spine import Found, Spine
 from headrace.columns.column_stream import ColumnStream, build_stream, empty_stream
 from headrace.columns.columns import WEIGHT, ColumnarDeclined, Columns
-from headrace.engine.columnar.float_sums import WINDOW, are_in_one_window
-from headrace.engine.columnar.group_columns import GroupColumns, group_form
-from headrace.engine.columnar.held_values import (
+from headrace.expr.check import check
+from headrace.expr.deferred_imports import np, pl
+from headrace.expr.polars_columns import NotLowered
+from headrace.lowering.forms import (
+    ArrangedPlan,
+    ArrangedState,
+    ColumnarSite,
+    PreReduction,
+    reduced_step_for,
+    register_arranged,
+)
+from headrace.lowering.row_code import key_columns, tuple_source
+from headrace.operators.aggregate.accumulator import Accumulator, accumulator_for
+from headrace.operators.aggregate.extremes import AppendExtreme
+from headrace.operators.aggregate.float_totals import FLOAT_PARTS
+from headrace.operators.aggregate.group_columns import GroupColumns, group_form
+from headrace.operators.aggregate.held_values import (
     COPIES,
     PART,
     HeldValues,
@@ -41,20 +52,9 @@ from headrace.engine.columnar.held_values import (
     of_copies,
     of_part,
 )
-from headrace.engine.columnar.partial_forms import PartialForm, partial_form
-from headrace.engine.columnar.pre_reduction import GroupedRows
-from headrace.engine.columnar.sum_columns import (
-    sum_widths,
-    sums_of,
-)
-from headrace.expr.check import check
-from headrace.expr.polars_columns import NotLowered
-from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
-from headrace.lowering.row_code import key_columns, tuple_source
-from headrace.operators.aggregate.accumulator import Accumulator, accumulator_for
-from headrace.operators.aggregate.extremes import AppendExtreme
-from headrace.operators.aggregate.float_totals import FLOAT_PARTS
-from headrace.operators.aggregate.operator import Aggregate, group_writer
+from headrace.operators.aggregate.operator import Aggregate, AggregateStep, group_keys, group_writer
+from headrace.operators.aggregate.partial_forms import GroupedRows, PartialForm, merge_parts, partial_form
+from headrace.operators.aggregate.sum_columns import WINDOW, are_in_one_window, sum_widths, sums_of
 from headrace.operators.lifetime import Lifetime
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from headrace.graph.node import Node
     from headrace.lowering.forms import ArrangedOperator
     from headrace.lowering.slot import SlotMapping
+    from headrace.lowering.step import Step
     from headrace.lowering.step_writer import StepWriter
     from headrace.operators.aggregate.accumulator import Group
 
@@ -152,7 +153,7 @@ def _sum_up_alike(one: tuple[Expr | None, PartialForm], other: tuple[Expr | None
     )
 
 
-Extremes: TypeAlias = Mapping[int, pl.Series]
+Extremes: TypeAlias = "Mapping[int, pl.Series]"
 """Extremes of some groups, by part."""
 
 _MORE = 3
@@ -295,3 +296,39 @@ def _changes(columns: GroupColumns, keys: Sequence[pl.Series], before: State, af
     kept = np.flatnonzero(~same)
     order = np.argsort(2 * (at[kept] % count) + (at[kept] >= count), kind="stable")
     return take(changes, kept[order])
+
+
+# --- in rows, over groups that come from columns ----------------------------------------------------
+
+
+class ReducedAggregateStep(AggregateStep):
+    """Aggregate over reduced input: key, row count and partial values of each group."""
+
+    takes_rows = False
+
+    def __init__(self, node: Node, writer: StepWriter, operator: Aggregate, groups: GroupedRows) -> None:
+        group = group_writer(operator, node, writer)
+        super().__init__(node, writer, group_keys(operator), operator.lifetime, group)
+        self.groups = groups
+
+    def finish(self) -> None:
+        writer, code = self.writer, self.code
+        names = [writer.fresh("part") for _ in self.groups.types]
+        width = len(self.groups.keys)
+        keys, rows, values = names[:width], names[width], names[width + 1 :]
+        slot, get = writer.slot(self.node.id, "groups"), writer.slot_get(self.node.id, "groups")
+        key, group = writer.fresh("key"), writer.fresh("group")
+        with code.block(f"for {', '.join(names)}, in {writer.buffer(self.node.inputs[0])}:"):
+            code.line(f"{key} = {keys[0] if width == 1 else tuple_source(keys) if keys else '()'}")
+            code.line(f"{group} = {get}({key})")
+            with code.block(f"if {group} is None:"):
+                code.line(f"{group} = {slot}[{key}] = {self.group.empty}")
+            code.line(f"{self.touched}[{key}] = {group}")
+            merge_parts(writer, self.groups, self.group, group, (rows, *values))
+        super().finish()
+
+
+@reduced_step_for.register(Aggregate)
+def _reduced_step(operator: Aggregate, reduction: PreReduction, node: Node, writer: StepWriter) -> Step:
+    assert isinstance(reduction, GroupedRows)
+    return ReducedAggregateStep(node, writer, operator, reduction)

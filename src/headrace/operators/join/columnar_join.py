@@ -14,9 +14,6 @@ from functools import cached_property
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-import numpy as np
-import polars as pl
-
 from headrace.arrangement.batch import (
     Batch,
     Layout,
@@ -41,6 +38,7 @@ from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined, Columns, r
 from headrace.columns.expressions import reads_columns
 from headrace.columns.slot_forms import BagForm, CountForm, SlotForm, Values, consolidated, key_names
 from headrace.expr.check import TypeAndNullability, check
+from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import LoweredExpression, NotLowered, dtype_of
 from headrace.expr.tree import Expr
 from headrace.expr.types import DataType, Schema

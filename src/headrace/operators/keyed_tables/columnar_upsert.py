@@ -12,30 +12,23 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import polars as pl
-
-from headrace.arrangement.batch import (
-    Layout,
-    Order,
-    batch_of,
-    differing,
-    select,
-    stacked,
-    take,
-    values_at,
-)
+from headrace.arrangement.batch import Layout, Order, batch_of, differing, select, stacked, take, values_at
 from headrace.arrangement.spine import Found
 from headrace.columns.column_stream import ColumnStream, build_stream
 from headrace.columns.columns import WEIGHT, ColumnarDeclined, Columns, rows_to_columns, weights_of
 from headrace.columns.slot_forms import SlotForm, consolidated
-from headrace.engine.columnar.keyed_records import (
+from headrace.expr.deferred_imports import np, pl
+from headrace.expr.polars_columns import from_series, repeated
+from headrace.expr.types import BYTES, INT8
+from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
+from headrace.operators.event_time.due_calendar import pop_due, schedule_entry
+from headrace.operators.keyed_tables.keyed_records import (
     KIND,
     PRESENT,
     SEQUENCE,
     TIES,
-    Kind,
     RecordColumns,
+    RecordKind,
     TiedForm,
     columns_of_tied,
     divided,
@@ -45,10 +38,6 @@ from headrace.engine.columnar.keyed_records import (
     unlike_next,
     weighted,
 )
-from headrace.expr.polars_columns import from_series, repeated
-from headrace.expr.types import BYTES, INT8
-from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
-from headrace.operators.event_time.due_calendar import pop_due, schedule_entry
 from headrace.operators.keyed_tables.record_order import Sequenced, shown_row
 from headrace.operators.keyed_tables.upsert import Upsert, oldest_tombstone
 from headrace.operators.keyed_tables.upsert_rule import OnMisfit
@@ -244,7 +233,7 @@ class ColumnarUpsert:
         """Return what is held with the columns that are not kept where no record deletes."""
         if self.plan.may_delete:
             return held
-        kinds = repeated(Kind.ROW, pl.Int8(), held.height).alias(KIND)
+        kinds = repeated(RecordKind.ROW, pl.Int8(), held.height).alias(KIND)
         nulls = ((OLDER, held.schema[SEQUENCE]), (BEFORE, pl.Binary()), (TIES, pl.Binary()))
         return held.hstack([kinds, *(repeated(None, type, held.height).alias(n) for n, type in nulls)])
 
@@ -292,7 +281,7 @@ class ColumnarUpsert:
         if not self.plan.may_delete:
             return []
         kinds = delta[KIND].to_numpy()
-        shown = (kinds == Kind.ROW) | (kinds == Kind.AMONG)
+        shown = (kinds == RecordKind.ROW) | (kinds == RecordKind.AMONG)
         rows = take(delta, np.flatnonzero((delta[WEIGHT].to_numpy() > 0) & ~shown))
         sequences = from_series(self.plan.records.sequence_type, rows[SEQUENCE])
         return list(zip(sequences, self.plan.records.keys_of(rows), strict=True))
@@ -340,7 +329,7 @@ class _Keys:
         odd[of[again]] = True
         odd[of[self.plan.records.told_again(self.tick, self.tick[_NEW].to_numpy())]] = True
         held_of = np.flatnonzero(self.known >= 0)
-        odd[held_of] |= self.held[KIND].to_numpy()[self.known[held_of]] > Kind.ROW
+        odd[held_of] |= self.held[KIND].to_numpy()[self.known[held_of]] > RecordKind.ROW
         at = np.flatnonzero(self.known[of] >= 0)
         of_held = self.known[of[at]]
         own = take(select(self.tick, (SEQUENCE,)), at)[SEQUENCE]
@@ -350,7 +339,7 @@ class _Keys:
             names = (KIND, *self.plan.records.row_names)
             places = ((self.tick, at[both]), (self.held, of_held[both]))
             pairs = (take(select(frame, names), each).get_columns() for frame, each in places)
-            differs = differing(*pairs) | (kinds[at[both]] != Kind.ROW)
+            differs = differing(*pairs) | (kinds[at[both]] != RecordKind.ROW)
             odd[of[at[both[differs]]]] = True
         odd[of[at[_holds(own == held[OLDER])]]] = True
         return odd
@@ -366,7 +355,7 @@ class _Keys:
         else:
             held = pl.DataFrame([values_at(each, known, has_held) for each in self.held])
         takes = ~has_held | _holds(top[SEQUENCE] > held[SEQUENCE])
-        was, is_row = (_holds(each[KIND] == Kind.ROW) for each in (held, top))
+        was, is_row = (_holds(each[KIND] == RecordKind.ROW) for each in (held, top))
         now = {name: _either(top[name], held[name], takes) for name in (SEQUENCE, KIND, *rows, TIES)}
         changes = takes
         if plan.records.digests:
@@ -399,7 +388,7 @@ class _Keys:
         way to it.
         """
         places = np.arange(self.tick.height)
-        latest = np.maximum.accumulate(np.where(self.tick[KIND].to_numpy() == Kind.ROW, places, -1))
+        latest = np.maximum.accumulate(np.where(self.tick[KIND].to_numpy() == RecordKind.ROW, places, -1))
         # The last record of a key is older only than a held one.
         top = take(select(self.tick, (SEQUENCE,)), self.last[keys])[SEQUENCE]
         decides = takes | _holds(top == held[SEQUENCE])

@@ -12,9 +12,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import numpy as np
-import polars as pl
-
 from headrace.arrangement.batch import (
     Layout,
     Order,
@@ -29,13 +26,18 @@ from headrace.arrangement.batch import (
 from headrace.columns.column_stream import ColumnStream, build_stream
 from headrace.columns.columns import WEIGHT, ColumnarDeclined, Columns, rows_to_columns, weights_of
 from headrace.columns.slot_forms import consolidated
-from headrace.engine.columnar.keyed_records import (
+from headrace.expr.deferred_imports import np, pl
+from headrace.expr.polars_columns import from_series
+from headrace.expr.types import BYTES, INT8
+from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
+from headrace.operators.keyed_tables.history import History, KeyHistory, Moment, Version, tracked_values
+from headrace.operators.keyed_tables.keyed_records import (
     KIND,
     SEQUENCE,
     TIES,
-    Kind,
     OwnRecord,
     RecordColumns,
+    RecordKind,
     TiedForm,
     columns_of_tied,
     present_rows,
@@ -45,10 +47,6 @@ from headrace.engine.columnar.keyed_records import (
     unlike_next,
     weighted,
 )
-from headrace.expr.polars_columns import from_series
-from headrace.expr.types import BYTES, INT8
-from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
-from headrace.operators.keyed_tables.history import History, KeyHistory, Moment, Version, tracked_values
 
 if TYPE_CHECKING:
     from headrace.columns.slot_forms import SlotForm
@@ -206,7 +204,7 @@ class ColumnarHistory:
         kinds = moments[KIND].to_numpy()
         again = ~unlike_next(moments, (SEQUENCE,)) & ~starts[1:]
         times = moments[_BEFORE].to_numpy() + moments[_NEW].to_numpy()
-        odd = (kinds > Kind.ROW) | self.plan.records.told_again(moments, times)
+        odd = (kinds > RecordKind.ROW) | self.plan.records.told_again(moments, times)
         odd[1:] |= again
         return np.flatnonzero(odd)
 
@@ -235,7 +233,7 @@ class ColumnarHistory:
     def _versions(self, moments: pl.DataFrame, key: Any, places: Any) -> _Versions:
         """Return the versions of which moments at some places, the only ones there are, are the first."""
         count = len(places)
-        rows = (moments[KIND].to_numpy() == Kind.ROW)[places]
+        rows = (moments[KIND].to_numpy() == RecordKind.ROW)[places]
         goes_on = np.zeros(count, np.bool_)
         if count:
             own = key[places]

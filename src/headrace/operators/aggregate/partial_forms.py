@@ -1,44 +1,57 @@
-"""Partial aggregates in columns, one form per kind of accumulator.
+"""Partial aggregates in columns: a form per kind of accumulator, and the reduction of rows to groups.
 
-An accumulator has the same fields however its rows arrive: its partial values are computed of a group's rows,
-and merged into the fields.
+Polars first aggregates the rows of each group; the fields of accumulators take the few partial values as if
+their rows had come one by one. Where state is in rows, generated code does so; over arrangements, partial
+values become sums (`sum_columns`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
-
-import numpy as np
-import polars as pl
+from typing import TYPE_CHECKING
 
 from headrace.arrangement.batch import Numbers
-from headrace.columns.columns import ColumnarDeclined
-from headrace.engine.columnar.float_sums import (
-    KINDS,
-    ODD,
-    PARTS,
-    SPLIT,
-    THERE,
-    parts_of_floats,
-    split_floats,
-)
+from headrace.columns.column_stream import ColumnStream, as_written, decline_marked
+from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined
+from headrace.expr.check import check
+from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import (
     LoweredExpression,
+    NotLowered,
     bounds_of,
     dtype_of,
     either_condition,
+    from_series,
     replace_negative_zero,
 )
-from headrace.expr.types import INT64, DataType, DecimalType, IntegerType
+from headrace.expr.tree import Expr
+from headrace.expr.types import INT64, DataType, DecimalType, IntegerType, Rows, Schema
 from headrace.expr.typing_rules import is_float
-from headrace.operators.aggregate.accumulator import Accumulator, Target
+from headrace.lowering.forms import PreReduction, choose_reduction
+from headrace.operators.aggregate.accumulator import ROWS, Accumulator, Target, accumulator_for
 from headrace.operators.aggregate.counts import CountRows, CountValues
 from headrace.operators.aggregate.extremes import AppendExtreme
 from headrace.operators.aggregate.float_totals import PART_BITS
 from headrace.operators.aggregate.moments import PowerSums
+from headrace.operators.aggregate.operator import Aggregate
+from headrace.operators.aggregate.sum_columns import (
+    KINDS,
+    ODD,
+    PARTS,
+    THERE,
+    parts_of_floats,
+    split_floats,
+    split_type,
+)
 from headrace.operators.aggregate.sums import DecimalTotals, FloatTotals, IntervalTotals, IntMean, IntSum
+from headrace.operators.lifetime import Lifetime
+
+if TYPE_CHECKING:
+    from headrace.lowering.step_writer import StepWriter
+    from headrace.operators.aggregate.accumulator import Group
+    from headrace.operators.aggregate.aggregation import Aggregation
 
 ROOM, WIDE_ROOM = 2**62, 2**126
 """Bounds of sums that leave room in 64 bits, and in 128."""
@@ -188,7 +201,7 @@ class _FloatTotal(PartialForm):
         return tuple(0 if at == len(PARTS) else ROOM for at in range(len(self.types)))
 
     def prepared(self, value: pl.Expr) -> pl.Expr:
-        return pl.map_batches([value], _split, return_dtype=SPLIT, is_elementwise=True)
+        return pl.map_batches([value], _split, return_dtype=split_type(), is_elementwise=True)
 
     def fails(self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int) -> pl.Expr | None:
         assert argument is not None
@@ -354,3 +367,148 @@ def _power_sums(accumulator: PowerSums) -> PartialForm | None:
 @partial_form.register(AppendExtreme)
 def _best(accumulator: AppendExtreme) -> PartialForm | None:
     return _Best(accumulator) if len(accumulator.types) == 1 else None
+
+
+HEIGHT = "rows"
+"""Name of the column with the number of rows that there are, where groups have no keys."""
+
+
+@dataclass(frozen=True)
+class GroupedRows(PreReduction):
+    """Reduction to one row per group: key, row count, partial values of the accumulators."""
+
+    keys: tuple[Expr, ...]
+    key_types: tuple[DataType, ...]
+    parts: tuple[tuple[Expr | None, PartialForm], ...]
+
+    @property
+    def types(self) -> tuple[DataType, ...]:
+        """Types of the reduced row."""
+        return (*self.key_types, INT64, *(t for _, partial in self.parts for t in partial.types))
+
+    def lowered_keys(self, stream: ColumnStream) -> list[LoweredExpression]:
+        """Lower what groups are told apart by. Raises `NotLowered`."""
+        return [stream.lower(expr) for expr in self.keys]
+
+    def _computed(
+        self, stream: ColumnStream, *, prepared: bool
+    ) -> tuple[ColumnStream, list[LoweredExpression | None]]:
+        """Add the keys to rows, and what is aggregated, as "g0", ... and "a0", ... Return the latter, too.
+
+        prepared: as by `PartialForm.prepared`.
+        """
+        keys = self.lowered_keys(stream)
+        arguments = [None if expr is None else stream.lower(expr) for expr, _ in self.parts]
+        noted = stream.noting(*(one.fails for one in (*keys, *arguments) if one is not None))
+        # Computed before rows are grouped: once for all groups, and a constant for each row.
+        partials = [partial for _, partial in self.parts]
+        computed = {
+            f"a{at}": partial.prepared(one.value) if prepared else one.value
+            for at, (one, partial) in enumerate(zip(arguments, partials, strict=True))
+            if one is not None
+        }
+        computed |= {f"g{at}": _key(*each) for at, each in enumerate(zip(keys, self.key_types, strict=True))}
+        noted = replace(noted, frame=noted.frame.with_columns(**computed))
+        arguments = [
+            None if one is None else LoweredExpression(pl.col(f"a{at}"), one.bounds)
+            for at, one in enumerate(arguments)
+        ]
+        return noted, arguments
+
+    def reduce_lazily(self, stream: ColumnStream) -> pl.LazyFrame:
+        noted, arguments = self._computed(stream, prepared=True)
+        weight = None if stream.append else pl.col(WEIGHT)
+        parts = zip(arguments, self.parts, strict=True)
+        noted = noted.noting(*(partial.fails(one, weight, stream.most) for one, (_, partial) in parts))
+        values = [pl.len().cast(pl.Int64) if weight is None else weight.sum()]
+        for argument, (_, partial) in zip(arguments, self.parts, strict=True):
+            values += partial.values(argument, weight, stream.copies)
+        named = [value.alias(f"v{at}") for at, value in enumerate(values)]
+        named += [pl.col(FAILS).any()] * noted.checked
+        if not self.key_types:
+            return noted.frame.select(*named, pl.len().alias(HEIGHT))
+        return self.gathered(noted.frame, named)
+
+    def terms(self, stream: ColumnStream) -> tuple[list[pl.Series], list[Numbers]] | None:
+        """Return of each row its key, and its copies with what makes the partial values if added up.
+
+        None where 64 bits do not hold them. Raises `ColumnarDeclined`.
+        """
+        noted, arguments = self._computed(stream, prepared=False)
+        weight = None if stream.append else pl.col(WEIGHT)
+        terms = [pl.repeat(1, pl.len(), dtype=pl.Int64()) if weight is None else weight]
+        counts: list[int] = []
+        for argument, (_, partial) in zip(arguments, self.parts, strict=True):
+            own = partial.terms(argument, weight, stream.copies)
+            if own is None:
+                return None
+            terms += own
+            counts.append(len(own))
+        keys = [pl.col(f"g{at}").alias(f"k{at}") for at in range(len(self.key_types))]
+        values = [term.alias(f"v{at}") for at, term in enumerate(terms)]
+        taken = noted.frame.select(*keys, *values, *[FAILS] * noted.checked)
+        frame = taken.collect(optimizations=as_written())
+        if noted.checked:
+            decline_marked(frame)
+        columns = frame.get_columns()
+        weights = columns[len(keys)].to_numpy()
+        summands, at = [weights], len(keys) + 1
+        for (_, partial), count in zip(self.parts, counts, strict=True):
+            summands += partial.summands(columns[at : at + count], weights)
+            at += count
+        return columns[: len(keys)], summands
+
+    def gathered(self, frame: pl.LazyFrame, named: Sequence[pl.Expr]) -> pl.LazyFrame:
+        """Return a row per group, first reached first. Keys are "g0", ... in the rows, and then "k0", ..."""
+        by = [pl.col(f"g{at}").alias(f"k{at}") for at in range(len(self.key_types))]
+        return frame.group_by(*by, maintain_order=True).agg(*named)
+
+    def reduce_rows(self, stream: ColumnStream) -> Rows:
+        frame = self.reduce_lazily(stream).collect()
+        if FAILS in frame.columns:
+            decline_marked(frame)
+        if HEIGHT in frame.columns and not frame[HEIGHT][0]:
+            # A group that no row reaches is not touched.
+            return []
+        taken = [from_series(t, frame.to_series(at)) for at, t in enumerate(self.types)]
+        return list(zip(*taken, strict=True))
+
+
+def _key(lowered: LoweredExpression, type: DataType) -> pl.Expr:
+    return replace_negative_zero(lowered.value) if is_float(type) else lowered.value
+
+
+@choose_reduction.register(Aggregate)
+def _aggregate(operator: Aggregate, schema: Schema, append: bool) -> PreReduction:
+    if operator.lifetime is Lifetime.TICK:
+        raise NotLowered("it answers each tick for itself")
+    keys = tuple(expr for _, expr in operator.keys)
+    types = tuple(check(expr, schema).type for expr in keys)
+    for type in types:
+        dtype_of(type)
+    return GroupedRows(keys, types, group_parts(operator.aggregations, schema, append))
+
+
+def group_parts(
+    aggregations: Sequence[tuple[str, Aggregation]], schema: Schema, append: bool
+) -> tuple[tuple[Expr | None, PartialForm], ...]:
+    """Return the partial forms of aggregates with what they are of. Raises `NotLowered`."""
+    parts: list[tuple[Expr | None, PartialForm]] = []
+    for _, aggregation in aggregations:
+        partial = partial_form(accumulator_for(aggregation, schema, append))
+        if partial is None:
+            raise NotLowered(f"{aggregation} needs every value of a group")
+        parts.append((next(iter(aggregation.arguments()), None), partial))
+    return tuple(parts)
+
+
+def merge_parts(
+    writer: StepWriter, groups: GroupedRows, of: Group, group: str, values: Sequence[str]
+) -> None:
+    """Write code that adds a row count and partial values to the list in the variable `group`."""
+    writer.code.line(f"{group}[{ROWS}] += {values[0]}")
+    taken = 1
+    for (_, partial), (_, at) in zip(groups.parts, of.accumulators(), strict=True):
+        count = len(partial.types)
+        partial.merge(Target(writer, group, at), tuple(values[taken : taken + count]))
+        taken += count

@@ -1,4 +1,6 @@
-"""Rows on the command line: parsed from JSON, printed as a table or JSON."""
+"""Rows on the command line: parsed from JSON, printed as a table or JSON.
+
+Plain text tables are as wide as the terminal, or unlimited if redirected."""
 
 from __future__ import annotations
 
@@ -18,12 +20,14 @@ from headrace.errors import BadInput, BadRow
 if TYPE_CHECKING:
     from io import TextIOWrapper
 
+    from rich.console import Console
+
     from headrace.compute.client.subscription import CachedDescription
     from headrace.expr.tree import Expr
     from headrace.expr.types import DataType, Field, Schema
 
 
-class Format(Enum):
+class RowsFormat(Enum):
     """Output format of rows."""
 
     TABLE = "table"
@@ -185,18 +189,17 @@ def parse_condition(known: CachedDescription, text: str) -> Expr:
     return condition
 
 
-def print_rows(schema: Schema, rows: Iterable[Any], format: Format) -> None:
+def print_rows(schema: Schema, rows: Iterable[Any], format: RowsFormat) -> None:
     """Print user rows."""
     from headrace.io.files.json_values import object_encoder
     from headrace.io.in_process import cells
 
     inside = [_inside(schema, row) for row in rows]
-    if format is Format.JSON:
+    if format is RowsFormat.JSON:
         record = object_encoder(schema.fields)
         for row in inside:
             typer.echo(json.dumps(record(row), ensure_ascii=False))
         return
-    from headrace.cli.text_tables import create_console, create_table
 
     table = create_table(*(_head(field.name, field.type) for field in schema.fields))
     for row in inside:
@@ -226,3 +229,26 @@ def read_lines(path: str) -> Iterator[str]:
         return
     with open(path, encoding="utf-8", errors="surrogateescape") as file:
         yield from file
+
+
+_UNCUT = 100_000
+"""Line width at which nothing is ever cut."""
+
+
+def create_table(*columns: str) -> Any:
+    """Create a table with these column titles; a leading > aligns right."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(column.removeprefix(">"), justify="right" if column[0] == ">" else "left")
+    return table
+
+
+def create_console() -> Console:
+    """Create a console on standard output for tables."""
+    from rich.console import Console
+
+    # Redirected output is never cut to a terminal width. Brackets and colons in rows are not markup.
+    return Console(width=None if sys.stdout.isatty() else _UNCUT, markup=False, emoji=False)

@@ -9,27 +9,37 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import polars as pl
-
-from headrace.engine.columnar.clocks import check_time, ticks_of
-from headrace.engine.columnar.pre_reduction import GroupedRows, choose_reduction, group_parts
-from headrace.engine.partial_operators import PartialWindow
 from headrace.expr.check import check
+from headrace.expr.deferred_imports import pl
 from headrace.expr.functions.time_columns import count_of, moment
 from headrace.expr.polars_columns import LoweredExpression, NotLowered, dtype_of, either_condition
 from headrace.expr.types import TIMESTAMP
+from headrace.lowering.forms import choose_reduction, reduced_step_for
+from headrace.lowering.row_code import RowCode, tuple_source
+from headrace.operators.aggregate.partial_forms import GroupedRows, group_parts, merge_parts
+from headrace.operators.event_time.columnar_clocks import check_time, ticks_of
+from headrace.operators.event_time.grid_windows import (
+    ClosedWindowStep,
+    KeptGridStep,
+    UpdatedWindowStep,
+    WindowStep,
+)
+from headrace.operators.event_time.session_windows import SessionStep
 from headrace.operators.event_time.slices import window_origin
 from headrace.operators.event_time.watermark import EARLIEST, LATEST
-from headrace.operators.event_time.window import Window
+from headrace.operators.event_time.window import Emit, Window
 from headrace.operators.event_time.window_shapes import Grid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.columns.column_stream import ColumnStream
-    from headrace.engine.columnar.pre_reduction import PreReduction
     from headrace.expr.tree import Expr
     from headrace.expr.types import DataType, Schema
+    from headrace.graph.node import Node
+    from headrace.lowering.forms import PreReduction
+    from headrace.lowering.step import Step
+    from headrace.lowering.step_writer import StepWriter
 
 _LONGEST = timedelta(days=10_000) // timedelta(microseconds=1)
 """Length of windows up to which the sums of times and spans stay in 64 bits."""
@@ -106,11 +116,6 @@ class SessionRows(GroupedRows):
 _ROW, _RUN = "#", "@"
 
 
-@choose_reduction.register(PartialWindow)
-def _partial_window(operator: PartialWindow, schema: Schema, append: bool) -> PreReduction:
-    return choose_reduction(operator.of, schema, append)
-
-
 @choose_reduction.register(Window)
 def _window(operator: Window, schema: Schema, append: bool) -> PreReduction:
     shape = operator.shape
@@ -127,3 +132,68 @@ def _window(operator: Window, schema: Schema, append: bool) -> PreReduction:
     if isinstance(shape, Grid):
         return SlicedRows(keys, (*types, type_), parts, operator.time, type_, shape)
     return SessionRows(keys, (*types, type_, type_), parts, operator.time, type_, ticks_of(shape.gap))
+
+
+class ReducedWindowStep(WindowStep):
+    """Windows over reduced input: key, times, row count and partial values."""
+
+    groups: GroupedRows
+
+    def consume_buffer(self, port: int) -> None:
+        if port:
+            super().consume_buffer(port)
+            return
+        writer = self.writer
+        names = tuple(writer.fresh("part") for _ in self.groups.types)
+        width, timed = len(self.groups.keys), len(self.groups.key_types)
+        with self.code.block(f"for {', '.join(names)}, in {writer.buffer(self.node.inputs[0])}:"):
+            key = writer.fresh("key")
+            keys = names[:width]
+            self.code.line(f"{key} = {keys[0] if width == 1 else tuple_source(keys) if keys else '()'}")
+            self.take_reduced(key, names[width:timed], names[timed:])
+
+    def take_reduced(self, key: str, times: Sequence[str], values: Sequence[str]) -> None:
+        """Write code that adds a reduced row."""
+        raise NotImplementedError
+
+
+class ReducedSessionStep(ReducedWindowStep, SessionStep):
+    """Sessions over reduced input, whose times are the first and the last one of rows in succession."""
+
+    def take_reduced(self, key: str, times: Sequence[str], values: Sequence[str]) -> None:
+        merge_parts(self.writer, self.groups, self.group, self.enter("enter_span", key, *times), values)
+
+
+class ReducedGridStep(ReducedWindowStep, KeptGridStep):
+    """Grid windows over reduced input, whose time is the start of a slice."""
+
+    def take_reduced(self, key: str, times: Sequence[str], values: Sequence[str]) -> None:
+        self.find_slice(times[0])
+        self.fold(key, times[0], RowCode(tuple(values)))
+
+    def add(self, group: str, row: RowCode) -> None:
+        merge_parts(self.writer, self.groups, self.group, group, row.columns)
+
+
+class ReducedClosedWindowStep(ReducedGridStep, ClosedWindowStep):
+    """Windows over reduced input that are emitted when they close."""
+
+
+class ReducedUpdatedWindowStep(ReducedGridStep, UpdatedWindowStep):
+    """Windows over reduced input that are emitted as they change."""
+
+
+@reduced_step_for.register(Window)
+def _reduced_step(operator: Window, reduction: PreReduction, node: Node, writer: StepWriter) -> Step:
+    assert isinstance(reduction, GroupedRows)
+    step = _reduced_window(node, writer, operator)
+    step.groups = reduction
+    return step
+
+
+def _reduced_window(node: Node, writer: StepWriter, operator: Window) -> ReducedWindowStep:
+    shape = operator.shape
+    if not isinstance(shape, Grid):
+        return ReducedSessionStep(node, writer, operator, shape)
+    step = ReducedClosedWindowStep if operator.emit is Emit.CLOSE else ReducedUpdatedWindowStep
+    return step(node, writer, operator, shape)

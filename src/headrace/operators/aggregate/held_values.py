@@ -11,19 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import polars as pl
-
 from headrace.arrangement.batch import Numbers, differing, select, take
 from headrace.arrangement.codes import codes_of
 from headrace.arrangement.spine import Probe, Spine, together
 from headrace.columns.column_stream import ColumnStream, decline_marked
 from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined
 from headrace.columns.slot_forms import consolidated, names_of_keys
-from headrace.engine.columnar.float_sums import WINDOW
-from headrace.engine.columnar.partial_forms import PartialForm, partial_form
-from headrace.engine.columnar.sum_columns import sum_widths
 from headrace.expr.check import check
+from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import LoweredExpression, bounds_in, repeated, replace_negative_zero
 from headrace.expr.types import DataType, IntegerType
 from headrace.expr.typing_rules import is_float
@@ -31,6 +26,8 @@ from headrace.operators.aggregate.accumulator import Accumulator, accumulator_fo
 from headrace.operators.aggregate.counts import CountValues, DistinctValues, OnceEach
 from headrace.operators.aggregate.extremes import AppendExtreme, Extreme, ExtremeBy
 from headrace.operators.aggregate.ordered_values import ends_of
+from headrace.operators.aggregate.partial_forms import PartialForm, partial_form
+from headrace.operators.aggregate.sum_columns import WINDOW, sum_widths
 
 if TYPE_CHECKING:
     from headrace.arrangement.batch import Layout

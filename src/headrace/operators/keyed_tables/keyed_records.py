@@ -11,9 +11,6 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-import polars as pl
-
 from headrace.arrangement.batch import Layout, batch_of, differing, joined, masked, select, take
 from headrace.arrangement.spine import Found
 from headrace.columns.column_stream import ColumnStream, empty_stream
@@ -21,6 +18,7 @@ from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined, weights_of
 from headrace.columns.expressions import reads_columns
 from headrace.columns.slot_forms import SlotForm, key_columns, names_of_keys
 from headrace.expr.check import check
+from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import (
     NotLowered,
     dtype_of,
@@ -33,7 +31,7 @@ from headrace.expr.tree import Call, Expr, Literal
 from headrace.expr.types import Schema, StructType
 from headrace.expr.typing_rules import is_float
 from headrace.operators.keyed_tables.upsert import KeyedRecords, misfit_texts, tie_rule
-from headrace.state import described_rows
+from headrace.state import marked_values
 from headrace.state.marked_values import Erasable
 
 if TYPE_CHECKING:
@@ -49,7 +47,7 @@ PRESENT, NAMED = "present", "named"
 """Columns of records that may delete: whether one sets a row, and whether it names one that it deletes."""
 
 
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     """What a key has of one sequence. Digests are kept beside all but `ROW`.
 
     DELETED: a deletion, and no row. ROW: a row that one record set. AMONG: a row that is one of several
@@ -60,8 +58,8 @@ class Kind(IntEnum):
     DELETED = 0
     ROW = 1
     AMONG = 2
-    ASIDE = described_rows.ASIDE
-    ERASED = described_rows.ERASED
+    ASIDE = marked_values.ASIDE
+    ERASED = marked_values.ERASED
     GONE = 5
 
 
@@ -153,7 +151,7 @@ class RecordColumns:
         count, own = records.height, (*self.keys, SEQUENCE)
         ties = repeated(None, pl.Binary(), count)
         if not self.ties.may_delete:
-            kinds, rows = np.full(count, Kind.ROW, np.int8), select(records, self.row_names)
+            kinds, rows = np.full(count, RecordKind.ROW, np.int8), select(records, self.row_names)
         else:
             present = records[PRESENT].to_numpy()
             kinds, rows = present.astype(np.int8), select(records, self.row_names)
@@ -172,7 +170,7 @@ class RecordColumns:
 
         times: how often each is told.
         """
-        unnamed = (moments[KIND].to_numpy() == Kind.DELETED) & moments[TIES].is_null().to_numpy()
+        unnamed = (moments[KIND].to_numpy() == RecordKind.DELETED) & moments[TIES].is_null().to_numpy()
         return unnamed & (times > 1) & self.digests
 
     def digests_of(self, rows: pl.DataFrame) -> list[bytes]:
@@ -311,11 +309,11 @@ class TiedForm(SlotForm):
 def tied_of(kind: int, row: tuple[Any, ...], ties: bytes | None) -> Tied:
     """Return what a key has of a sequence, from columns."""
     match kind:
-        case Kind.ROW | Kind.AMONG:
+        case RecordKind.ROW | RecordKind.AMONG:
             return row, *_unpacked(ties)
-        case Kind.ASIDE:
+        case RecordKind.ASIDE:
             return Erasable(row), *_unpacked(ties)
-        case Kind.ERASED:
+        case RecordKind.ERASED:
             return Erasable(None), *_unpacked(ties)
         case _:
             return None, *_unpacked(ties)
@@ -325,12 +323,12 @@ def columns_of_tied(tied: Tied, width: int) -> tuple[Any, ...]:
     """Return what a key has of a sequence as its kind, the columns of a row, and digests."""
     row, rows, deletions = tied
     if row.__class__ is Erasable:
-        kind = Kind.ERASED if row.value is None else Kind.ASIDE
+        kind = RecordKind.ERASED if row.value is None else RecordKind.ASIDE
         row = row.value
     elif row is None:
-        kind = Kind.GONE if rows else Kind.DELETED
+        kind = RecordKind.GONE if rows else RecordKind.DELETED
     else:
-        kind = Kind.AMONG if rows or deletions else Kind.ROW
+        kind = RecordKind.AMONG if rows or deletions else RecordKind.ROW
     return kind, *((None,) * width if row is None else row), packed(rows, deletions)
 
 

@@ -6,60 +6,36 @@ holds besides are further rows of the arrangement (`held_values`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
-from headrace.arrangement.batch import (
-    Layout,
-    Numbers,
-    Order,
-    grouped,
-    stacked,
-    take,
-)
+from headrace.arrangement.batch import Layout, Numbers, Order, grouped, stacked, take
 from headrace.arrangement.codes import is_exact
 from headrace.columns.column_stream import FEW, ColumnStream, decline_marked
 from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined
-from headrace.columns.slot_forms import names_of_keys, one_key
-from headrace.engine.columnar.float_sums import WINDOW
-from headrace.engine.columnar.held_values import (
-    CODE,
-    COPIES,
-    PART,
-    HeldValues,
-    filled,
-    of_part,
-)
-from headrace.engine.columnar.pre_reduction import GroupedRows
-from headrace.engine.columnar.sum_columns import (
+from headrace.columns.slot_forms import SlotForm, key_columns, names_of_keys, one_key
+from headrace.expr.deferred_imports import pl
+from headrace.expr.polars_columns import dtype_of, repeated, to_series
+from headrace.expr.types import INT64
+from headrace.operators.aggregate.accumulator import FIRST_FIELD, ROWS, Accumulator
+from headrace.operators.aggregate.held_values import CODE, COPIES, PART, HeldValues, filled, of_part
+from headrace.operators.aggregate.partial_forms import GroupedRows
+from headrace.operators.aggregate.sum_columns import (
+    WINDOW,
+    ReadFields,
+    fields_reader,
     result_of,
     sum_widths,
     sums_of,
+    windows_of_fields,
 )
-from headrace.expr.polars_columns import dtype_of, repeated
-from headrace.operators.aggregate.accumulator import Accumulator
 from headrace.operators.aggregate.sums import FloatTotals
 
 if TYPE_CHECKING:
-    from headrace.expr.types import Schema
-
-
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-from headrace.columns.slot_forms import SlotForm, key_columns
-from headrace.engine.columnar.sum_columns import ReadFields, fields_reader, windows_of_fields
-from headrace.expr.polars_columns import to_series
-from headrace.expr.types import INT64
-from headrace.operators.aggregate.accumulator import FIRST_FIELD, ROWS
-
-if TYPE_CHECKING:
-    from headrace.expr.types import DataType
+    from headrace.expr.types import DataType, Schema
 
 
 @dataclass(frozen=True)
