@@ -23,6 +23,7 @@ from headrace.analysis import analyse
 from headrace.columns.columns import ColumnarDeclined, Columns
 from headrace.engine.change import Change
 from headrace.engine.columnar.arranged_slot import ArrangedSlot
+from headrace.engine.columnar.columnar_flow import large_ticks_code
 from headrace.engine.columnar.columnar_option import Columnar, explain_large_ticks
 from headrace.engine.columnar.runner import PartRunner
 from headrace.engine.machine import Machine
@@ -645,7 +646,7 @@ def test_code_of_large_ticks_keeps_to_the_bounds_of_its_program() -> None:
     with bounded_code():
         program = compile_program(flow.graph())
     assert "x_made(" in program.source_code
-    assert "x_made(" in program.large_ticks(arranged=True).program.source_code
+    assert "x_made(" in large_ticks_code(program, arranged=True).program.source_code
 
 
 class Measured(NamedTuple):

@@ -19,15 +19,15 @@ pl = pytest.importorskip("polars")
 import headrace as hr
 from headrace import Flow, col
 from headrace.columns.columns import ColumnarDeclined
-from headrace.engine.columnar.float_sums import (
+from headrace.engine.program import Program, compile_program
+from headrace.expr.row_classes import from_user
+from headrace.operators.aggregate.float_totals import FLOAT_UNIT, float_add
+from headrace.operators.aggregate.sum_columns import (
     fraction,
     nearest,
     parts_of_floats,
     windows_of,
 )
-from headrace.engine.program import Program, compile_program
-from headrace.expr.row_classes import from_user
-from headrace.operators.aggregate.float_totals import FLOAT_UNIT, float_add
 from tests.engine.test_columnar import ALWAYS, Run, noting_declines
 from tests.properties.effort import examples
 

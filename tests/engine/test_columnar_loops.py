@@ -20,6 +20,7 @@ from headrace.columns.columns import ColumnarDeclined, rows_to_columns
 from headrace.engine.change import Change
 from headrace.engine.columnar import loop_rounds
 from headrace.engine.columnar.arranged_slot import ArrangedSlot
+from headrace.engine.columnar.columnar_flow import large_ticks_code
 from headrace.engine.columnar.columnar_option import Columnar, explain_large_ticks
 from headrace.engine.columnar.loop_rounds import ColumnarLoop
 from headrace.engine.loops import semi_naive
@@ -44,7 +45,7 @@ def compiled(graph: FlowGraph, large_round: int = 2) -> Program:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(semi_naive, "LARGE_ROUND", large_round)
         program = compile_program(graph)
-        program.large_ticks(arranged=True)
+        large_ticks_code(program, arranged=True)
     return program
 
 

@@ -6,10 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
-import numpy as np
-import polars as pl
-
 from headrace.arrangement.codes import Codes, codes_of, is_exact, numbers_of
+from headrace.expr.deferred_imports import np, pl
 
 Numbers: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
 Places: TypeAlias = Numbers

@@ -14,36 +14,24 @@ from decimal import Context, Decimal
 from functools import partial
 from typing import Any, TypeAlias
 
-import numpy as np
-import polars as pl
+from headrace.expr.deferred_imports import np, pl
 
 Codes: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
 _Hashes: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.uint64]]"
 
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)
-_SHIFT = np.uint64(32)
-_NULL = np.uint64(0xD6E8FEB86659FD93)
-_LOW_BYTES = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
-"""Masks of the first n bytes of a word."""
-
-NUMBERED = (
-    pl.Int8,
-    pl.Int16,
-    pl.Int32,
-    pl.Int64,
-    pl.UInt8,
-    pl.UInt16,
-    pl.UInt32,
-    pl.Date,
-    pl.Datetime,
-    pl.Duration,
-)
-"""Types whose values are integers, to which 64 bits suffice."""
+_FACTOR = 0x9E3779B97F4A7C15
+_NULL = 0xD6E8FEB86659FD93
 
 
 def is_exact(types: Sequence[pl.DataType], nullable: bool) -> bool:
     """Return whether keys of these types are equal where their codes are."""
-    return len(types) == 1 and not nullable and isinstance(types[0], NUMBERED)
+    return len(types) == 1 and not nullable and _is_number(types[0])
+
+
+def _is_number(type: pl.DataType) -> bool:
+    """Return whether the values of a type are integers, to which 64 bits suffice."""
+    integers = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
+    return isinstance(type, (*integers, pl.Date, pl.Datetime, pl.Duration))
 
 
 def codes_of(keys: Sequence[pl.Series], *, exact: bool) -> Codes:
@@ -62,8 +50,8 @@ def codes_of(keys: Sequence[pl.Series], *, exact: bool) -> Codes:
 
 
 def _mixed(hashes: _Hashes, words: _Hashes) -> _Hashes:
-    mixed = (hashes ^ words) * _FACTOR
-    return mixed ^ (mixed >> _SHIFT)
+    mixed = (hashes ^ words) * np.uint64(_FACTOR)
+    return mixed ^ (mixed >> np.uint64(32))
 
 
 def _words_of(key: pl.Series) -> _Hashes:
@@ -80,7 +68,7 @@ def _words_of(key: pl.Series) -> _Hashes:
             words = _filled(key, False).cast(pl.UInt8).to_numpy().astype(np.uint64)
         case _:
             words = _filled(key.cast(pl.Int64), 0).to_numpy().view(np.uint64)
-    return words if nulls is None else np.where(nulls, _NULL, words)
+    return words if nulls is None else np.where(nulls, np.uint64(_NULL), words)
 
 
 def _filled(key: pl.Series, value: Any) -> pl.Series:
@@ -117,7 +105,7 @@ def numbers_of(column: pl.Series) -> Codes | None:
     """Return integers in the order of a column's values; None if it has nulls, or values that are none."""
     if column.null_count():
         return None
-    if isinstance(column.dtype, NUMBERED):
+    if _is_number(column.dtype):
         return column.cast(pl.Int64).to_numpy()
     if isinstance(column.dtype, pl.Decimal):
         low, _, long = _halves(column)
@@ -136,12 +124,14 @@ def _hash_of_bytes(key: pl.Series) -> _Hashes:
     padded[: data.size] = np.frombuffer(data, np.uint8)
     words = np.ndarray((data.size + 1,), np.uint64, padded, 0, (1,))  # from every byte on
     starts, sizes = offsets[:-1], np.diff(offsets)
-    hashes = sizes.astype(np.uint64) * _FACTOR
+    hashes = sizes.astype(np.uint64) * np.uint64(_FACTOR)
     going = np.flatnonzero(sizes)
+    # Masks of the first n bytes of a word.
+    low_bytes = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
     done = 0
     while len(going):
         left = np.minimum(sizes[going] - done, 8)
-        hashes[going] = _mixed(hashes[going], words[starts[going] + done] & _LOW_BYTES[left])
+        hashes[going] = _mixed(hashes[going], words[starts[going] + done] & low_bytes[left])
         done += 8
         going = going[sizes[going] > done]
     return hashes
@@ -165,12 +155,12 @@ def coder(types: Sequence[pl.DataType], *, exact: bool) -> Callable[[Sequence[An
     if exact:
         (whole,) = words
         return lambda key: whole(key[0])
-    factor, null, start = int(_FACTOR), int(_NULL), len(types)
+    start = len(types)
 
     def code(key: Sequence[Any]) -> int:
         hashed = start
         for word, value in zip(words, key, strict=True):
-            hashed = (hashed ^ (null if value is None else word(value) & _64_BITS)) * factor & _64_BITS
+            hashed = (hashed ^ (_NULL if value is None else word(value) & _64_BITS)) * _FACTOR & _64_BITS
             hashed ^= hashed >> 32
         return hashed - (1 << 64) if hashed >> 63 else hashed
 
@@ -198,10 +188,9 @@ def _word_function(type: pl.DataType) -> Callable[[Any], int]:
 
 
 def _word_of_bytes(value: bytes) -> int:
-    factor = int(_FACTOR)
-    hashed = len(value) * factor & _64_BITS
+    hashed = len(value) * _FACTOR & _64_BITS
     for at in range(0, len(value), 8):
-        hashed = (hashed ^ int.from_bytes(value[at : at + 8], "little")) * factor & _64_BITS
+        hashed = (hashed ^ int.from_bytes(value[at : at + 8], "little")) * _FACTOR & _64_BITS
         hashed ^= hashed >> 32
     return hashed
 
@@ -215,7 +204,7 @@ def _word_of_decimal(scale: int, value: Decimal) -> int:
     low = unscaled & _64_BITS
     if -(1 << 63) <= unscaled < 1 << 63:
         return low
-    hashed = (low ^ (unscaled >> 64 & _64_BITS)) * int(_FACTOR) & _64_BITS
+    hashed = (low ^ (unscaled >> 64 & _64_BITS)) * _FACTOR & _64_BITS
     return hashed ^ hashed >> 32
 
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-import polars as pl
-
 from headrace.arrangement.batch import (
     Batch,
     Layout,
@@ -21,6 +18,7 @@ from headrace.arrangement.batch import (
     unlike,
 )
 from headrace.arrangement.spine import Found, Probe
+from headrace.expr.deferred_imports import np, pl
 
 _MORE = 16
 """Rows per key and batch that are looked at beyond the wanted ones, for those that are taken back."""

@@ -9,12 +9,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-import polars as pl
-
 from headrace.arrangement.batch import Batch, Layout, merged, select, take
 from headrace.arrangement.codes import codes_of
 from headrace.arrangement.spine import Spine
+from headrace.expr.deferred_imports import np, pl
 
 _NOWHERE = range(0)
 _FEW = 4

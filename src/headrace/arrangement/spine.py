@@ -11,9 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import numpy as np
-import polars as pl
-
 from headrace.arrangement.batch import (
     Batch,
     Layout,
@@ -26,6 +23,7 @@ from headrace.arrangement.batch import (
     take,
 )
 from headrace.arrangement.codes import Codes
+from headrace.expr.deferred_imports import np, pl
 
 MERGED = 4
 """Batches that are merged at once, at least."""

@@ -234,7 +234,7 @@ def _violation_lines(violation: Violation, texts: tuple[str, ...], width: int) -
 
 
 def _read(file: Path) -> Trace:
-    from headrace.pull.rules.trace_file import read_trace
+    from headrace.pull.rules.trace import read_trace
 
     try:
         text = file.read_bytes().decode("utf-8-sig")

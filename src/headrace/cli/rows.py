@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from headrace.compute.client.rows import CachedDescription
+    from headrace.compute.client.subscription import CachedDescription
     from headrace.expr.tree import Expr
     from headrace.expr.types import DataType, Field, Schema
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
-
-import numpy as np
-import polars as pl
 
 from headrace.arrangement.batch import select, take
 from headrace.arrangement.codes import codes_of
 from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined, Columns, ColumnsOfFrame
 from headrace.columns.expressions import columns_without_bounds, lower_expression
+from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import (
     LoweredExpression,
     carried_dtype,
@@ -27,11 +26,14 @@ from headrace.expr.typing_rules import is_float
 MOST_COPIES = 2**53
 """Limit on a frame's total weight, low enough that sums over united streams cannot overflow."""
 
-
 FEW = 20_000
 """Rows below which it takes longer to make a good plan than to do without."""
 
-AS_WRITTEN = pl.QueryOptFlags.none()
+
+@cache
+def as_written() -> pl.QueryOptFlags:
+    """Return the flags with which a frame is computed as it is written."""
+    return pl.QueryOptFlags.none()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class ColumnStream:
         return self.at_hand if self.at_hand is not None else self._computed().drop(FAILS, strict=False)
 
     def _computed(self) -> pl.DataFrame:
-        return self.frame.collect(optimizations=AS_WRITTEN) if self.most < FEW else self.frame.collect()
+        return self.frame.collect(optimizations=as_written()) if self.most < FEW else self.frame.collect()
 
     def kept(self) -> ColumnStream:
         """Cache the stream, so that several readers share one computation."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-import polars as pl
-
 from headrace.columns.frames import WEIGHT_COLUMN
+from headrace.expr.deferred_imports import pl
 from headrace.expr.polars_columns import (
     LoweredExpression,
     bounds_in,

@@ -19,12 +19,11 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import singledispatch
 
-import polars as pl
-
 from headrace.errors import EvaluationError
 from headrace.expr.check import checked_tree
 from headrace.expr.compile_python import PythonEmitter, Scope, runtime_names
 from headrace.expr.decimal_arithmetic import EXACT
+from headrace.expr.deferred_imports import pl
 from headrace.expr.function_records import StrictFunction
 from headrace.expr.functions.decimal_columns import decimal_constant
 from headrace.expr.polars_columns import (

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from headrace.engine.region_timer import RegionTimer
     from headrace.flow.flow import Flow
     from headrace.lowering.slot import SlotMapping
+    from headrace.state.arranged_store import ArrangedForm
 
 
 ScheduleName = Literal["hybrid", "dynamic", "static"]
@@ -106,7 +107,9 @@ class Engine(Shown, RunsSignals, TickListeners):
         own_state = state is None and memory is None
         if state is None:
             bound = None if memory is None else parse_memory_limit(memory)
-            self._memory = StateInMemory.of(self.program, shared or {}, bound, self._rebind)
+            self._memory = StateInMemory.of(
+                self.program.slots, shared or {}, bound, self._rebind, self._stored_forms
+            )
             state = {**self._memory.state, **(shared or {})}
         elif memory is not None:
             raise BadInput(
@@ -460,6 +463,12 @@ class Engine(Shown, RunsSignals, TickListeners):
     def _release(self, slot: str) -> None:
         if self._memory is not None:
             self._memory.release(slot)
+
+    def _stored_forms(self, mappings: Mapping[str, SlotMapping]) -> Mapping[str, ArrangedForm]:
+        # Polars is imported only if memory is bounded.
+        from headrace.engine.columnar.stored_slot import stored_forms
+
+        return stored_forms(self.program, mappings)
 
     def _rebind(self, slot: str, mapping: SlotMapping) -> None:
         self._machine.rebind(slot, mapping)

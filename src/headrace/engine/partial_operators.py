@@ -3,14 +3,26 @@
 They are never written by users: an engine whose rows are distributed puts a partial operator before an
 exchange. It aggregates each chunk of a tick on its own, without state. Its output is never a table, so
 `append` is its only fact.
+
+On columns they run as well if all accumulators hold sums alone. With any other one, the chunk is reduced in
+columns, but its groups leave it as rows, and the merged ones are kept in rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING, ClassVar, Self
 
+from headrace.arrangement.batch import Numbers
+from headrace.columns.column_stream import ColumnStream, empty_stream
+from headrace.columns.columns import FAILS
+from headrace.columns.expressions import columns_without_bounds
+from headrace.expr.check import check
+from headrace.expr.deferred_imports import pl
+from headrace.expr.polars_columns import NotLowered, dtype_of
 from headrace.expr.tree import Column
 from headrace.graph.node import Operator, identity_lineage
 from headrace.graph.operator_declarations import (
@@ -22,12 +34,23 @@ from headrace.graph.operator_declarations import (
     Port,
     place_by_key,
 )
-from headrace.lowering.forms import apply_operator
+from headrace.lowering.forms import (
+    ColumnarSite,
+    PreReduction,
+    apply_operator,
+    choose_reduction,
+    reduced_step_for,
+    register_arranged,
+)
 from headrace.lowering.row_code import MappingCode, RowCode, key_columns
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step, step_for
 from headrace.operators.aggregate.accumulator import Group
+from headrace.operators.aggregate.columnar_aggregate import AggregatePlan, write_group_reader
+from headrace.operators.aggregate.group_columns import GroupColumns
 from headrace.operators.aggregate.operator import AggregateStep, group_keys, group_writer
+from headrace.operators.aggregate.partial_forms import HEIGHT, ROOM, GroupedRows, PartialForm, group_parts
+from headrace.operators.aggregate.sum_columns import sum_widths
 from headrace.operators.event_time.grid_windows import ClosedWindowStep, GridStep, UpdatedWindowStep
 from headrace.operators.event_time.window import Emit, Window
 from headrace.operators.event_time.window_shapes import Grid
@@ -37,7 +60,6 @@ from headrace.operators.top_k import TopKStep
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headrace.columns.column_stream import ColumnStream
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
     from headrace.graph.check_context import CheckContext
@@ -45,6 +67,7 @@ if TYPE_CHECKING:
     from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
     from headrace.lowering.step_writer import StepWriter
+    from headrace.operators.aggregate.accumulator import Accumulator
     from headrace.operators.aggregate.operator import Aggregate
     from headrace.operators.top_k import TopK
 
@@ -391,3 +414,127 @@ def _(operator: MergedWindow, node: Node, writer: StepWriter) -> Step:
     group = Group(writer, operator.rows, aggregations, appends=True)
     step = MergedClosedWindowStep if operator.of.emit is Emit.CLOSE else MergedUpdatedWindowStep
     return step(node, writer, operator.over_slices, operator.of.shape, group)
+
+
+def _accumulators(parts: Sequence[tuple[Expr | None, PartialForm]]) -> tuple[Accumulator, ...]:
+    """Return the accumulators. Raises `NotLowered` if one holds more than sums."""
+    found = tuple(partial.accumulator for _, partial in parts)
+    if any(sum_widths(each) is None for each in found):
+        raise NotLowered("partial groups that hold more than sums stay in rows")
+    return found
+
+
+@apply_operator.register(PartialAggregate)
+def _partial_groups(
+    operator: PartialAggregate, schema: Schema, append: bool, inputs: Sequence[ColumnStream]
+) -> ColumnStream:
+    (stream,) = inputs
+    groups = choose_reduction(operator, stream.schema, stream.append)
+    assert isinstance(groups, GroupedRows)
+    _accumulators(groups.parts)
+    frame = groups.reduce_lazily(stream)
+    if not groups.keys:
+        # A group that no row reaches is not there.
+        frame = frame.filter(pl.col(HEIGHT) > 0)
+    names = [f"k{at}" for at in range(len(groups.keys))]
+    names += [f"v{at}" for at in range(len(schema.fields) - len(names))]
+    columns = [
+        pl.col(name).cast(dtype_of(field.type)).alias(str(at))
+        for at, (name, field) in enumerate(zip(names, schema.fields, strict=True))
+    ]
+    checked = FAILS in frame.collect_schema()
+    frame = frame.select(*columns, *[FAILS] * checked)
+    known = tuple(columns_without_bounds(schema))
+    return ColumnStream(schema, append, frame, known, stream.most, stream.most, checked)
+
+
+@choose_reduction.register(PartialAggregate)
+@choose_reduction.register(PartialWindow)
+def _partial(operator: PartialAggregate | PartialWindow, schema: Schema, append: bool) -> PreReduction:
+    return choose_reduction(operator.of, schema, append)
+
+
+@dataclass(frozen=True)
+class MergedGroups(GroupedRows):
+    """Reduction of partial groups to one row per group: key, row count, and the sums of partial values."""
+
+    @cached_property
+    def _rooms(self) -> list[int]:
+        """Return what absolute values of each column but the keys may add up to."""
+        parts = chain.from_iterable(partial.rooms for _, partial in self.parts)
+        return [ROOM, *parts]
+
+    def reduce_lazily(self, stream: ColumnStream) -> pl.LazyFrame:
+        keys = [stream.lower(key).value.alias(f"k{at}") for at, key in enumerate(self.keys)]
+        values: list[pl.Expr] = []
+        beyond: list[pl.Expr] = []
+        for at, room in enumerate(self._rooms, len(self.keys)):
+            most = room // max(1, stream.most)
+            values.append(pl.col(str(at)).to_physical())
+            beyond.append(~values[-1].is_between(-most, most))
+        noted = stream.noting(*beyond)
+        sums = [value.sum().alias(f"v{at}") for at, value in enumerate(values)]
+        marks = [pl.col(FAILS).any()] * noted.checked
+        if not keys:
+            return noted.frame.select(*sums, *marks, pl.len().alias(HEIGHT))
+        return noted.frame.group_by(*keys, maintain_order=True).agg(*sums, *marks)
+
+    def terms(self, stream: ColumnStream) -> tuple[list[pl.Series], list[Numbers]] | None:
+        frame = stream.collected()
+        keys = [frame[str(at)].alias(f"k{at}") for at in range(len(self.keys))]
+        values = [
+            column.to_physical().cast(pl.Int64, strict=False) for column in frame.get_columns()[len(keys) :]
+        ]
+        for value, room in zip(values, self._rooms, strict=True):
+            most = min(room, ROOM) // max(1, frame.height)
+            if value.null_count() or not value.is_between(-most, most).all():
+                return None
+        return keys, [value.to_numpy() for value in values]
+
+
+class ReducedPartialStep(Step):
+    """Partial aggregate or window over reduced input, which is its output."""
+
+    takes_rows = False
+
+    def __init__(self, node: Node, writer: StepWriter, groups: GroupedRows) -> None:
+        super().__init__(node, writer)
+        self.groups = groups
+
+    def finish(self) -> None:
+        names = tuple(self.writer.fresh("part") for _ in self.groups.types)
+        with self.code.block(f"for {', '.join(names)}, in {self.writer.buffer(self.node.inputs[0])}:"):
+            self.emit(RowCode(names, None, "1"))
+
+
+@reduced_step_for.register(PartialAggregate)
+@reduced_step_for.register(PartialWindow)
+def _reduced_step(
+    operator: PartialAggregate | PartialWindow, reduction: PreReduction, node: Node, writer: StepWriter
+) -> Step:
+    assert isinstance(reduction, GroupedRows)
+    return ReducedPartialStep(node, writer, reduction)
+
+
+@register_arranged(MergedAggregate)
+class MergedPlan(AggregatePlan):
+    """Plan for the merge of partial groups over frames."""
+
+    @classmethod
+    def of(cls, site: ColumnarSite) -> Self:
+        operator, (schema,) = site.node.operator, site.schemas
+        assert isinstance(operator, MergedAggregate)
+        if site.append:
+            raise NotLowered("it answers once")
+        parts = group_parts(operator.of.aggregations, operator.rows, operator.appends)
+        keys = tuple(expr for _, expr in operator.keys)
+        reduction = MergedGroups(keys, tuple(check(expr, schema).type for expr in keys), parts)
+        groups = GroupColumns(reduction, _accumulators(parts), site.node.schema)
+        reduction.reduce_lazily(empty_stream(schema, True))
+        groups.layout.exact  # noqa: B018  # raises where a type has no column
+        return cls(site.node.id, groups)
+
+    def write_reader(self, node: Node, writer: StepWriter, name: str) -> None:
+        operator = node.operator
+        assert isinstance(operator, MergedAggregate)
+        write_group_reader(writer, name, len(operator.keys), merged_group_writer(operator, writer))

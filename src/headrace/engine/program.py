@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import CodeType
 
-    from headrace.engine.columnar.columnar_flow import LargeTicksCode
     from headrace.engine.signals.row_values import SignalPart, TickContext
     from headrace.graph.node import FlowGraph, Node
     from headrace.lowering.slot import SlotMapping
@@ -55,6 +54,7 @@ class Program:
     slots:       state to keep from tick to tick. transient: slots emptied at the end of each tick.
     source_append, sink_append: per name, whether its rows come without weights.
     bounds:      that the code keeps to, if any.
+    large_ticks: code of large ticks, once it is needed (`large_ticks_code`).
     """
 
     graph: FlowGraph
@@ -72,17 +72,9 @@ class Program:
     constants: dict[str, object] = field(repr=False)
     bytecode: CodeType = field(repr=False)
     bounds: CodeBounds | None = None
-    _large: dict[bool, LargeTicksCode] = field(
-        default_factory=dict["bool", "LargeTicksCode"], init=False, repr=False, compare=False
+    large_ticks: dict[bool, Any] = field(
+        default_factory=dict["bool", Any], init=False, repr=False, compare=False
     )
-
-    def large_ticks(self, *, arranged: bool) -> LargeTicksCode:
-        """Return the code of large ticks. arranged: whether operators may keep state in arrangements."""
-        if arranged not in self._large:
-            from headrace.engine.columnar.columnar_flow import LargeTicksCode
-
-            self._large[arranged] = LargeTicksCode(self, arranged=arranged)
-        return self._large[arranged]
 
     def purposes_of(self, file: str) -> tuple[Purpose, ...] | None:
         """Return the purpose of each line of the generated source, if `file` names it."""

@@ -20,7 +20,6 @@ from headrace.errors import BadInput, SourceLocation
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from headrace.engine.program import Program
     from headrace.lowering.slot import Slot, SlotMapping
     from headrace.state.arranged_store import ArrangedForm
     from headrace.state.scratch_state import ScratchFolder, ScratchSlot
@@ -155,19 +154,21 @@ class StateInMemory:
     @classmethod
     def of(
         cls,
-        program: Program,
+        slots: Iterable[Slot],
         shared: Mapping[str, SlotMapping],
         bound: int | None,
         rebind: Callable[[str, SlotMapping], None],
+        stored: Callable[[Mapping[str, SlotMapping]], Mapping[str, ArrangedForm]],
     ) -> StateInMemory:
-        """Make the slots of a program but for those that are shared with others."""
-        slots = [slot for slot in program.slots if slot.name not in shared]
-        if bound is None or shared:
-            return cls(slots, bound, rebind)
-        from headrace.engine.columnar.stored_slot import stored_forms
+        """Make the slots of a program but for those that are shared with others.
 
+        stored: returns the forms of those that are arrangements, over the mappings of all.
+        """
+        own = [slot for slot in slots if slot.name not in shared]
+        if bound is None or shared:
+            return cls(own, bound, rebind)
         mappings: dict[str, SlotMapping] = {}
-        made = cls(slots, bound, rebind, stored=stored_forms(program, mappings))
+        made = cls(own, bound, rebind, stored=stored(mappings))
         mappings.update(made.state)
         return made
 

@@ -1,7 +1,8 @@
 """Forms of operators outside of generated code: on columns in a large tick, and as a DataFrame of Spark.
 
 On columns, an operator without state is a function of frames (`apply_operator`). One with state has an
-`ArrangedPlan`: its slots are arrangements there, which small ticks go on to read and write as mappings.
+`ArrangedPlan`: its slots are arrangements there, which small ticks go on to read and write as mappings. One
+that runs on rows may have them reduced in columns first (`PreReduction`).
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
     from headrace.columns.column_stream import ColumnStream
     from headrace.columns.slot_forms import SlotForm
     from headrace.expr.tree import Expr
-    from headrace.expr.types import Schema
+    from headrace.expr.types import Rows, Schema
     from headrace.graph.node import Node, Operator
     from headrace.lowering.slot import SlotMapping
+    from headrace.lowering.step import Step
     from headrace.lowering.step_writer import StepWriter
 
 
@@ -178,6 +180,36 @@ def register_arranged(*operators: type[Operator]) -> Callable[[type[P]], type[P]
         return plan
 
     return register
+
+
+class PreReduction:
+    """Reduction of a large tick's rows, in columns: fewer rows with the same effect on an operator's state.
+
+    The operator itself runs on rows. An accumulator has the same fields however its rows arrive: from
+    columns come partial values, which generated code adds to the fields, so that a small tick can follow.
+    """
+
+    def reduce_lazily(self, stream: ColumnStream) -> pl.LazyFrame:
+        """Reduce the rows lazily. Raises `NotLowered`."""
+        raise NotImplementedError
+
+    def reduce_rows(self, stream: ColumnStream) -> Rows:
+        """Reduce the rows, in the form that the operator's step reads. Raises `ColumnarDeclined`."""
+        raise NotImplementedError
+
+
+@singledispatch
+def choose_reduction(operator: Operator, schema: Schema, append: bool) -> PreReduction:
+    """Choose the reduction of an operator's input with rows of `schema`. Raises `NotLowered`."""
+    raise NotLowered
+
+
+@singledispatch
+def reduced_step_for(
+    operator: Operator, reduction: PreReduction, node: Node, writer: StepWriter
+) -> Step | None:
+    """Create the step of an operator over reduced rows. None: its own step takes them."""
+    return None
 
 
 class BatchSite(Protocol):

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from headrace.arrangement.batch import Layout, select, take
+from headrace.columns.column_stream import (
+    ColumnStream,
+    build_stream,
+    check_plain,
+    decline_marked,
+    sum_weights,
+    with_one_zero,
+)
+from headrace.columns.columns import FAILS, WEIGHT, Columns
+from headrace.columns.slot_forms import CountForm
 from headrace.expr.constructors import col
+from headrace.expr.deferred_imports import np, pl
+from headrace.expr.polars_columns import NotLowered, dtype_of
 from headrace.expr.tree import Column
 from headrace.graph.node import ALTERABLE, Operator, identity_lineage
 from headrace.graph.operator_declarations import (
@@ -20,7 +34,15 @@ from headrace.graph.operator_declarations import (
     place_by_key,
 )
 from headrace.lowering.examples import Examples
-from headrace.lowering.forms import lower_operator
+from headrace.lowering.forms import (
+    ArrangedPlan,
+    ArrangedState,
+    ColumnarSite,
+    PreReduction,
+    choose_reduction,
+    lower_operator,
+    register_arranged,
+)
 from headrace.lowering.reference import Bag, Bags, OperatorInput, answer_of_bags, output_of_tick
 from headrace.lowering.round_history import SetLoopStep
 from headrace.lowering.row_code import RowCode, tuple_source
@@ -42,12 +64,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from headrace.columns.slot_forms import SlotForm
     from headrace.expr.tree import Expr
-    from headrace.expr.types import Schema
+    from headrace.expr.types import Field, Rows, Schema
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.node import Columns, Node
+    from headrace.graph.node import Node
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
-    from headrace.lowering.forms import BatchSite
+    from headrace.lowering.forms import ArrangedOperator, BatchSite
+    from headrace.lowering.slot import SlotMapping
     from headrace.lowering.step_writer import StepWriter
     from headrace.operators.time_spans import Span
 
@@ -65,7 +89,7 @@ class OneCopy(WithLifetime):
     def ports(self) -> tuple[Port, ...]:
         return (Port("input"),)
 
-    def output(self, context: CheckContext) -> Columns:
+    def output(self, context: CheckContext) -> tuple[Field, ...]:
         context.all_columns(self.columns)
         return context.input.fields
 
@@ -198,7 +222,7 @@ class DistinctOnTime(Operator):
     def ports(self) -> tuple[Port, ...]:
         return (Port("rows"), Port("watermark", completeness=True))
 
-    def output(self, context: CheckContext) -> Columns:
+    def output(self, context: CheckContext) -> tuple[Field, ...]:
         context.all_columns(self.columns)
         made = context.with_state_expiry(Distinct(self.columns))
         context.require_as_built_by_flow(made, self, "it forgets what could still come")
@@ -373,3 +397,110 @@ def _answer(operator: OneCopy, node: Node, inputs: Bags) -> Bag:
 @output_of_tick.register(Unique)
 def _output_of_tick(operator: OneCopy, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
     return answer_of_bags(operator, node, rows_by_lifetime((operator.lifetime,), inputs))
+
+
+@dataclass(frozen=True)
+class DistinctRows(PreReduction):
+    """Reduction to distinct rows; on a table, with summed weights."""
+
+    def reduce_lazily(self, stream: ColumnStream) -> pl.LazyFrame:
+        if not stream.append:
+            return sum_weights(stream).frame
+        own = [str(at) for at in range(len(stream.schema.fields))]
+        marks = [pl.col(FAILS).any()] * stream.checked
+        return stream.frame.group_by(own, maintain_order=True).agg(*marks)
+
+    def reduce_rows(self, stream: ColumnStream) -> Rows:
+        frame = self.reduce_lazily(stream).collect()
+        if stream.checked:
+            decline_marked(frame)
+        return Columns(stream.schema, stream.append, frame).rows()
+
+
+@choose_reduction.register(Distinct)
+def _distinct(operator: Distinct, schema: Schema, append: bool) -> PreReduction:
+    if operator.lifetime is Lifetime.TICK:
+        raise NotLowered("it answers each tick for itself")
+    check_plain(schema)
+    return DistinctRows()
+
+
+@register_arranged(Distinct, Unique)
+@dataclass(frozen=True)
+class DistinctPlan(ArrangedPlan):
+    """Plan for a distinct over frames. append: of the input. output_append: of the output."""
+
+    runs_in_loops = True
+    node: int
+    schema: Schema
+    append: bool
+    output_append: bool
+
+    @classmethod
+    def of(cls, site: ColumnarSite) -> Self:
+        operator = site.node.operator
+        if isinstance(operator, Distinct | Unique) and operator.lifetime is Lifetime.TICK:
+            raise NotLowered("it answers each tick for itself")
+        plan = cls(site.node.id, site.node.schema, site.appends[0], site.append)
+        if not plan.layout.keys:
+            raise NotLowered("rows without columns stay in rows")
+        return plan
+
+    @property
+    def slot(self) -> str:
+        return f"{self.node}.copies"
+
+    @property
+    def bare(self) -> bool:
+        """Return whether rows of one column are keys by their value."""
+        return self.append
+
+    @cached_property
+    def layout(self) -> Layout:
+        types = {str(at): dtype_of(f.type) for at, f in enumerate(self.schema.fields)}
+        nullable = any(f.nullable for f in self.schema.fields)
+        return Layout({**types, WEIGHT: pl.Int64()}, tuple(types), (WEIGHT,), nullable)
+
+    def slot_forms(
+        self, read: Callable[..., Any] | None, slot: Callable[[str], SlotMapping]
+    ) -> dict[str, SlotForm]:
+        # Row -> its copies, or 1 where rows are never retracted.
+        types = tuple(f.type for f in self.schema.fields)
+        return {self.slot: CountForm(self.layout, types, self.bare and len(types) == 1, ())}
+
+    def start(self, state: ArrangedState) -> ArrangedOperator:
+        return ColumnarDistinct(self, state)
+
+
+@dataclass(slots=True)
+class ColumnarDistinct:
+    """Distinct in large ticks, over an arrangement that small ticks read as a slot."""
+
+    plan: DistinctPlan
+    slots: ArrangedState
+
+    def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
+        """Return the rows that begin or cease to be there, in the order in which they were first reached."""
+        plan = self.plan
+        news = DistinctRows().reduce_lazily(with_one_zero(inputs[0])).collect()
+        if FAILS in news.columns:
+            decline_marked(news)
+            news = news.drop(FAILS)
+        if plan.append:
+            news = news.with_columns(pl.lit(1, pl.Int64()).alias(WEIGHT))
+        spine = self.slots.spine(plan.slot)
+        (before,) = spine.sums(plan.layout.keys_of(news))
+        after = before + news[WEIGHT].to_numpy()
+        if plan.append:
+            at = np.flatnonzero(before == 0)
+            made = added = take(news, at)
+        else:
+            crossed = (after > 0).astype(np.int64) - (before > 0)
+            at = np.flatnonzero(crossed)
+            made, added = take(news, at), news
+            made.replace_column(made.get_column_index(WEIGHT), pl.Series(WEIGHT, crossed[at]))
+        self.slots.prepare(plan.slot, added)
+        names = [str(number) for number in range(len(plan.schema.fields))]
+        if not plan.output_append:
+            names.append(WEIGHT)
+        return build_stream(Columns(plan.schema, plan.output_append, select(made, names)))

@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from headrace.arrangement.batch import batch_of, bounded, select, take
+from headrace.arrangement.spine import Probe
+from headrace.columns.column_stream import build_stream, with_one_zero
+from headrace.columns.columns import Columns, weights_of
 from headrace.expr.constructors import col
+from headrace.expr.deferred_imports import np
 from headrace.graph.node import ALTERABLE, Operator, identity_lineage
 from headrace.graph.operator_declarations import (
     EQUAL_ROWS,
@@ -20,22 +25,23 @@ from headrace.graph.operator_declarations import (
     place_by_key,
 )
 from headrace.lowering.examples import Examples, Pair
-from headrace.lowering.forms import apply_operator
+from headrace.lowering.forms import apply_operator, register_arranged
 from headrace.lowering.reference import Bag, Bags, answer_of_bags
 from headrace.lowering.round_history import RoundSumsWriter, SetLoopStep
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import LoopStep, Step, register_loop_step, step_for
-from headrace.operators.distinct import distinct_step
+from headrace.operators.distinct import DistinctPlan, distinct_step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headrace.columns.column_stream import ColumnStream
     from headrace.expr.tree import Expr
-    from headrace.expr.types import Schema
+    from headrace.expr.types import Field, Schema
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.node import Columns, Node
+    from headrace.graph.node import Node
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
+    from headrace.lowering.forms import ArrangedOperator, ArrangedState
     from headrace.lowering.row_code import RowCode
     from headrace.lowering.step_writer import StepWriter
 
@@ -125,7 +131,7 @@ class Feedback(FeedbackOperator):
     columns: tuple[Expr, ...]
     max_iterations: int = field(default=10_000, metadata=ALTERABLE)
 
-    def output(self, context: CheckContext) -> Columns:
+    def output(self, context: CheckContext) -> tuple[Field, ...]:
         context.require(self.max_iterations > 0, "a loop has no rounds")
         context.all_columns(self.columns, context.output)
         return context.output.fields
@@ -219,7 +225,7 @@ class BagFeedback(FeedbackOperator):
     why_irrevocable: ClassVar[str] = "what it met there may be gone"
     max_iterations: int = field(default=10_000, metadata=ALTERABLE)
 
-    def output(self, context: CheckContext) -> Columns:
+    def output(self, context: CheckContext) -> tuple[Field, ...]:
         context.require(self.max_iterations > 0, "a loop has no rounds")
         return context.output.fields
 
@@ -288,3 +294,45 @@ def _on_columns(
 @answer_of_bags.register(BagFeedback)
 def _bag_answer(operator: BagFeedback, node: Node, inputs: Bags) -> Bag:
     return inputs[0][1]
+
+
+@register_arranged(Feedback)
+@dataclass(frozen=True)
+class FeedbackPlan(DistinctPlan):
+    """Plan for the feedback of sets in a loop on frames. Outside of loops, a delay keeps its rows."""
+
+    runs_outside_loops = False
+
+    @property
+    def slot(self) -> str:
+        return f"{self.node}.rows"
+
+    @property
+    def bare(self) -> bool:
+        return False
+
+    def start(self, state: ArrangedState) -> ArrangedOperator:
+        return ColumnarFeedback(self, state)
+
+
+@dataclass(slots=True)
+class ColumnarFeedback:
+    """Feedback of sets in a loop on frames: the rows that were never there, in no particular order."""
+
+    plan: FeedbackPlan
+    slots: ArrangedState
+
+    def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
+        """Return the new ones among the rows of a round, each once."""
+        layout, slot = self.plan.layout, self.plan.slot
+        rows = with_one_zero(inputs[0]).collected()
+        found = batch_of(layout, rows.hstack([weights_of(1, rows.height)]))
+        probe = Probe(layout, layout.keys_of(found.frame), found.codes, None)
+        known = np.zeros(len(found), np.bool_)
+        for batch in self.slots.spine(slot).batches:
+            known[probe.find(batch).asked] = True
+        at = np.flatnonzero(~known)
+        made = select(take(found.frame, at), layout.keys)
+        weighted = made.hstack([weights_of(1, len(at))])
+        self.slots.prepare_batch(slot, bounded(layout, found.codes[at], weighted))
+        return build_stream(Columns(self.plan.schema, True, made))

@@ -22,9 +22,7 @@ from headrace.arrangement.batch import Layout, Order, bounded, masked, select, t
 from headrace.expr.code_runtime import NAN
 from headrace.state.arranged_store import pieces_of
 from headrace.state.chain import Run
-
-ASIDE, ERASED = 3, 4
-"""Kinds of rows that are put aside, and of those whose values were erased since."""
+from headrace.state.marked_values import ASIDE, ERASED
 
 
 @dataclass(frozen=True, slots=True)

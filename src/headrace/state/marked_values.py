@@ -21,3 +21,7 @@ class Erasable:
     """
 
     value: Any
+
+
+ASIDE, ERASED = 3, 4
+"""Kinds of rows of an arrangement that are put aside, and of those whose values were erased since."""

@@ -8,9 +8,6 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-import polars as pl
-
 from headrace.arrangement.batch import negated, stacked, take
 from headrace.arrangement.codes import coder
 from headrace.arrangement.reading import RowReader, RowReaders
@@ -19,6 +16,7 @@ from headrace.columns.columns import ColumnarDeclined
 from headrace.columns.slot_forms import SlotForm, Values, key_columns
 from headrace.engine.external_join_sides import SharedSide
 from headrace.engine.spilling import ShardedSlot, estimated_bytes
+from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import from_series, row_reader, value_reader
 
 if TYPE_CHECKING:

@@ -131,6 +131,16 @@ class LargeTicksCode:
         }
 
 
+def large_ticks_code(program: Program, *, arranged: bool) -> LargeTicksCode:
+    """Return the code of a program's large ticks, compiled once.
+
+    arranged: whether operators may keep their state in arrangements.
+    """
+    if arranged not in program.large_ticks:
+        program.large_ticks[arranged] = LargeTicksCode(program, arranged=arranged)
+    return program.large_ticks[arranged]
+
+
 class LargeTicks:
     """Large-tick form of a program's parts, over its state.
 

@@ -55,9 +55,9 @@ class Columnar:
         """
         if program.counting or program.schedule is not Schedule.HYBRID:
             return None
-        from headrace.engine.columnar.columnar_flow import LargeTicks
+        from headrace.engine.columnar.columnar_flow import LargeTicks, large_ticks_code
 
-        code, release = program.large_ticks(arranged=self.release is not None), self.release
+        code, release = large_ticks_code(program, arranged=self.release is not None), self.release
         if not code.uses_frames:
             return None
 

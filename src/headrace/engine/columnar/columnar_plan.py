@@ -13,24 +13,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.columns.column_stream import ColumnStream, empty_stream
-from headrace.engine.columnar import (
-    aggregate,
-    clocks,
-    distinct,
-    history,
-    join,
-    over,
-    partial_groups,
-    slices,
-    temporal_filter,
-    timed_join,
-    top_k,
-    upsert,
-)
 from headrace.engine.columnar.loop_rounds import LoopPlan, plan_loop
-from headrace.engine.columnar.pre_reduction import PreReduction, choose_reduction
 from headrace.expr.polars_columns import NotLowered
-from headrace.lowering.forms import ArrangedPlan, ColumnarSite, apply_operator, arranged_plan
+from headrace.lowering.forms import (
+    ArrangedPlan,
+    ColumnarSite,
+    PreReduction,
+    apply_operator,
+    arranged_plan,
+    choose_reduction,
+)
+from headrace.operators import all_operators
 from headrace.operators.feedback import BagFeedback, Feedback, FeedbackOperator
 from headrace.operators.sink import Sink
 
@@ -38,21 +31,6 @@ if TYPE_CHECKING:
     from headrace.analysis import Analysis
     from headrace.engine.plan import CompiledPart
     from headrace.graph.node import Consumers, FlowGraph, Node
-
-_REGISTERED = (
-    aggregate,
-    clocks,
-    distinct,
-    history,
-    join,
-    over,
-    partial_groups,
-    slices,
-    temporal_filter,
-    timed_join,
-    top_k,
-    upsert,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +91,7 @@ def plan_columnar(
     graph: FlowGraph, analysis: Analysis, consumers: Consumers, part: CompiledPart, *, arranged: bool = True
 ) -> ColumnarPlan:
     """Divide a part into columnar and row-wise nodes. arranged: whether those with state may be columnar."""
+    all_operators()  # with their modules comes what they register
     in_rows = set[int]()
     if not arranged:
         found = ((node.id, arranged_plan(node.operator)) for node in graph.nodes)

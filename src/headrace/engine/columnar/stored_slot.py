@@ -10,6 +10,7 @@ from headrace.arrangement.batch import negated
 from headrace.columns.columns import ColumnarDeclined
 from headrace.columns.slot_forms import SlotForm, Values
 from headrace.engine.columnar.arranged_slot import ArrangedSlot
+from headrace.engine.columnar.columnar_flow import large_ticks_code
 from headrace.engine.spilling import estimated_bytes
 from headrace.errors import NotPlainData
 from headrace.expr.types import TimestampType
@@ -27,7 +28,7 @@ def stored_forms(program: Program, slots: Mapping[str, SlotMapping]) -> dict[str
 
     slots: mappings of all its slots, which need not be there before something is read.
     """
-    forms = program.large_ticks(arranged=True).forms(slots.__getitem__)
+    forms = large_ticks_code(program, arranged=True).forms(slots.__getitem__)
     return {name: _stored(form) for name, form in forms.items()}
 
 

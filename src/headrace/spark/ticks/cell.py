@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from headrace.columns.columns import Columns
+from headrace.engine.columnar.columnar_flow import large_ticks_code
 from headrace.engine.columnar.columnar_intake import columns_of_frame
 from headrace.engine.columnar.columnar_option import COLUMNAR_ROWS, Columnar
 from headrace.engine.columnar.runner import as_rows
@@ -111,7 +112,7 @@ class OpenCell:
         self._of = of = plan.stages[stage]
         number = cell_number(stage, shard, plan.plan.stages.shards)
         slots: dict[str, Any] = {}
-        self._on_columns = of.program.large_ticks(arranged=True).uses_frames
+        self._on_columns = large_ticks_code(of.program, arranged=True).uses_frames
         arranged = stored_forms(of.program, slots)
         forms = {
             of.slots[slot.name]: arranged.get(slot.name) or Form(slot.thaw, slot.divides)

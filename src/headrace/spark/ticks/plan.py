@@ -18,6 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
+from headrace.engine.columnar.columnar_flow import large_ticks_code
 from headrace.engine.partial_operators import PartialAggregate, PartialWindow
 from headrace.engine.program import Program, compile_program
 from headrace.expr.code_emission import CodeBounds, bounded_code
@@ -220,13 +221,13 @@ def rows_of_one_task(stages: StagePlan, programs: Sequence[Program]) -> int:
     programs: of the stages.
     """
     nodes = stages.stages[0].graph.nodes
-    shapes = programs[0].large_ticks(arranged=True).shapes
+    shapes = large_ticks_code(programs[0], arranged=True).shapes
     feeds = [(feed, shape.rest) for shape in shapes for feed in shape.feeds]
     feeds = [each for each in feeds if not isinstance(nodes[each[0].source].operator, EndOfInput)]
     reduced = {n for feed, rest in feeds for n in rest if feed.source in nodes[n].inputs}
     stays = all(
         table_divider(e.route, e.schema, stages.shards) is not None
-        and programs[e.to_stage].large_ticks(arranged=True).uses_frames
+        and large_ticks_code(programs[e.to_stage], arranged=True).uses_frames
         for e in stages.exchanges
         if e.from_stage == 0 and not _sends_few(stages.stages[0], e, reduced)
     )

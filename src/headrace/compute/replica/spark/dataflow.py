@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from headrace.atomic_files import subfolder_for
-from headrace.compute.collections.opening import open_collections
-from headrace.compute.collections.store import Collections
+from headrace.compute.collections.store import Collections, open_collections
 from headrace.compute.errors import StoreUnavailable
 from headrace.compute.frontier import Frontier
-from headrace.compute.protocol.dataflow import (
+from headrace.compute.protocol.commands import (
     CollectionExport,
     CollectionImport,
     Dataflow,
@@ -36,6 +35,8 @@ from headrace.compute.replica.spark.inputs import (
     Inputs,
     SparkCollectionInput,
     SparkImport,
+    VersionHold,
+    Versions,
     group_by_time,
 )
 from headrace.compute.replica.spark.state import (
@@ -44,7 +45,6 @@ from headrace.compute.replica.spark.state import (
     StoredState,
     passthrough_sources,
 )
-from headrace.compute.replica.spark.versions import VersionHold, Versions
 from headrace.errors import SparkProcessDied
 from headrace.expr.types import Schema
 from headrace.flow.flow import Flow
@@ -101,8 +101,6 @@ class SparkDataflow(DataflowRun):
         """Return whether this dataflow reads an export of another."""
         made = list(other.versions.values())
         return any(isinstance(one, FromVersions) and one.versions in made for one in self._inputs.imports)
-
-    # -- what is to be done ---------------------------------------------------------------------
 
     def advance(self, store: Collections, spark: Session) -> bool:
         """Compute a tick. Returns whether there may be more to do at once.
@@ -208,8 +206,6 @@ class SparkDataflow(DataflowRun):
         self._inputs.release_before(upper)
         self.upper = upper
 
-    # -- exports that are no index --------------------------------------------------------------
-
     def _write(self, upper: Frontier) -> None:
         begin, self._written_upper = self._written_upper, upper
         with self.exporting:
@@ -244,8 +240,6 @@ class SparkDataflow(DataflowRun):
         with self.exporting:
             self.exports.remove(export)
 
-    # -- how it ends ----------------------------------------------------------------------------
-
     def _narrow(self, error: Exception) -> bool:
         """Retry a failed tick with fewer times, to find the failing one; return whether to go on."""
         times, self._times = self._times, 0
@@ -271,9 +265,6 @@ class SparkDataflow(DataflowRun):
         if remove and self._state is not None:
             self._state.remove()
         self._close_store()
-
-
-# --- construction of dataflows ------------------------------------------------------
 
 
 FORM = 1

@@ -18,10 +18,9 @@ from typing import Any
 
 from headrace.compute.collections.store import Collections
 from headrace.compute.frontier import Frontier
-from headrace.compute.protocol.dataflow import DataflowLimits
+from headrace.compute.protocol.commands import DataflowLimits
 from headrace.compute.protocol.responses import Counted, Update
-from headrace.compute.replica.spark.inputs import GoesOn, Inputs, ReadSummary
-from headrace.compute.replica.spark.versions import Versions
+from headrace.compute.replica.spark.inputs import GoesOn, Inputs, ReadSummary, Versions
 from headrace.errors import CheckpointDamaged, FlowChanged
 from headrace.expr.code_emission import CodeBounds
 from headrace.flow.flow import Flow
