@@ -22,7 +22,8 @@ from headrace.cli.options import EngineChoice, FlowName, complete_sink, complete
 from headrace.errors import BadInput
 
 if TYPE_CHECKING:
-    from headrace.compute.transport.credentials import Security
+    from headrace.compute.credentials import Security
+
     from headrace.engine.progress import Observer, Progress
     from headrace.flow.flow import Flow
     from headrace.ui import RunSubject

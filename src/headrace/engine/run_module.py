@@ -22,6 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from headrace.io.pull_streams import Prepare, Publish
+
 from headrace.engine.columnar.columnar_flow import stored_forms
 from headrace.engine.endpoints import positions_slot
 from headrace.engine.flow_compatibility import ResumeBinding, in_one_process, kept_by_node, read_state_names
@@ -29,7 +31,6 @@ from headrace.engine.machine import RegionTimer
 from headrace.engine.program import compile_program
 from headrace.engine.progress import Progress, SourceProgress
 from headrace.expr.types import Rows
-from headrace.io.pull.sinks import Prepare, Publish
 from headrace.state.commit import POSITIONS
 from headrace.state.lazy_slots import Form
 from headrace.state.single_process_state import DirectoryState
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from headrace.pull.module_context import Module
     from headrace.pull.protocol import AnswerTo, End
     from headrace.state.manifest import Manifest
+
 
 _NONE: AbstractSet[str] = frozenset()
 

@@ -46,7 +46,7 @@ from headrace.spark.resumption import (
     layout,
     stateful_stages,
 )
-from headrace.spark.ticks.plan import CompiledStage, Plan
+from headrace.spark.ticks.plan import CompiledStage, TickPlan
 from headrace.state.chain import Chain
 from headrace.state.checkpoint import Checkpoint
 from headrace.state.checkpoint_files import make_durable
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from headrace.flow.flow import Flow
     from headrace.graph.node import FlowGraph, Node
     from headrace.state.commit import Commit
+
 
 DEFERRED = "deferred"
 """Name of the slot that holds rows deferred to the next tick."""
@@ -381,7 +382,7 @@ class _Binding:
 
     def _stages(self, shards: int, loops: Loops) -> tuple[CompiledStage, ...]:
         stages = cut_stages(insert_partial_operators(self._graph), shards, rounds=loops == "rounds")
-        return stateful_stages(Plan(stages, (), {}, "", False))
+        return stateful_stages(TickPlan(stages, (), {}, "", False))
 
 
 def _sides(stages: tuple[CompiledStage, ...], shards: int) -> dict[int, StatefulNode]:

@@ -36,7 +36,7 @@ from headrace.spark.placing.row_placement import (
     spread_after,
     spread_by,
 )
-from headrace.spark.ticks.plan import CompiledStage, Plan, compile_stage
+from headrace.spark.ticks.plan import CompiledStage, TickPlan, compile_stage
 from headrace.state.manifest import Manifest, check_shards
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from headrace.graph.node import FlowGraph, Node
     from headrace.graph.operator_declarations import KeyedSlot
     from headrace.spark.placing.stages import Stage
+
 
 Loops: TypeAlias = Literal["one shard", "rounds"]
 """Placement of a flow's loops: each on one shard, or partitioned by key and run in rounds on all shards."""
@@ -66,13 +67,13 @@ class SparkResumeBinding:
     """
 
     graph: FlowGraph
-    plan_for: Callable[[int, Loops], Plan]
+    plan_for: Callable[[int, Loops], TickPlan]
     sinks: Mapping[str, Any]
     shards: int | None
     default: int
     loops: Loops | None = None
     named: bool = False
-    plan: Plan = field(init=False)
+    plan: TickPlan = field(init=False)
 
     def __call__(self, folder: Path, last: Manifest | None, tick: int) -> Manifest:
         if self.shards is not None and self.shards < 1:
@@ -100,7 +101,7 @@ class SparkResumeBinding:
         return manifest
 
 
-def stateful_stages(plan: Plan) -> tuple[CompiledStage, ...]:
+def stateful_stages(plan: TickPlan) -> tuple[CompiledStage, ...]:
     """Return the stages that keep state between ticks. Stage 0 drops its state after each tick."""
     compiled = (compile_stage(stage, plan) for stage in plan.stages.stages if stage.number)
     return tuple(of for of in compiled if of.program.slots)

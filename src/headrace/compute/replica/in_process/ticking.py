@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
-from headrace.compute.protocol.dataflow import Dataflow
+from headrace.compute.protocol.commands import Dataflow
 from headrace.compute.protocol.responses import Counted
 from headrace.compute.protocol.row_batch import WEIGHT, NotColumnar, RowBatch, is_columnar
 from headrace.compute.replica.building import passes_through
@@ -25,6 +25,7 @@ from headrace.flow.flow import Flow
 
 if TYPE_CHECKING:
     from headrace.columns.columns import Columns
+
 
 T = TypeVar("T")
 
