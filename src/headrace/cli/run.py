@@ -23,7 +23,6 @@ from headrace.errors import BadInput
 
 if TYPE_CHECKING:
     from headrace.compute.credentials import Security
-
     from headrace.engine.progress import Observer, Progress
     from headrace.flow.flow import Flow
     from headrace.ui import RunSubject

@@ -23,16 +23,6 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from headrace.io.pull_streams import (
-    CloseOnce,
-    CommittedTickDelivery,
-    PendingPositions,
-    group_into_batches,
-    reader_source,
-    rows_ahead,
-    writer_sink,
-)
-
 from headrace import pull
 from headrace.atomic_files import subfolder_for
 from headrace.engine.change import Changes, unknown_sink
@@ -45,6 +35,15 @@ from headrace.expr.types import TIMESTAMP
 from headrace.io import Call, Feed, SinkTarget, Source, open_sink, open_source
 from headrace.io.in_process import TickTime
 from headrace.io.keyed_tables import HeldBack
+from headrace.io.pull_streams import (
+    CloseOnce,
+    CommittedTickDelivery,
+    PendingPositions,
+    group_into_batches,
+    reader_source,
+    rows_ahead,
+    writer_sink,
+)
 from headrace.io.sink import SinkRequest, Writer
 from headrace.io.source import DeadLetters, dead_letter_folder
 from headrace.operators.signals.endpoints import SignalSource

@@ -22,8 +22,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from headrace.io.pull_streams import Prepare, Publish
-
 from headrace.engine.columnar.columnar_flow import stored_forms
 from headrace.engine.endpoints import positions_slot
 from headrace.engine.flow_compatibility import ResumeBinding, in_one_process, kept_by_node, read_state_names
@@ -31,6 +29,7 @@ from headrace.engine.machine import RegionTimer
 from headrace.engine.program import compile_program
 from headrace.engine.progress import Progress, SourceProgress
 from headrace.expr.types import Rows
+from headrace.io.pull_streams import Prepare, Publish
 from headrace.state.commit import POSITIONS
 from headrace.state.lazy_slots import Form
 from headrace.state.single_process_state import DirectoryState
