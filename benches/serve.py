@@ -33,7 +33,7 @@ from benches.measure.processes import forget_peak, peak, resident, seconds_of
 from benches.serving.cluster import Cluster
 from benches.serving.echo import Echo
 from headrace import col, left, right
-from headrace.compute.client.async_client import AsyncClient
+from headrace.compute.client.client import AsyncClient
 from headrace.errors import HeadraceError
 
 PAYLOAD = b"x" * 60

@@ -28,7 +28,7 @@ import headrace as hr
 from benches.measure import Table
 from benches.serving.cluster import Cluster
 from headrace import col
-from headrace.compute.client.async_client import AsyncClient
+from headrace.compute.client.client import AsyncClient
 from headrace.compute.controller.status import ControllerStatus, ReplicaState
 from headrace.compute.errors import SinceViolation
 

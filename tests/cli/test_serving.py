@@ -12,24 +12,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-
-pytest.importorskip("grpc", reason="grpcio is not installed")
-
 from typer.testing import CliRunner
 
 from headrace.cli.main import app
 from headrace.cli.views import _table
+from headrace.compute.channels import Limits
 from headrace.compute.client.client import Client
 from headrace.compute.client.conversation import Endpoint
-from headrace.compute.client.rows import CachedDescription
-from headrace.compute.client.subscription import Batch, Update
+from headrace.compute.client.subscription import Batch, CachedDescription, Update
 from headrace.compute.serve.controller_process import Options, run_controller
-from headrace.compute.serve.replica_process import ReplicaOptions, run_replica
-from headrace.compute.transport.channels import Limits
+from headrace.compute.serve.replica_server import ReplicaOptions, run_replica
 from headrace.expr.row_classes import schema_of
 from headrace.ui.controller_page import ControllerPage
 from tests.cli.conftest import FLOWS
 from tests.golden import assert_golden
+
+pytest.importorskip("grpc", reason="grpcio is not installed")
+
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -263,7 +262,7 @@ def test_writes_above_the_limit_of_messages_say_how_many_rows_fit(
     headrace("view", "create", f"{served.folder / 'flows.py'}:stock", "--name", "large")
     before = headrace("peek", "large", "--format", "json").stdout
     small = partial(Endpoint, limits=Limits(message=10_000))
-    monkeypatch.setattr("headrace.compute.client.async_client.Endpoint", small)
+    monkeypatch.setattr("headrace.compute.client.client.Endpoint", small)
     rows, row = tmp_path / "rows.jsonl", tmp_path / "row.jsonl"
     rows.write_text("".join(f'{{"shop": "{shop:0100}", "price": 1}}\n' for shop in range(200)))
     row.write_text(f'{{"shop": "{0:020000}", "price": 1}}\n')

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.compute.history import CommandHistory, reduce_commands
-from headrace.compute.protocol.commands import Command, CreateDataflow, CreateInstance
-from headrace.compute.protocol.dataflow import IndexExport
+from headrace.compute.protocol.commands import Command, CreateDataflow, CreateInstance, IndexExport
 from headrace.compute.reconciliation import ReconciliationPlan, can_adopt_configuration, reconcile
 from tests.conformance.case_format import Fields
 from tests.conformance.compute_notation import (

@@ -24,7 +24,7 @@ from headrace.compute.protocol.responses import (
     Rows,
     SubscribeResponse,
 )
-from headrace.compute.replica.reporter import NotReported, Reported, ReportedFrontiers
+from headrace.compute.replica.replica import NotReported, Reported, ReportedFrontiers
 from headrace.compute.replica.workers.responses import ResponseMerger
 from headrace.expr.types import Row
 from tests.conformance.case_format import Fields, shown

@@ -19,21 +19,19 @@ from headrace.compute.hydration import (
     readiness,
 )
 from headrace.compute.protocol.commands import (
-    Command,
-    CreateDataflow,
-    Epoch,
-    Parameters,
-    Schedule,
-    UpdateConfiguration,
-)
-from headrace.compute.protocol.dataflow import (
     CollectionExport,
     CollectionImport,
+    Command,
+    CreateDataflow,
     Dataflow,
+    Epoch,
     Id,
     IndexExport,
     IndexImport,
+    Parameters,
     Plan,
+    Schedule,
+    UpdateConfiguration,
 )
 from headrace.compute.protocol.responses import Frontiers
 from tests.conformance.case_format import Fields

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from headrace.pull.rules.checker import PROFILES, Profile, check, rules
-from headrace.pull.rules.trace_file import read_trace
+from headrace.pull.rules.trace import read_trace
 from tests.docs.pages import DOCS
 
 PAGE = DOCS / "reference" / "pull-streams.md"

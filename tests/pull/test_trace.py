@@ -11,8 +11,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.pull.errors import BadTrace
-from headrace.pull.rules.trace import LARGEST_INDEX, Answer, Event, OpaqueValue, Request, Trace, parse
-from headrace.pull.rules.trace_file import read_trace
+from headrace.pull.rules.trace import (
+    LARGEST_INDEX,
+    Answer,
+    Event,
+    OpaqueValue,
+    Request,
+    Trace,
+    parse,
+    read_trace,
+)
 from tests.golden import assert_golden
 
 TEXTS = Path(__file__).parent / "bad_traces"

@@ -1,7 +1,8 @@
 """`headrace state`, `reshard`, `rewind`, `skip` and `compact`: inspection and maintenance of checkpoints.
 
 `headrace state compact --erase` writes places that hold rows anew: checkpoints, sinks that are folders, and
-stores of collections."""
+stores of collections.
+"""
 
 from __future__ import annotations
 
@@ -362,7 +363,7 @@ def _check_exists(uri: str) -> None:
 
 
 def _erase_collections(uri: str) -> Iterator[str]:
-    from headrace.compute.collections.opening import open_collections
+    from headrace.compute.collections.store import open_collections
 
     _check_exists(uri)
     collections = open_collections(uri)

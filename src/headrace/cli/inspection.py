@@ -169,7 +169,7 @@ def infer(
 
     Columns are nullable where a null occurs. Separator, header and encoding of CSV are found out.
     """
-    from headrace.io.inference.inference import infer as infer_rows
+    from headrace.io.inference import infer as infer_rows
 
     typer.echo(str(infer_rows(path, rows)), nl=False)
 
@@ -234,7 +234,7 @@ def _violation_lines(violation: Violation, texts: tuple[str, ...], width: int) -
 
 
 def _read(file: Path) -> Trace:
-    from headrace.pull.rules.trace_file import read_trace
+    from headrace.pull.rules.trace import read_trace
 
     try:
         text = file.read_bytes().decode("utf-8-sig")
@@ -325,7 +325,7 @@ def report(found: Witness, *, as_json: bool) -> None:
 def parse_row(text: str, schema: Schema) -> tuple[Any, ...]:
     """Parse a JSON object, or standard input for "-", to an internal row. Raises `BadInput`."""
     from headrace.io.files.json_values import object_decoder
-    from headrace.io.files.text_values import Unfit
+    from headrace.io.files.text_values import UnfitValue
 
     text = sys.stdin.read() if text == "-" else text
     try:
@@ -333,9 +333,9 @@ def parse_row(text: str, schema: Schema) -> tuple[Any, ...]:
         if schema.scalar and not isinstance(value, dict):
             value = {schema.names[0]: value}
         if not isinstance(value, dict) or set(value) != set(schema.names):
-            raise Unfit("it needs exactly these columns")
+            raise UnfitValue("it needs exactly these columns")
         return tuple(object_decoder(schema.fields)(value))
-    except (ValueError, Unfit) as error:
+    except (ValueError, UnfitValue) as error:
         raise BadInput(
             f"the row {text.strip()[:200]} does not fit the sink: {error}",
             why=f"Its columns are {schema}.",

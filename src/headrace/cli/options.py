@@ -17,7 +17,8 @@ from headrace.errors import BadUri
 
 if TYPE_CHECKING:
     from headrace.compute.client.client import Client
-    from headrace.compute.transport.credentials import Security
+    from headrace.compute.credentials import Security
+
 
 _SOURCES = frozenset({"source", "table", "signal"})
 _SINKS = frozenset({"sink"})
@@ -195,7 +196,7 @@ def load_security(
     server_name: str | None = None,
 ) -> Security:
     """Load credentials from files. Raises `BadOption`."""
-    from headrace.compute.transport.credentials import Security
+    from headrace.compute.credentials import Security
 
     return Security.load(
         ca=ca, certificate=certificate, key=key, token_file=token_file, server_name=server_name

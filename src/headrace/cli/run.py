@@ -22,7 +22,7 @@ from headrace.cli.options import EngineChoice, FlowName, complete_sink, complete
 from headrace.errors import BadInput
 
 if TYPE_CHECKING:
-    from headrace.compute.transport.credentials import Security
+    from headrace.compute.credentials import Security
     from headrace.engine.progress import Observer, Progress
     from headrace.flow.flow import Flow
     from headrace.ui import RunSubject
@@ -204,10 +204,9 @@ def run(
             return _RUNS[on](loaded, sources, sinks, options)
 
         if replacing is not None and checkpoint is not None:
-            from headrace.engine import adoption
             from headrace.engine import rebuild as rebuilding
 
-            replace = partial(adoption.adopt, loaded) if adopt else rebuilding.rebuild
+            replace = partial(rebuilding.adopt, loaded) if adopt else rebuilding.rebuild
             result = replace(checkpoint, sources, sinks, run_with)
         else:
             result = run_with(checkpoint, sinks)

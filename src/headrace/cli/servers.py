@@ -102,11 +102,11 @@ def controller(
     The process may be killed at any time, because --state holds everything it needs to restart. A second
     controller on the same state takes over, and the first one exits.
     """
-    from headrace.compute.controller.settings import ControllerSettings
+    from headrace.compute.channels import MEGABYTE
+    from headrace.compute.controller.status import ControllerSettings
+    from headrace.compute.credentials import REPLICA_TOKEN_VARIABLE, Security
     from headrace.compute.protocol.commands import Parameters, TimelyConfig
     from headrace.compute.serve.controller_process import PARAMETERS, Options, run_controller
-    from headrace.compute.transport.channels import MEGABYTE
-    from headrace.compute.transport.credentials import REPLICA_TOKEN_VARIABLE, Security
     from headrace.expr.time_texts import duration
     from headrace.file_system import local_path
 
@@ -180,8 +180,8 @@ def replica(
     The process may be killed at any time, because everything it holds can be recomputed. Without credentials
     it listens on this machine only. With them it serves a controller, never a client.
     """
-    from headrace.compute.serve.replica_process import ReplicaOptions, run_replica
-    from headrace.compute.transport.credentials import REPLICA_TOKEN_VARIABLE, Security
+    from headrace.compute.credentials import REPLICA_TOKEN_VARIABLE, Security
+    from headrace.compute.serve.replica_server import ReplicaOptions, run_replica
     from headrace.file_system import local_path
 
     security = Security.load(
@@ -220,7 +220,7 @@ def serve_until_signalled(
     then: called with the address once it is printed.
     """
     from headrace.cli.exit_codes import signal_code
-    from headrace.compute.serve.until_signalled import until_signalled
+    from headrace.compute.serve import until_signalled
 
     def ready(address: str) -> None:
         typer.echo(f"{what} listening on {address}")

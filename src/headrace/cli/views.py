@@ -37,8 +37,7 @@ from headrace.errors import BadInput
 
 if TYPE_CHECKING:
     from headrace.compute.client.client import Client
-    from headrace.compute.client.rows import CachedDescription
-    from headrace.compute.client.subscription import Batch
+    from headrace.compute.client.subscription import Batch, CachedDescription
 
 LoadCallables = Annotated[
     bool,

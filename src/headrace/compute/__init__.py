@@ -7,7 +7,7 @@
     for batch in client.subscribe("totals"): ...
 
 `protocol` defines the messages between controllers and replicas; `history` and `reconciliation` make it safe
-to replay them; `controller` and `replica` are state machines without sockets; `transport` is gRPC;
+to replay them; `controller` and `replica` are state machines without sockets; `channels` is gRPC;
 `collections` stores the inputs; `client` has the clients, `serve` the server processes.
 """
 
@@ -18,17 +18,16 @@ from typing import TYPE_CHECKING, Any
 from headrace.requirements import import_attribute
 
 if TYPE_CHECKING:
-    from headrace.compute.client.async_client import AsyncClient
-    from headrace.compute.client.client import Client
+    from headrace.compute.client.client import AsyncClient, Client
     from headrace.compute.client.subscription import AsyncSubscription, Batch, Subscription, Update
-    from headrace.compute.transport.credentials import Security
+    from headrace.compute.credentials import Security
 
 _LATER = {
-    "AsyncClient": "headrace.compute.client.async_client",
+    "AsyncClient": "headrace.compute.client.client",
     "AsyncSubscription": "headrace.compute.client.subscription",
     "Batch": "headrace.compute.client.subscription",
     "Client": "headrace.compute.client.client",
-    "Security": "headrace.compute.transport.credentials",
+    "Security": "headrace.compute.credentials",
     "Subscription": "headrace.compute.client.subscription",
     "Update": "headrace.compute.client.subscription",
 }

@@ -28,13 +28,14 @@ from headrace.compute.protocol.commands import (
     CreateDataflow,
     CreateInstance,
     CreateTimely,
+    Dataflow,
+    Id,
     InitializationComplete,
     Parameters,
     Peek,
     Schedule,
     UpdateConfiguration,
 )
-from headrace.compute.protocol.dataflow import Dataflow, Id
 
 
 class CommandHistory:
@@ -205,8 +206,6 @@ def _with_uppers(command: Command, uppers: Mapping[Id, Frontier]) -> Command:
     imports = tuple(replace(i, upper=uppers.get(i.id, i.upper)) for i in command.dataflow.collections)
     return CreateDataflow(replace(command.dataflow, collections=imports))
 
-
-# --- command log, with a cursor for each connection ---------------------------------
 
 # A new connection starts with the reduced history of that moment, then reads the commands pushed since.
 # Commands that all connections have read are discarded. A connection that stays too far behind is cut, and

@@ -12,13 +12,13 @@ from headrace.compute.protocol.commands import (
     AllowCompaction,
     Command,
     CreateDataflow,
+    Dataflow,
+    Id,
     Schedule,
     UpdateConfiguration,
+    is_transient,
 )
-from headrace.compute.protocol.dataflow import Dataflow, Id, is_transient
 from headrace.compute.protocol.responses import Frontiers, Response
-
-# --- hydration of dataflows: when one may start, when it is complete, and how many may hydrat -----
 
 # A dataflow hydrates from its start until it has computed its contents at the as-of, or has failed. Hydrating
 # takes more memory than steady operation, so a replica hydrates only a few dataflows at a time.
@@ -172,8 +172,6 @@ class SequentialHydration:
             waiting.queued.clear()
         return sent
 
-
-# --- readiness of replicas to take over ---------------------------------------------
 
 # A replica is ready once it is hydrated and about as far as the best current one. It must stay so for a
 # while, because a replica that crashes repeatedly looks ready in between. Source: the compute protocol of

@@ -22,14 +22,17 @@ from headrace.compute.protocol.commands import (
     AllowCompaction,
     CancelPeek,
     Command,
+    CopyToExport,
     CreateDataflow,
     CreateInstance,
     CreateTimely,
+    Dataflow,
+    Id,
     InitializationComplete,
     InstanceConfig,
     Peek,
+    SubscribeExport,
 )
-from headrace.compute.protocol.dataflow import CopyToExport, Dataflow, Id, SubscribeExport
 
 Reason: TypeAlias = Literal[
     "compatible", "uncompacted", "subscribe_free", "copy_to_free", "dependencies_retained"

@@ -19,9 +19,8 @@ from headrace.graph.operator_declarations import (
     Port,
     meet,
 )
-from headrace.lowering.examples import Examples
 from headrace.lowering.forms import apply_operator, lower_operator
-from headrace.lowering.reference import Bag, Bags, answer_of_bags
+from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Unservable
     from headrace.lowering.forms import BatchSite
+
 
 # --- source operator: entry point of rows ---------------------------------------------------------
 

@@ -27,12 +27,10 @@ from headrace.graph.operator_declarations import (
     place_by_key,
 )
 from headrace.lattice import Max, Merging, Min
-from headrace.lowering.examples import Examples
-from headrace.lowering.reference import Bag, Bags, answer_of_bags, function_of
-from headrace.lowering.row_code import MappingCode, RowCode, key_columns
+from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags, function_of
+from headrace.lowering.row_code import MappingCode, RowCode, key_columns, merged_item, write_received
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
-from headrace.lowering.user_rows import merged_item, write_received
 from headrace.operators.aggregate.counts import count
 from headrace.operators.fold import items_by_key
 from headrace.operators.lifetime import CutDependent

@@ -10,13 +10,11 @@ from headrace.expr.check import check
 from headrace.expr.tree import Ordering
 from headrace.graph.node import ALTERABLE, identity_lineage
 from headrace.graph.operator_declarations import ANYWHERE, IN_ORDER, WHOLE, Facts, Need, Placement, Port, meet
-from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
-from headrace.lowering.reference import Bag, Bags, OperatorInput, answer_of_bags, output_of_tick
-from headrace.lowering.row_code import RowCode, comparable, tuple_source
+from headrace.lowering.reference import Bag, Bags, Examples, OperatorInput, answer_of_bags, output_of_tick
+from headrace.lowering.row_code import RowCode, comparable, tuple_source, user_form
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
-from headrace.lowering.user_rows import user_form
 from headrace.operators.lifetime import (
     DEPENDS_ON_CUT,
     CutDependent,

@@ -15,12 +15,19 @@ from headrace.expr.tree import Column, Expr, Literal, columns_of
 from headrace.expr.types import BOOL, INT64, BoolType, Field
 from headrace.graph.node import Operator, identity_lineage
 from headrace.graph.operator_declarations import ANYWHERE, MonotoneColumns, Placement, Port
-from headrace.lowering.examples import Examples, Pair
 from headrace.lowering.forms import apply_operator, lower_operator
-from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies, function_of, functions_of
-from headrace.lowering.row_code import RowCode
+from headrace.lowering.reference import (
+    Bag,
+    Bags,
+    Examples,
+    Pair,
+    answer_of_bags,
+    copies,
+    function_of,
+    functions_of,
+)
+from headrace.lowering.row_code import RowCode, user_form
 from headrace.lowering.step import Step, register_step
-from headrace.lowering.user_rows import user_form
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

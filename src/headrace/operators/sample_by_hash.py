@@ -11,9 +11,8 @@ from headrace.expr import constructors
 from headrace.expr.constructors import lit
 from headrace.expr.tree import Expr, columns_of
 from headrace.graph.node import identity_lineage
-from headrace.lowering.examples import Examples
 from headrace.lowering.forms import apply_operator, lower_operator
-from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies, function_of
+from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags, copies, function_of
 from headrace.lowering.step import Step, register_step
 from headrace.operators.rows import Filter, RowByRow
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from headrace.graph.operator_declarations import Lineage
     from headrace.lowering.forms import BatchSite
     from headrace.lowering.row_code import RowCode
+
 
 _LEAST = -(2**63)
 

@@ -11,65 +11,55 @@ between two modules, and `modules` the ways to write one.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from headrace.pull.bridges.iteration import aiter_values, iter_values
-from headrace.pull.bridges.queues import from_queue, to_queue
-from headrace.pull.callback_modules import sink, source, transformer
-from headrace.pull.compose import pull, together
+from headrace.pull.bridges import aiter_values, from_queue, iter_values, to_queue
+from headrace.pull.compose import Pipeline, pull, together
+from headrace.pull.concurrent_calls import async_map, paramap
 from headrace.pull.defer import DeferredDuplex, DeferredSink, DeferredSource, DeferredTransformer, defer
 from headrace.pull.edge_recorder import Recorder, probe, probe_around
-from headrace.pull.fans.lend import Lender, Loan, lend
-from headrace.pull.fans.merge import Many, many, merge, sorted_merge
-from headrace.pull.fans.notify import Notify, notify
-from headrace.pull.fans.pair import closing_handshake, duplex_pair, pair
-from headrace.pull.fans.tee import fork, tee
-from headrace.pull.io.files import from_file, from_lines, to_file, to_lines
-from headrace.pull.io.lines import join_lines, lines, split
-from headrace.pull.modules import Duplex, Sink, Source, Transformer
-from headrace.pull.pipeline import Pipeline
-from headrace.pull.pipeline_run import Run
-from headrace.pull.rules.checker import Violation, check
-from headrace.pull.rules.trace import Trace, parse
-from headrace.pull.sinks.drain import drain, log, on_end
-from headrace.pull.sinks.folds import collect, concat, find, last, reduce
-from headrace.pull.sinks.for_each import for_each
-from headrace.pull.sources.basic_sources import count, empty, error, infinite, iterate, keys, once, values
-from headrace.pull.sources.cat import cat
-from headrace.pull.sources.pushable import Pushable, pushable
-from headrace.pull.sources.reconnect import back_off, reconnect
-from headrace.pull.transformers.abortable import Abortable, abortable
-from headrace.pull.transformers.batch import batch, eager, high_watermark, recent
-from headrace.pull.transformers.catch import catch
-from headrace.pull.transformers.concurrent_calls import async_map, paramap
-from headrace.pull.transformers.elementwise import (
+from headrace.pull.elementwise import (
     filter,
     filter_not,
     map,
+    non_unique,
     skip,
     skip_while,
     sliding,
+    take,
+    take_while,
     tap,
+    through,
     unbatch,
+    unique,
 )
-from headrace.pull.transformers.flatten import flat_map, flatten
-from headrace.pull.transformers.in_flight_limit import limit
-from headrace.pull.transformers.take import take, take_while
-from headrace.pull.transformers.throttle import throttle
-from headrace.pull.transformers.through import through
-from headrace.pull.transformers.timeout import timeout
-from headrace.pull.transformers.unique import non_unique, unique
+from headrace.pull.fan_in import Many, cat, many, merge, sorted_merge
+from headrace.pull.fan_out import Notify, fork, notify, tee
+from headrace.pull.flow_control import Abortable, abortable, limit, throttle, timeout
+from headrace.pull.for_each import for_each
+from headrace.pull.grouping import batch, eager, flat_map, flatten, high_watermark, recent
+from headrace.pull.io.files import from_file, from_lines, to_file, to_lines
+from headrace.pull.io.lines import join_lines, lines, split
+from headrace.pull.lending import Lender, Loan, lend
+from headrace.pull.modules import Duplex, Sink, Source, Transformer, sink, source, transformer
+from headrace.pull.pairs import closing_handshake, duplex_pair, pair
+from headrace.pull.pipeline_run import Run
+from headrace.pull.pushable import Pushable, pushable
+from headrace.pull.recovery import back_off, catch, reconnect
+from headrace.pull.rules.checker import Violation, check
+from headrace.pull.rules.trace import Trace, parse
+from headrace.pull.sinks import collect, concat, drain, find, last, log, on_end, reduce
+from headrace.pull.sources import count, empty, error, infinite, iterate, keys, once, values
 
 if TYPE_CHECKING:
-    from headrace.pull.io.asyncio_streams import from_stream, to_stream
     from headrace.pull.io.process import process
-    from headrace.pull.io.sockets import connect, listen
+    from headrace.pull.io.sockets import connect, from_stream, listen, to_stream
 
 # Imported when first used: only these need asyncio, which costs more than all the rest.
 _NEED_ASYNCIO = {
     "connect": "sockets",
-    "from_stream": "asyncio_streams",
+    "from_stream": "sockets",
     "listen": "sockets",
     "process": "process",
-    "to_stream": "asyncio_streams",
+    "to_stream": "sockets",
 }
 
 

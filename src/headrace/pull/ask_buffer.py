@@ -51,9 +51,6 @@ class Buffer:
         self.values.clear()
 
 
-# --- fetching: request any number of values, with enough requests in flight to keep upstream ------
-
-
 class Fetching:
     """Request loop for modules that fetch more or fewer values than downstream asks for.
 
@@ -108,9 +105,6 @@ class Fetching:
             self._to_ask += most - len(values)
         self._take(values)
         self._ask()
-
-
-# --- `StopOnce`: stop upstream once, for modules that may be stopped after stopping it themse -----
 
 
 class StopOnce:

@@ -10,8 +10,9 @@ from typing import Any, Generic, TypeVar, overload
 from headrace.errors import SourceLocation
 from headrace.pull.compose import describe
 from headrace.pull.edge import Edge
+from headrace.pull.elementwise import take
 from headrace.pull.errors import AlreadyUsed, NotComposable, WrongThread
-from headrace.pull.module_context import Module
+from headrace.pull.module_context import Module, Registry
 from headrace.pull.modules import (
     AnyModule,
     Duplex,
@@ -26,10 +27,8 @@ from headrace.pull.modules import (
 from headrace.pull.pipeline_run import Run
 from headrace.pull.pipeline_runtime import Cancellable
 from headrace.pull.protocol import AnswerTo, BatchRead, End, Read
-from headrace.pull.running_modules import Registry
-from headrace.pull.sources.basic_sources import empty
-from headrace.pull.sources.basic_sources import error as failed
-from headrace.pull.transformers.take import take
+from headrace.pull.sources import empty
+from headrace.pull.sources import error as failed
 
 P = TypeVar("P", Source, Transformer, Sink, Duplex)
 

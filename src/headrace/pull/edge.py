@@ -184,8 +184,6 @@ class Edge:
         """Whether the module upstream was stopped before it ended or failed by itself."""
         return self._state.was_stopped
 
-    # -- requests go up -------------------------------------------------------------------------
-
     def __call__(self, abort: End | None, answer: AnswerTo | None = None, most: int | None = None) -> None:
         """Ask (None), abort (True) or fail (an exception). Without an answer function, it is an indication.
 
@@ -231,8 +229,6 @@ class Edge:
         request = self._state.next_ask()
         if request is not None:
             self._tell(request)
-
-    # -- answers come down ----------------------------------------------------------------------
 
     def _answered(self, request: PendingRequest, end: Any, value: Any = None, /) -> None:
         """Handle an answer of the module upstream, which may be anything."""
@@ -306,8 +302,6 @@ class Edge:
     def _deliver_end(self, request: PendingRequest, end: End) -> None:
         for due in self._state.due_with_end(request):
             self._deliver(due, end)
-
-    # -- effects --------------------------------------------------------------------------------
 
     def _perform(self, effects: Effects) -> None:
         seen = self.seen_above

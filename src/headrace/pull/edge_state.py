@@ -58,9 +58,6 @@ class PendingRequest:
         self.held: Any = None
 
 
-# -- effects ------------------------------------------------------------------------------------
-
-
 class Direct(Enum):
     """Effect on the message that came in itself, which is shown to the observer of the module upstream first.
 
@@ -149,9 +146,6 @@ Effects = tuple[Effect, ...]
 OnRequest = Literal[Direct.PASS_ON, Direct.KEEP] | Effects
 
 
-# -- the state ----------------------------------------------------------------------------------
-
-
 class EdgeState:
     """State of one edge.
 
@@ -206,8 +200,6 @@ class EdgeState:
         """Whether the module upstream was stopped before it ended or failed by itself."""
         return self._stop is not None and self._failed is None
 
-    # -- requests -------------------------------------------------------------------------------
-
     def ask(self, request: PendingRequest) -> OnRequest:
         """Process an ask that arrives at the module upstream."""
         if self.end is not None:
@@ -246,8 +238,6 @@ class EdgeState:
         if isinstance(request.abort, Exception):
             end = self.end = failure(request.abort, end)  # downstream failed a stream that had not started
         return *self._flush(request, end), Next.END_RECEIVED
-
-    # -- answers --------------------------------------------------------------------------------
 
     def answer(self, request: PendingRequest, end: End | None, value: Any) -> Direct | Effects:
         """Process an answer of the module upstream."""
@@ -330,8 +320,6 @@ class EdgeState:
             return (DeliverEnd(request, end),)
         request.progress = SETTLED if request is self._stop else FLUSHED
         return RecordAnswer(request, end), DeliverEnd(request, end)
-
-    # -- delivery -------------------------------------------------------------------------------
 
     def drop_value(self, request: PendingRequest) -> None:
         """Drop the value of an ask, because a stop has overtaken it. The ask is answered with the end."""

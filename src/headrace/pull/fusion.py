@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.pull.ask_buffer import Buffer
 from headrace.pull.edge import CallbackEdge, Edge
-from headrace.pull.module_context import Module
-from headrace.pull.module_opening import open_module
+from headrace.pull.module_context import Module, open_module
 from headrace.pull.protocol import AnswerTo, End
 
 if TYPE_CHECKING:

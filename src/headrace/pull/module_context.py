@@ -1,15 +1,20 @@
-"""Module context: the edges, timers and tasks of one module in a running pipeline."""
+"""Module context: the edges, timers and tasks of one module in a running pipeline.
+
+`open_module` opens a module so that an error fails its stream; a `Registry` has the running modules behind a
+user's handle, across runs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Callable, Coroutine, Iterator
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from headrace.errors import SourceLocation
 from headrace.pull.argument_checks import SPAWN, SynchronousCheck, is_unawaited
 from headrace.pull.edge import Edge, stop_all
+from headrace.pull.errors import NotAModule
 from headrace.pull.pipeline_runtime import Cancellable
-from headrace.pull.protocol import End, attach_close_error
+from headrace.pull.protocol import BatchRead, End, Read, attach_close_error
 
 if TYPE_CHECKING:
     from headrace.pull.pipeline_run import Run
@@ -44,8 +49,6 @@ class Module:
         self._close: Callable[[Exception | None, Callable[..., object]], object] | None = None
         self._settling = False
         run.added(self)
-
-    # -- time and tasks -------------------------------------------------------------------------
 
     def now(self) -> float:
         """Return the time of a monotonic clock in seconds."""
@@ -108,8 +111,6 @@ class Module:
         """Call a function of the module from user code, such as a `push`, and process all that follows."""
         self.run.runtime.enter(self.guard, call, *args)
 
-    # -- external resources ---------------------------------------------------------------------
-
     def cancel_at_end(self, resource: Cancellable) -> None:
         """Call `resource.cancel()` when the module ends or fails."""
         self._waits.add(resource)
@@ -122,8 +123,6 @@ class Module:
         for), by an exception, or by a run that is stopped.
         """
         self._close = close
-
-    # -- other modules --------------------------------------------------------------------------
 
     def open(self, source: Opens) -> Edge:
         """Open a source as a further input of this module."""
@@ -138,8 +137,6 @@ class Module:
     def shared(self, owner: object, make: Callable[[], S]) -> S:
         """Return state shared by several modules of one run, created on first use."""
         return self.run.shared(owner, make)
-
-    # -- the end --------------------------------------------------------------------------------
 
     def done(self, result: Any = None) -> None:
         """For sinks: set the result, after aborting inputs that have not ended.
@@ -239,3 +236,71 @@ class _Wait:
         self._among.discard(self)
         if self.of is not None:
             self.of.cancel()
+
+
+def open_module(module: Module, open: Callable[..., Read | BatchRead], *of: Any) -> Read | BatchRead:
+    """Open a module and return its `read` function, or one that fails with the error raised while opening."""
+    try:
+        found = open(*of)
+        if callable(found):  # pyright: ignore[reportUnnecessaryComparison]
+            return found
+        module.drop(found)
+        raise NotAModule(
+            f"{module.name!r} was opened and has no read: its function returned {type(found).__name__}",
+            where=[module.location],
+            why="Sources and transformers answer calls of read(abort, answer).",
+            fix="return the function read(abort, answer)",
+        )
+    except Exception as error:
+        failure = error
+
+        def read(*_request: object) -> None:
+            raise failure
+
+        return read
+
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Registry with an item per running module, removed when the module ends or its run is abandoned."""
+
+    def __init__(self) -> None:
+        self._items: dict[_Entry[T], T] = {}
+
+    def add(self, module: Module, item: T) -> _Entry[T]:
+        """Register an item until the module ends, or `cancel` is called."""
+        entry = _Entry(self._items)
+        self._items[entry] = item
+        module.cancel_at_end(entry)
+        return entry
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(tuple(self._items.values()))
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+
+class _Entry(Generic[T]):
+    def __init__(self, items: dict[_Entry[T], T]) -> None:
+        self._items = items
+
+    def cancel(self) -> None:
+        self._items.pop(self, None)
+
+
+class AbortHandle:
+    """Handle that permanently stops modules from outside their pipelines, including later ones."""
+
+    def __init__(self) -> None:
+        self.cause: End | None = None
+        self.at_work: Registry[Callable[[End], object]] = Registry()
+
+    def abort(self, error: Exception | None) -> None:
+        """Stop all modules, with `error` or, without one, as an abort. Only the first call counts."""
+        if self.cause is None:
+            self.cause = error or True
+            for stop in self.at_work:
+                stop(self.cause)

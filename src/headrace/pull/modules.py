@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.errors import SourceLocation
-from headrace.pull.argument_checks import SPAWN, refuse_async
+from headrace.pull.argument_checks import SPAWN, refuse_async, synchronous_check
 from headrace.pull.edge import CallbackEdge, Edge
 from headrace.pull.fusion import Kernel, open_kernels
-from headrace.pull.module_context import Module
-from headrace.pull.module_opening import open_module
-from headrace.pull.protocol import BatchRead, Layer, Read
+from headrace.pull.module_context import Module, open_module
+from headrace.pull.protocol import AnswerTo, BatchRead, End, Layer, Read
 
 if TYPE_CHECKING:
     from headrace.pull.pipeline_run import Run
@@ -93,7 +92,7 @@ Through = TransformerPart | KernelPart | MarkPart
 
 
 class Complete(Protocol):
-    """Interface of a complete pipeline from sources to sinks; see `headrace.pull.pipeline.Pipeline`."""
+    """Interface of a complete pipeline from sources to sinks; see `headrace.pull.compose.Pipeline`."""
 
     def open_in(self, run: Run) -> tuple[Module, ...]:
         """Open all modules in a run, and return those of the sinks."""
@@ -245,3 +244,66 @@ def open_transformer(run: Run, edge: Edge, part: TransformerPart) -> Edge:
         layer=part.layer,
         depth=part.width + (min(edge.depth, 1) if part.linear else edge.depth),
     )
+
+
+_CALLBACK_FIX = f"a plain function, or Source.of and the like; {SPAWN}"
+
+
+def source(read: Read, *, name: str = "", linear: bool = True, layer: Layer = 3) -> Source:
+    """Create a source from a function `read(abort, answer)`; see `headrace.pull.protocol`.
+
+    linear: it is asked again only after it has answered. An abort may come at any time.
+    layer:  requests it understands: 1 only asks (the edge then confirms an abort for it), 2 also aborts
+            (a failure reaches it as an abort), 3 also errors.
+
+    The same function serves every run; use `Source.of` for sources that open anew in each.
+    """
+    refuse_async("source", read, fix=_CALLBACK_FIX)
+    return Source.of(name or _name(read), lambda _module: read, linear=linear, layer=layer)
+
+
+def transformer(
+    connect: Callable[[Read], Read], *, name: str = "", linear: bool = True, layer: Layer = 3
+) -> Transformer:
+    """Create a transformer from a function that takes the `read` of upstream and returns its own.
+
+    linear, layer: see `source`. For a transformer of layer 1, the edge stops the modules upstream of it.
+    """
+    refuse_async("transformer", connect, fix=_CALLBACK_FIX)
+    return Transformer.of(
+        name or _name(connect), lambda _module, edge: connect(edge), linear=linear, layer=layer
+    )
+
+
+def sink(connect: Callable[[Read], Any], *, name: str = "") -> Sink:
+    """Create a sink from a function that takes the `read` of upstream and drives it.
+
+    The result is the function's return value, once the stream has ended. The sink fails if the stream does.
+    """
+    checked = synchronous_check("sink", connect, fix=_CALLBACK_FIX)
+
+    def open(module: Module, edge: Edge) -> None:
+        result: Any = None
+
+        def read(abort: End | None, answer: AnswerTo | None = None) -> None:
+            def answered(end: End | None, value: Any = None, /) -> None:
+                if answer is not None:
+                    answer(end, value)
+                if end is not None:
+                    finish(end)
+
+            edge(abort, answered)
+
+        def finish(end: End) -> None:
+            if end is True:
+                module.done(result)
+            else:
+                module.fail(end, result)
+
+        result = checked(connect(read))
+
+    return Sink.of(name or _name(connect), open)
+
+
+def _name(function: object) -> str:
+    return getattr(function, "__name__", type(function).__name__)

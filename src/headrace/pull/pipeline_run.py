@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     import asyncio
 
 
-# --- errors that name the modules responsible for an unfinished pipeline --------------------------
-
-
 _OUTSIDE = (
     "Requests wait there, and no timer, task or thread of the pipeline is left to answer them.",
     "start() it and bring the values before result(), or await it beside the task that does",
@@ -152,8 +149,6 @@ class Run:
         self._timer: Cancellable | None = None
         self._awaiting = 0
 
-    # -- built by a pipeline --------------------------------------------------------------------
-
     def add_sink(self, module: EdgeModule) -> None:
         """Register a sink. The last one registered before `built` provides the run's result."""
         self._sinks.add(module)
@@ -170,8 +165,6 @@ class Run:
         if owner not in self._shared:
             self._shared[owner] = make()
         return self._shared[owner]
-
-    # -- called by edges and modules ------------------------------------------------------------
 
     def added(self, module: EdgeModule) -> None:
         self.modules[module] = None
@@ -252,8 +245,6 @@ class Run:
             self._timer.cancel()
         for listener in self._listeners:
             listener(self)
-
-    # -- for callers ----------------------------------------------------------------------------
 
     def when_finished(self, listener: Callable[[Run], object]) -> None:
         """Call `listener(run)` when the run is finished, or now if it is."""
@@ -367,8 +358,6 @@ class Run:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    # -- unfinished runs ------------------------------------------------------------------------
 
     def _watch(self) -> None:
         """Start the timer of the module whose stop has been pending longest."""

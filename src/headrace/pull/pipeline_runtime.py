@@ -73,8 +73,6 @@ class Runtime:
         self.escaped: BaseException | None = None
         """Exception that escaped from a call of the event loop, which would only log it."""
 
-    # -- the trampoline -------------------------------------------------------------------------
-
     def post(self, lane: object, call: Callable[..., object], *args: Any) -> None:
         """Queue `call(*args)`, after everything posted before on the same lane.
 
@@ -194,8 +192,6 @@ class Runtime:
         error, self.escaped = self.escaped, None
         if error is not None:
             raise error
-
-    # -- outside events -------------------------------------------------------------------------
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

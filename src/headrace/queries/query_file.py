@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headrace.expr.types import Schema
     from headrace.flow.flow import Flow
 
+
 _FORMAT = 1
 _PROTOBUF = ("google.protobuf", "serve")
 _LARGEST = 1 << 23
@@ -198,7 +199,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _decoded(kept: Mapping[str, Any], path: Path) -> Flow:
     from headrace.compute.errors import BadPlan
     from headrace.compute.plans import decode
-    from headrace.compute.protocol.dataflow import Plan
+    from headrace.compute.protocol.commands import Plan
 
     try:
         parts = [b64decode(kept[name], validate=True) for name in ("plan", "places")]

@@ -37,7 +37,7 @@ from headrace.spark.ticks import task
 from headrace.spark.ticks.columnar_stage import ColumnarStage
 from headrace.spark.ticks.messages import run_tasks
 from headrace.spark.ticks.output import bucket_route
-from headrace.spark.ticks.plan import Plan, ShippedPlan, rows_of_one_task
+from headrace.spark.ticks.plan import ShippedPlan, TickPlan, rows_of_one_task
 from headrace.spark.ticks.round_jobs import run_stages
 from headrace.spark.ticks.task import TickOrder
 
@@ -362,7 +362,7 @@ def _job(
     frames = (source.frame for source in opened if source.frame is not None)
     rows = union_of(frames, union_columns(opened))
     assert rows is not None, "a flow has a source"
-    plan = Plan(stages, tuple(source.input for source in opened), {}, str(folder), False)
+    plan = TickPlan(stages, tuple(source.input for source in opened), {}, str(folder), False)
     order = TickOrder(ShippedPlan.of(plan), 1, {}, frozenset())
     messages = run_tasks(rows, task.scatter(order))
     return run_stages(messages, order, stages.shards, range(1, len(stages.stages)))

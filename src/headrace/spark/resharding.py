@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.analysis import analyse
 from headrace.analysis.column_lineage import live_graph
-from headrace.engine.resume import ResumeBinding, read_state_names
+from headrace.engine.flow_compatibility import ResumeBinding, read_state_names
 from headrace.errors import BadInput, FlowChanged, NotOnSpark
 from headrace.file_system import local_path
 from headrace.graph.operator_declarations import (
@@ -46,7 +46,7 @@ from headrace.spark.resumption import (
     layout,
     stateful_stages,
 )
-from headrace.spark.ticks.plan import CompiledStage, Plan
+from headrace.spark.ticks.plan import CompiledStage, TickPlan
 from headrace.state.arranged_store import stored_entries
 from headrace.state.chain import BatchChain, make_durable
 from headrace.state.checkpoint import Checkpoint
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from headrace.flow.flow import Flow
     from headrace.graph.node import FlowGraph, Node
     from headrace.state.commit import Commit
+
 
 DEFERRED = "deferred"
 """Name of the slot that holds rows deferred to the next tick."""
@@ -380,7 +381,7 @@ class _Binding:
 
     def _stages(self, shards: int, loops: Loops) -> tuple[CompiledStage, ...]:
         stages = cut_stages(insert_partial_operators(self._graph), shards, rounds=loops == "rounds")
-        return stateful_stages(Plan(stages, (), {}, "", False))
+        return stateful_stages(TickPlan(stages, (), {}, "", False))
 
 
 def _sides(stages: tuple[CompiledStage, ...], shards: int) -> dict[int, StatefulNode]:

@@ -51,7 +51,7 @@ from headrace.spark.sources.opening import (
 )
 from headrace.spark.ticks.failures import told_deaths
 from headrace.spark.ticks.output import bucket_route, task_target
-from headrace.spark.ticks.plan import Output, Plan, compiled
+from headrace.spark.ticks.plan import SinkOutput, TickPlan, compiled
 from headrace.spark.ticks.query import GIVEN, Query
 from headrace.spark.ticks.task_outcome import CostMeter
 from headrace.spark.ticks.ticker import Ticker, Way, open_outlets
@@ -284,7 +284,7 @@ class _Run:
         whole = insert_partial_operators(self._graph)
         return tuple(sender_label(self._graph, whole, e.node) for e in stages.exchanges)
 
-    def _plan(self, sinks: Mapping[str, Any], shards: int, loops: Loops) -> Plan:
+    def _plan(self, sinks: Mapping[str, Any], shards: int, loops: Loops) -> TickPlan:
         targets = {name: as_sink(sink) for name, sink in sinks.items()}
         tables = {name: route for name, t in targets.items() if (route := bucket_route(t)) is not None}
         graph = insert_partial_operators(self._graph)
@@ -292,12 +292,12 @@ class _Run:
             check_loops_run_in_rounds(graph)
         stages = cut_stages(graph, shards, tables, rounds=loops == "rounds")
         outputs = {name: self._output(name, target) for name, target in targets.items()}
-        return Plan(stages, (), outputs, str(self._folder), self._durable)
+        return TickPlan(stages, (), outputs, str(self._folder), self._durable)
 
-    def _output(self, name: str, target: object) -> Output:
+    def _output(self, name: str, target: object) -> SinkOutput:
         schema = self._graph.nodes[self._graph.sinks[name]].schema
         sources = table_sources(self._graph, self._append, name)
-        return Output(name, schema, task_target(target, name, self._folder), sources)
+        return SinkOutput(name, schema, task_target(target, name, self._folder), sources)
 
     def _checkpoint(self, binding: SparkResumeBinding, keep_ticks: int) -> Checkpoint:
         checkpoint = Checkpoint.open(

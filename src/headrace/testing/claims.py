@@ -131,9 +131,6 @@ def try_operator_claims(operator: Operator, claimed: ClaimedOperator) -> Iterato
     yield from ()
 
 
-# -- folds ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class FoldFunction:
     """Folding function with its initial value, to apply to lists of items.
@@ -253,9 +250,6 @@ def _fold(operator: FoldOperator, claimed: ClaimedOperator) -> Iterator[ClaimRes
     folded = FoldFunction(operator.function, first, from_user(schema, what="values"), claimed)
     pools = claimed.pools(operator.folded_item(), operator.group_keys())
     yield from (_try_claim(claim, folded, pools) for claim in operator.claims.names())
-
-
-# -- lattices -----------------------------------------------------------------------------------
 
 
 def _try_lattice(lattice: Lattice, item: Expr, claimed: ClaimedOperator) -> Iterator[ClaimResult]:

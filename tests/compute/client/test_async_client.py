@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import pytest
 
 import headrace as hr
-from headrace.compute.client.async_client import AsyncClient
+from headrace.compute.channels import Limits
+from headrace.compute.client.client import AsyncClient
 from headrace.compute.client.conversation import _Waiting
 from headrace.compute.controller.pending import StashedOnReplica
 from headrace.compute.errors import (
@@ -37,7 +38,6 @@ from headrace.compute.protocol.client_messages import DropRequest
 from headrace.compute.protocol.responses import Batch, EncodedUpdates, RowCount, Rows
 from headrace.compute.protocol.row_batch import RowBatch
 from headrace.compute.serve import client_session
-from headrace.compute.transport.channels import Limits
 from headrace.errors import BadInput, BadRow, UnknownColumn
 from headrace.expr.row_classes import schema_of
 from tests.compute.serve.paper import Service, service

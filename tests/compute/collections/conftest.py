@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.compute.collections.opening import open_collections
-from headrace.compute.collections.store import Collections
+from headrace.compute.collections.store import Collections, open_collections
 
 ROOT = Path(__file__).resolve().parents[3]
 KINDS = ("memory", "sqlite", "postgresql", "delta")

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from headrace.compute.collections.listen import ChangeBatch, Listen
 from headrace.compute.collections.memory import MemoryCollections
-from headrace.compute.collections.store import CollectionAppend, Collections
+from headrace.compute.collections.store import ChangeBatch, CollectionAppend, Collections, Listen
 from headrace.compute.errors import SinceViolation, StoreUnavailable
 from headrace.compute.frontier import END, START, Frontier
 from headrace.compute.protocol.responses import Update

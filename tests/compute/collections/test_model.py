@@ -18,8 +18,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from headrace.compute.collections.listen import Listen
-from headrace.compute.collections.store import CollectionAppend, Collections
+from headrace.compute.collections.store import CollectionAppend, Collections, Listen
 from headrace.compute.errors import NegativeMultiplicity, SinceViolation, TimestampNotReady, UpperMismatch
 from headrace.compute.frontier import END, START, Frontier
 from headrace.compute.protocol.responses import Update

@@ -11,8 +11,7 @@ from headrace.compute.collections.store import CollectionBounds
 from headrace.compute.controller.controller import Controller
 from headrace.compute.controller.replica_connection import ReplicaConnection
 from headrace.compute.errors import ConnectionBroken, StoreUnavailable
-from headrace.compute.protocol.commands import Command, InstanceConfig, TimelyConfig
-from headrace.compute.protocol.dataflow import Dataflow, Id
+from headrace.compute.protocol.commands import Command, Dataflow, Id, InstanceConfig, TimelyConfig
 from headrace.compute.protocol.responses import Status
 from headrace.compute.replica.in_process.runtime import InProcessRuntime
 from headrace.compute.replica.replica import Replica

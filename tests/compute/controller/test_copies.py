@@ -8,8 +8,7 @@ import pytest
 
 from headrace.compute.errors import BadMessage, SinceViolation, TargetReplicaLost
 from headrace.compute.frontier import END, Frontier
-from headrace.compute.protocol.commands import CreateDataflow
-from headrace.compute.protocol.dataflow import CopyToExport
+from headrace.compute.protocol.commands import CopyToExport, CreateDataflow
 from headrace.compute.protocol.responses import CopyToResponse, Dropped, Frontiers, Problem, RowCount
 from headrace.errors import Origin
 from tests.compute.controller.world import World

@@ -22,12 +22,11 @@ from headrace.compute.errors import (
     TargetReplicaLost,
     TooManyPeeks,
     UnknownName,
+    error_of,
 )
 from headrace.compute.frontier import START, Frontier
-from headrace.compute.problem_conversion import error_of
 from headrace.compute.protocol.client_messages import PeekRequest
-from headrace.compute.protocol.commands import CancelPeek, Finishing, Peek
-from headrace.compute.protocol.dataflow import CollectionExport
+from headrace.compute.protocol.commands import CancelPeek, CollectionExport, Finishing, Peek
 from headrace.compute.protocol.responses import (
     Batch,
     Canceled,
@@ -318,7 +317,7 @@ def test_readers_of_what_a_failed_view_writes_are_told_instead_of_waiting_for_ev
 
 
 def test_peeks_that_nobody_answers_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.compute.controller.peeks.MAX_PENDING", 2)
+    monkeypatch.setattr("headrace.compute.controller.reads.MAX_PENDING", 2)
     world.view()
     uuid, _ = world.peek()
     world.peek()

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from headrace.compute.controller.replica_connection import retry_delay
-from headrace.compute.controller.settings import ControllerSettings
-from headrace.compute.controller.status import ReplicaState
+from headrace.compute.controller.status import ControllerSettings, ReplicaState
 from headrace.compute.errors import (
     AlreadyThere,
     BadMessage,

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from headrace.compute.collections.memory import MemoryCollections
 from headrace.compute.collections.store import CollectionAppend, CollectionBounds
-from headrace.compute.controller.settings import ControllerSettings
+from headrace.compute.controller.status import ControllerSettings
 from headrace.compute.errors import SinceViolation
 from headrace.compute.frontier import END, Frontier
-from headrace.compute.protocol.commands import AllowCompaction, AllowWrites, CreateDataflow, Parameters
-from headrace.compute.protocol.dataflow import Id
+from headrace.compute.protocol.commands import AllowCompaction, AllowWrites, CreateDataflow, Id, Parameters
 from headrace.compute.protocol.responses import Batch, Problem
 from tests.compute.controller.live import LiveWorld
 from tests.compute.controller.world import BIDS, World, all_bids, high_tops, joined, top_bids

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headrace.compute.collections.store import CollectionAppend
-from headrace.compute.controller.settings import ControllerSettings
+from headrace.compute.controller.status import ControllerSettings
 from headrace.compute.errors import SinceViolation
 from headrace.compute.frontier import END, Frontier
 from headrace.compute.protocol.commands import AllowCompaction

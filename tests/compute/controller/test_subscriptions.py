@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.compute.errors import BadMessage, TargetReplicaLost, UnknownName
 from headrace.compute.frontier import END, START, Frontier
-from headrace.compute.protocol.commands import CreateDataflow
-from headrace.compute.protocol.dataflow import IndexImport, SubscribeExport
+from headrace.compute.protocol.commands import CreateDataflow, IndexImport, SubscribeExport
 from headrace.compute.protocol.responses import (
     Batch,
     Dropped,

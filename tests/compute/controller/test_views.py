@@ -21,10 +21,11 @@ from headrace.compute.errors import (
 )
 from headrace.compute.frontier import END, Frontier
 from headrace.compute.plans import encode
-from headrace.compute.protocol.commands import AllowWrites, CreateDataflow
-from headrace.compute.protocol.dataflow import (
+from headrace.compute.protocol.commands import (
+    AllowWrites,
     CollectionExport,
     CollectionImport,
+    CreateDataflow,
     DataflowLimits,
     IndexExport,
     IndexImport,

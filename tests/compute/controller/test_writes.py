@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from headrace.compute.collections.memory import MemoryCollections
 from headrace.compute.collections.store import CollectionAppend, CollectionBounds
-from headrace.compute.controller.settings import ControllerSettings
 from headrace.compute.controller.state import TimestampOracle
+from headrace.compute.controller.status import ControllerSettings
 from headrace.compute.errors import (
     NotWritable,
     StaleEpoch,

@@ -14,8 +14,7 @@ from headrace.compute.collections.store import Collections
 from headrace.compute.controller.controller import Controller
 from headrace.compute.controller.durable_catalog import DurableCatalog
 from headrace.compute.controller.replica_connection import ReplicaConnection
-from headrace.compute.controller.settings import ControllerSettings
-from headrace.compute.controller.status import ControllerStatus, ReplicaStatus, ViewStatus
+from headrace.compute.controller.status import ControllerSettings, ControllerStatus, ReplicaStatus, ViewStatus
 from headrace.compute.errors import ComputeError, ConnectionBroken
 from headrace.compute.frontier import Frontier
 from headrace.compute.plans import encode
@@ -25,12 +24,13 @@ from headrace.compute.protocol.commands import (
     CancelPeek,
     Command,
     CreateDataflow,
+    Dataflow,
     Parameters,
     Peek,
+    Plan,
     Schedule,
     TimelyConfig,
 )
-from headrace.compute.protocol.dataflow import Dataflow, Plan
 from headrace.compute.protocol.responses import (
     Batch,
     Frontiers,

@@ -9,15 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from headrace.compute.channels import Greeting, Limits, check_version
+from headrace.compute.credentials import Security, host_of
 from headrace.compute.errors import ComputeError
 from headrace.compute.frontier import START
-from headrace.compute.protocol.commands import CreateDataflow, Epoch, Schedule
-from headrace.compute.protocol.dataflow import Dataflow, Plan
+from headrace.compute.protocol.commands import CreateDataflow, Dataflow, Epoch, Plan, Schedule
 from headrace.compute.protocol.stages import ControllerStages
-from headrace.compute.transport.channels import Limits
-from headrace.compute.transport.credentials import Security
-from headrace.compute.transport.handshake import Greeting, check_version
-from headrace.compute.transport.local_addresses import host_of
 from headrace.errors import HeadraceError
 from tests.compute.transport.fakes import linked, run_link, served
 from tests.compute.transport.test_security import Authority, secret

@@ -17,14 +17,17 @@ from headrace.compute.protocol.commands import (
     AllowWrites,
     CancelPeek,
     Command,
+    CopyToExport,
     CreateDataflow,
+    Dataflow,
+    Id,
     IndexTarget,
     Parameters,
     Peek,
     Schedule,
+    SubscribeExport,
     UpdateConfiguration,
 )
-from headrace.compute.protocol.dataflow import CopyToExport, Dataflow, Id, SubscribeExport
 from headrace.compute.reconciliation import ReconciliationPlan, reconcile
 
 GONE = "cannot be read any more"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headrace.compute.collections.store import CollectionBounds
 from headrace.compute.controller.restart import LagPolicy, ReadPolicy, ValidFrom, select_as_ofs
 from headrace.compute.frontier import END, Frontier
-from headrace.compute.protocol.dataflow import (
+from headrace.compute.protocol.commands import (
     CollectionExport,
     CollectionImport,
     Dataflow,

@@ -16,17 +16,21 @@ from headrace.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
     CancelPeek,
+    CollectionImport,
     Command,
     CreateDataflow,
     CreateInstance,
     CreateTimely,
+    Dataflow,
+    IndexExport,
+    IndexImport,
     IndexTarget,
     InitializationComplete,
     InstanceConfig,
     Peek,
+    Plan,
     Schedule,
 )
-from headrace.compute.protocol.dataflow import CollectionImport, Dataflow, IndexExport, IndexImport, Plan
 from headrace.compute.protocol.stages import ReplicaStages
 from tests.compute.logic.model_replica import ModelReplica
 from tests.compute.logic.random_commands import LAST, RandomController, random_commands

@@ -13,11 +13,13 @@ from headrace.compute.protocol.commands import (
     AllowCompaction,
     Command,
     CreateDataflow,
+    Dataflow,
+    IndexExport,
     Parameters,
+    Plan,
     Schedule,
     UpdateConfiguration,
 )
-from headrace.compute.protocol.dataflow import Dataflow, IndexExport, Plan
 from headrace.compute.protocol.responses import Frontiers
 
 seeds = st.integers(0, 2**32).map(random.Random)

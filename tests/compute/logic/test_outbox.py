@@ -13,13 +13,16 @@ from headrace.compute.history import CommandLog, LogCursor
 from headrace.compute.protocol.commands import (
     AllowCompaction,
     CancelPeek,
+    CollectionImport,
     Command,
     CreateDataflow,
+    Dataflow,
+    IndexExport,
     IndexTarget,
     Peek,
+    Plan,
     Schedule,
 )
-from headrace.compute.protocol.dataflow import CollectionImport, Dataflow, IndexExport, Plan
 from tests.compute.logic.model_replica import ModelReplica
 from tests.compute.logic.random_commands import LAST, RandomController
 

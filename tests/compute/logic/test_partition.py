@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.compute.errors import ResultTooLarge, TotalResultTooLarge
+from headrace.compute.errors import ResultTooLarge, TotalResultTooLarge, error_of
 from headrace.compute.frontier import END, START, Frontier, meet
-from headrace.compute.problem_conversion import error_of
 from headrace.compute.protocol.commands import CreateTimely, Parameters, UpdateConfiguration
 from headrace.compute.protocol.responses import (
     Batch,

@@ -13,26 +13,24 @@ from headrace.compute.frontier import END, Frontier
 from headrace.compute.history import reduce_commands
 from headrace.compute.protocol.commands import (
     AllowCompaction,
+    CollectionImport,
     Command,
+    CopyToExport,
     CreateDataflow,
     CreateInstance,
     CreateTimely,
+    Dataflow,
+    Export,
+    IndexExport,
+    IndexImport,
     IndexTarget,
     InitializationComplete,
     InstanceConfig,
     Parameters,
     Peek,
-    UpdateConfiguration,
-)
-from headrace.compute.protocol.dataflow import (
-    CollectionImport,
-    CopyToExport,
-    Dataflow,
-    Export,
-    IndexExport,
-    IndexImport,
     Plan,
     SubscribeExport,
+    UpdateConfiguration,
 )
 from headrace.compute.reconciliation import reconcile
 from tests.compute.logic.model_replica import ModelReplica

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.compute.frontier import END, Frontier
 from headrace.compute.protocol.responses import Frontiers
-from headrace.compute.replica.reporter import ReportedFrontiers
+from headrace.compute.replica.replica import ReportedFrontiers
 
 frontiers = st.one_of(st.integers(0, 9).map(Frontier), st.just(END))
 KINDS = ("write", "input", "output")

@@ -11,7 +11,7 @@ from headrace import col
 from headrace.compute.errors import BadPlan, ComputeError, MessageTooLarge
 from headrace.compute.plans import decode, encode
 from headrace.compute.plans.generated import plan_pb2 as pb
-from headrace.compute.protocol.dataflow import Plan
+from headrace.compute.protocol.commands import Plan
 from headrace.flow.flow import Flow
 
 RAN: list[object] = []

@@ -9,7 +9,7 @@ import pytest
 from headrace.compute.errors import BadPlan
 from headrace.compute.plans import decode, encode
 from headrace.compute.plans.generated import plan_pb2 as pb
-from headrace.compute.protocol.dataflow import Plan
+from headrace.compute.protocol.commands import Plan
 from headrace.graph.node import Operator
 from headrace.operators.keyed_fold import FoldKeyed
 from headrace.operators.map import FilterMap, FlatMap, Map

@@ -11,10 +11,10 @@ import headrace as hr
 from headrace import col, lattice, lit
 from headrace.compute.errors import BadPlan
 from headrace.compute.plans import decode, encode
-from headrace.compute.plans.decoding import encode_body, pickle_callables
+from headrace.compute.plans.conversion import encode_body, pickle_callables
+from headrace.compute.plans.encoding import ValueEncoder
 from headrace.compute.plans.generated import plan_pb2 as pb
-from headrace.compute.plans.operator_encoder import ValueEncoder
-from headrace.compute.protocol.dataflow import Plan
+from headrace.compute.protocol.commands import Plan
 from headrace.expr.types import INT64
 from headrace.flow.flow import Flow
 from headrace.operators.event_time.watermark import Move, WatermarkPolicy

@@ -13,7 +13,7 @@ from headrace import col, lit
 from headrace.compute.errors import BadPlan, CallableRefused
 from headrace.compute.plans import decode, encode
 from headrace.compute.plans.generated import plan_pb2 as pb
-from headrace.compute.protocol.dataflow import Plan
+from headrace.compute.protocol.commands import Plan
 from headrace.flow.flow import Flow
 from tests.compute.plans.forging import RAN, doubled, plan_of, refused, terms
 from tests.compute.plans.mutations import HOSTILE_TEXTS

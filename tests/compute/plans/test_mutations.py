@@ -9,8 +9,8 @@ import pytest
 import headrace as hr
 from headrace.compute.errors import BadPlan, CallableRefused, MessageTooLarge
 from headrace.compute.plans import decode, decode_expr, encode, schema_from_bytes, schema_to_bytes
-from headrace.compute.plans.encoding import encode_expr
-from headrace.compute.protocol.dataflow import Plan
+from headrace.compute.plans.conversion import encode_expr
+from headrace.compute.protocol.commands import Plan
 from headrace.expr.row_classes import schema_of
 from tests.compute.plans.mutations import damaged, forged
 from tests.compute.plans.test_round_trip import Bid, averages

@@ -17,7 +17,7 @@ from headrace.analysis import explain
 from headrace.analysis.fingerprints import describe_nodes
 from headrace.compute.errors import CallableRefused
 from headrace.compute.plans import decode, encode
-from headrace.compute.protocol.dataflow import Plan
+from headrace.compute.protocol.commands import Plan
 from headrace.flow.flow import Flow
 from headrace.flow.stream import Stream
 from tests.operators.examples import ALL, TICKS, example

@@ -7,37 +7,35 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from headrace.compute.errors import mark_remote_file
 from headrace.compute.frontier import END, LAST_TIME, Frontier
-from headrace.compute.problem_conversion import mark_remote_file
 from headrace.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
     CancelPeek,
+    CollectionExport,
+    CollectionImport,
     CollectionTarget,
     Command,
+    CopyToExport,
     CreateDataflow,
     CreateInstance,
     CreateTimely,
+    Dataflow,
     Epoch,
     Finishing,
+    IndexExport,
+    IndexImport,
     IndexTarget,
     InitializationComplete,
     InstanceConfig,
     Parameters,
     Peek,
+    Plan,
     Schedule,
+    SubscribeExport,
     TimelyConfig,
     UpdateConfiguration,
-)
-from headrace.compute.protocol.dataflow import (
-    CollectionExport,
-    CollectionImport,
-    CopyToExport,
-    Dataflow,
-    IndexExport,
-    IndexImport,
-    Plan,
-    SubscribeExport,
 )
 from headrace.compute.protocol.responses import (
     Batch,

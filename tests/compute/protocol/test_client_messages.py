@@ -41,8 +41,7 @@ from headrace.compute.protocol.client_messages import (
     WritePart,
     WriteRequest,
 )
-from headrace.compute.protocol.commands import Finishing
-from headrace.compute.protocol.dataflow import Plan
+from headrace.compute.protocol.commands import Finishing, Plan
 from headrace.compute.protocol.responses import Problem
 from headrace.compute.protocol.serialization import problem_to_bytes
 from headrace.errors import HeadraceError

@@ -16,9 +16,12 @@ from headrace.compute.errors import (
     SinceViolation,
     StaleEpoch,
     StoreUnavailable,
+    error_of,
+    origin_of,
+    problem_of,
+    problem_of_any,
 )
 from headrace.compute.frontier import Frontier
-from headrace.compute.problem_conversion import error_of, origin_of, problem_of, problem_of_any
 from headrace.compute.protocol import serialization
 from headrace.compute.protocol.generated import compute_pb2 as pb
 from headrace.compute.protocol.responses import Problem

@@ -12,36 +12,33 @@ from typing import Any
 import headrace as hr
 from headrace.compute.collections.memory import MemoryCollections
 from headrace.compute.collections.store import CollectionAppend, Collections
-from headrace.compute.errors import ComputeError
+from headrace.compute.errors import ComputeError, error_class
 from headrace.compute.frontier import END, Frontier
 from headrace.compute.plans import identity_flow, schema_to_bytes, sinks_of, sources_of
-from headrace.compute.problem_conversion import error_class
 from headrace.compute.protocol.commands import (
     AllowCompaction,
+    CollectionImport,
     CollectionTarget,
     Command,
     CreateDataflow,
     CreateInstance,
     CreateTimely,
+    Dataflow,
+    DataflowLimits,
     Epoch,
+    Export,
     Finishing,
+    Id,
+    IndexExport,
+    IndexImport,
     IndexTarget,
     InitializationComplete,
     InstanceConfig,
     Peek,
-    Schedule,
-    TimelyConfig,
-)
-from headrace.compute.protocol.dataflow import (
-    CollectionImport,
-    Dataflow,
-    DataflowLimits,
-    Export,
-    Id,
-    IndexExport,
-    IndexImport,
     Plan,
+    Schedule,
     SubscribeExport,
+    TimelyConfig,
 )
 from headrace.compute.protocol.responses import (
     Batch,

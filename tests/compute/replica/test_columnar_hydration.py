@@ -11,8 +11,7 @@ import headrace as hr
 from headrace import col
 from headrace.compute.errors import ResultTooLarge
 from headrace.compute.frontier import Frontier
-from headrace.compute.protocol.commands import Parameters, UpdateConfiguration
-from headrace.compute.protocol.dataflow import DataflowLimits
+from headrace.compute.protocol.commands import DataflowLimits, Parameters, UpdateConfiguration
 from headrace.compute.protocol.responses import Batch, EncodedUpdates, Problem, SubscribeResponse, Update
 from headrace.compute.protocol.row_batch import decode_batch
 from headrace.compute.replica.in_process import arrangement, ticking

@@ -14,17 +14,20 @@ from headrace.compute.frontier import END, Frontier
 from headrace.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
+    CollectionExport,
     Command,
     CreateDataflow,
     CreateInstance,
     CreateTimely,
+    Dataflow,
     Epoch,
+    IndexExport,
     InitializationComplete,
     InstanceConfig,
     Schedule,
+    SubscribeExport,
     TimelyConfig,
 )
-from headrace.compute.protocol.dataflow import CollectionExport, Dataflow, IndexExport, SubscribeExport
 from headrace.compute.protocol.responses import Frontiers, Status
 from tests.compute.replica.flows import BID, TOTAL, all_bids, cheap, identity_of, largest, totals
 from tests.compute.replica.rig import CONFIG, Bag, Rig, subscribed

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.compute.collections.memory import MemoryCollections
 from headrace.compute.errors import BadPlan, DataflowFailed, StoreUnavailable
-from headrace.compute.protocol.dataflow import CopyToExport
+from headrace.compute.protocol.commands import CopyToExport
 from headrace.compute.protocol.responses import Counted, Dropped, Frontiers, RowCount
 from headrace.compute.replica import durable_exports
 from tests.compute.replica.flows import BID, all_bids, shares

@@ -12,16 +12,19 @@ from headrace.compute.errors import (
     ProtocolViolation,
     StoreUnavailable,
     UnknownName,
+    error_of,
 )
 from headrace.compute.frontier import END, Frontier
-from headrace.compute.problem_conversion import error_of
-from headrace.compute.protocol.commands import AllowCompaction, AllowWrites, CreateDataflow, Schedule
-from headrace.compute.protocol.dataflow import (
+from headrace.compute.protocol.commands import (
+    AllowCompaction,
+    AllowWrites,
     CollectionExport,
     CollectionImport,
+    CreateDataflow,
     Dataflow,
     IndexExport,
     Plan,
+    Schedule,
     SubscribeExport,
 )
 from headrace.compute.protocol.responses import Frontiers, Problem, Rows

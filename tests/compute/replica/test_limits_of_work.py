@@ -14,12 +14,10 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace import functions as f
-from headrace.compute.errors import DataflowBroken, ViewQuarantined
+from headrace.compute.errors import DataflowBroken, ViewQuarantined, error_of
 from headrace.compute.frontier import END, Frontier
 from headrace.compute.plans import encode_expr
-from headrace.compute.problem_conversion import error_of
-from headrace.compute.protocol.commands import CreateDataflow, Schedule
-from headrace.compute.protocol.dataflow import DataflowLimits, IndexExport
+from headrace.compute.protocol.commands import CreateDataflow, DataflowLimits, IndexExport, Schedule
 from headrace.compute.protocol.responses import Frontiers, Problem, Rows, Status
 from headrace.compute.replica import peeks
 from headrace.compute.replica.in_process import dataflows

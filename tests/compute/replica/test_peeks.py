@@ -21,10 +21,10 @@ from headrace.compute.errors import (
     SinceViolation,
     StoreUnavailable,
     UnknownName,
+    error_of,
 )
 from headrace.compute.frontier import Frontier
 from headrace.compute.plans import encode_expr
-from headrace.compute.problem_conversion import error_of
 from headrace.compute.protocol.commands import (
     AllowCompaction,
     CancelPeek,

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from headrace.compute.errors import NotServable
 from headrace.compute.frontier import Frontier
 from headrace.compute.plans import check_servable, sinks_of
-from headrace.compute.protocol.commands import AllowCompaction
-from headrace.compute.protocol.dataflow import IndexExport
+from headrace.compute.protocol.commands import AllowCompaction, IndexExport
 from headrace.compute.protocol.responses import Rows, Update
 from headrace.expr.row_classes import from_user
 from headrace.testing.oracle import answers

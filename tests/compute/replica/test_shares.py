@@ -14,7 +14,7 @@ import headrace as hr
 from headrace import col
 from headrace.compute.frontier import Frontier
 from headrace.compute.plans import encode, identity_flow
-from headrace.compute.protocol.dataflow import (
+from headrace.compute.protocol.commands import (
     CollectionExport,
     CollectionImport,
     CopyToExport,

@@ -14,8 +14,7 @@ import headrace as hr
 from headrace import col, left, right
 from headrace.compute.frontier import Frontier
 from headrace.compute.plans import identity_flow
-from headrace.compute.protocol.commands import AllowCompaction
-from headrace.compute.protocol.dataflow import IndexExport
+from headrace.compute.protocol.commands import AllowCompaction, IndexExport
 from headrace.compute.replica.in_process import arrangement, inlets, ticking
 from headrace.compute.replica.in_process.arrangement import TimedArrangement
 from headrace.compute.replica.in_process.inlets import FromIndex, SharedArrangements

@@ -9,8 +9,7 @@ import pytest
 from headrace.compute.errors import ResultTooLarge
 from headrace.compute.frontier import Frontier
 from headrace.compute.plans import identity_flow
-from headrace.compute.protocol.commands import Parameters, UpdateConfiguration
-from headrace.compute.protocol.dataflow import SubscribeExport
+from headrace.compute.protocol.commands import Parameters, SubscribeExport, UpdateConfiguration
 from headrace.compute.protocol.responses import Counted, Frontiers, Problem
 from headrace.compute.replica.in_process.arrangement import TimedArrangement
 from tests.compute.replica.flows import BID, all_bids, totals

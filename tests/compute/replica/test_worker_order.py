@@ -12,20 +12,24 @@ from headrace.compute.frontier import END, START, Frontier
 from headrace.compute.plans import encode
 from headrace.compute.protocol.commands import (
     AllowCompaction,
+    CollectionImport,
     CollectionTarget,
     Command,
     CreateDataflow,
     CreateInstance,
     CreateTimely,
+    Dataflow,
     Epoch,
+    Id,
+    IndexExport,
     IndexTarget,
     InitializationComplete,
     InstanceConfig,
     Parameters,
     Peek,
+    SubscribeExport,
     TimelyConfig,
 )
-from headrace.compute.protocol.dataflow import CollectionImport, Dataflow, Id, IndexExport, SubscribeExport
 from headrace.compute.protocol.responses import (
     Batch,
     DroppedAt,

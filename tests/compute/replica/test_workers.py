@@ -14,33 +14,30 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace import functions as f
-from headrace.compute.collections.opening import open_collections
-from headrace.compute.collections.store import CollectionAppend
+from headrace.compute.collections.store import CollectionAppend, open_collections
 from headrace.compute.errors import ComputeError, ConnectionBroken, ResultGone
 from headrace.compute.frontier import END, Frontier
 from headrace.compute.plans import encode, schema_to_bytes
 from headrace.compute.protocol.commands import (
+    CollectionExport,
+    CollectionImport,
     Command,
     CreateDataflow,
     CreateInstance,
     CreateTimely,
+    Dataflow,
     Epoch,
     Finishing,
+    IndexExport,
+    IndexImport,
     IndexTarget,
     InitializationComplete,
     InstanceConfig,
     Parameters,
     Peek,
     Schedule,
-    TimelyConfig,
-)
-from headrace.compute.protocol.dataflow import (
-    CollectionExport,
-    CollectionImport,
-    Dataflow,
-    IndexExport,
-    IndexImport,
     SubscribeExport,
+    TimelyConfig,
 )
 from headrace.compute.protocol.responses import (
     Counted,
@@ -52,9 +49,9 @@ from headrace.compute.protocol.responses import (
     Stashed,
     SubscribeResponse,
 )
+from headrace.compute.replica import make_runtime
 from headrace.compute.replica.replica import Replica
 from headrace.compute.replica.runtime import ReplicaRuntime
-from headrace.compute.replica.runtime_factory import make_runtime
 from headrace.compute.replica.workers.runtime import Workers
 from headrace.errors import Origin
 from headrace.expr.row_classes import schema_of

@@ -13,8 +13,13 @@ from headrace.compute.collections.memory import MemoryCollections
 from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.errors import StoreUnavailable, UpperMismatch
 from headrace.compute.frontier import END, Frontier
-from headrace.compute.protocol.commands import AllowWrites, CreateDataflow, Schedule
-from headrace.compute.protocol.dataflow import CollectionExport, IndexExport
+from headrace.compute.protocol.commands import (
+    AllowWrites,
+    CollectionExport,
+    CreateDataflow,
+    IndexExport,
+    Schedule,
+)
 from headrace.compute.protocol.responses import Frontiers
 from tests.compute.replica.flows import BID, TOTAL, Bid, totals
 from tests.compute.replica.rig import Bag, Rig, bag

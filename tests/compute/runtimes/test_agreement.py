@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from headrace.compute.errors import NotServable
 from headrace.compute.frontier import Frontier
 from headrace.compute.plans import check_servable, encode, schema_to_bytes, sinks_of
-from headrace.compute.protocol.dataflow import CollectionImport, Dataflow, IndexExport
+from headrace.compute.protocol.commands import CollectionImport, Dataflow, IndexExport
 from headrace.compute.protocol.responses import Problem, Rows, Update
 from headrace.expr.row_classes import from_user
 from tests.compute.runtimes.conftest import make_here, maker

@@ -14,14 +14,15 @@ from headrace import functions as f
 from headrace.compute.errors import ResultTooLarge, SinceViolation, UnknownName
 from headrace.compute.frontier import END, Frontier
 from headrace.compute.plans import encode, encode_expr
-from headrace.compute.protocol.commands import Finishing, Parameters
-from headrace.compute.protocol.dataflow import (
+from headrace.compute.protocol.commands import (
     CollectionExport,
     CollectionImport,
     CopyToExport,
     Dataflow,
     DataflowLimits,
+    Finishing,
     IndexExport,
+    Parameters,
     SubscribeExport,
 )
 from headrace.compute.protocol.responses import (

@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 
 from headrace import col
-from headrace.compute.collections.opening import open_collections
+from headrace.compute.collections.store import open_collections
 from headrace.compute.errors import ResultTooLarge, RuntimeLost
 from headrace.compute.frontier import END, Frontier
 from headrace.compute.plans import encode_expr
-from headrace.compute.protocol.commands import Finishing, Parameters
-from headrace.compute.protocol.dataflow import IndexExport
+from headrace.compute.protocol.commands import Finishing, IndexExport, Parameters
 from headrace.compute.protocol.responses import Canceled, Problem
-from headrace.compute.replica.spark import dataflow, peeks, versions
-from headrace.compute.replica.spark.versions import Versions
+from headrace.compute.replica.spark import dataflow, inputs, runtime
+from headrace.compute.replica.spark.inputs import Versions
 from headrace.errors import SparkProcessDied
 from headrace.expr.row_classes import schema_of
 from headrace.spark.external_ticks import DrivenFlow
@@ -142,9 +141,9 @@ def test_what_cannot_be_gone_on_with_is_computed_anew(
 
 @pytest.mark.verify
 def test_large_indexes_are_scanned_and_merged_by_tasks(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peeks, "FEW_CHANGES", 10)
-    monkeypatch.setattr(versions, "MERGED_HERE", 10)
-    monkeypatch.setattr(versions, "_FILES", 2)
+    monkeypatch.setattr(runtime, "FEW_CHANGES", 10)
+    monkeypatch.setattr(inputs, "MERGED_HERE", 10)
+    monkeypatch.setattr(inputs, "_FILES", 2)
     stage.collection("s1")
     stage.write("s1", *(((n, n), 3, 1) for n in range(100)))
     stage.view("u1", "s1", 3)

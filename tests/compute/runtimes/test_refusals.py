@@ -18,13 +18,13 @@ from headrace.compute.errors import (
 )
 from headrace.compute.frontier import END, Frontier
 from headrace.compute.plans import INPUT, encode, encode_expr, identity_flow
-from headrace.compute.protocol.commands import Finishing
-from headrace.compute.protocol.dataflow import (
+from headrace.compute.protocol.commands import (
     CollectionExport,
     CollectionImport,
     CopyToExport,
     Dataflow,
     Export,
+    Finishing,
     IndexExport,
     IndexImport,
     SubscribeExport,

@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from headrace.compute import channels
+from headrace.compute.channels import Limits
 from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.controller.pending import StashedOnReplica
+from headrace.compute.credentials import Security
 from headrace.compute.errors import ResultGone, StaleEpoch
 from headrace.compute.protocol.rows import encode
-from headrace.compute.serve.client_service import ClientService
-from headrace.compute.serve.group_commit import GroupCommit
-from headrace.compute.transport import channels
-from headrace.compute.transport.channels import Limits
-from headrace.compute.transport.credentials import Security
+from headrace.compute.serve.client_session import GroupCommit
+from headrace.compute.serve.controller_process import ClientService
 from tests.compute.serve.paper_controller import PaperController
 
 

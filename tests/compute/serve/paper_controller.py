@@ -15,9 +15,8 @@ from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.controller.pending import PeekAnswer, StashedOnReplica
 from headrace.compute.controller.state import Write
 from headrace.compute.controller.status import ControllerStatus
-from headrace.compute.errors import NegativeMultiplicity, ReadTimeout, SinceViolation, UnknownName
+from headrace.compute.errors import NegativeMultiplicity, ReadTimeout, SinceViolation, UnknownName, problem_of
 from headrace.compute.frontier import END, START, Frontier
-from headrace.compute.problem_conversion import problem_of
 from headrace.compute.protocol.client_messages import Description, PeekRequest
 from headrace.compute.protocol.responses import Batch, Canceled, Counted, DroppedAt, Problem, Rows, Update
 from headrace.expr.types import Schema

@@ -22,7 +22,7 @@ from headrace.compute.errors import StoreDamaged, StoreUnavailable
 from headrace.compute.frontier import START, Frontier
 from headrace.compute.serve.backup import ControllerFiles, restore, save
 from headrace.compute.serve.controller_process import Options, run_controller
-from headrace.compute.serve.replica_process import ReplicaOptions, run_replica
+from headrace.compute.serve.replica_server import ReplicaOptions, run_replica
 from headrace.errors import BadInput
 from tests.compute.controller.test_durable import acts
 from tests.compute.controller.world import World

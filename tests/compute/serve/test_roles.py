@@ -12,12 +12,11 @@ import grpc
 import pytest
 
 from headrace.compute import AsyncClient, Security
+from headrace.compute.channels import FETCH, STREAM, VERSION, Limits, channel_to
 from headrace.compute.client.conversation import CONVERSE
 from headrace.compute.errors import ComputeError, ConnectionBroken, NotAuthorized
 from headrace.compute.serve.controller_process import Options, run_controller
-from headrace.compute.serve.replica_process import ReplicaOptions, run_replica
-from headrace.compute.transport.channels import FETCH, STREAM, Limits, channel_to
-from headrace.compute.transport.handshake import VERSION
+from headrace.compute.serve.replica_server import ReplicaOptions, run_replica
 from headrace.errors import BadOption
 from tests.compute.serve.processes import Sale, totals
 from tests.compute.transport.fakes import PATIENCE, FakeController, run_link

@@ -17,7 +17,7 @@ from headrace.compute import AsyncClient
 from headrace.compute.errors import ConnectionBroken
 from headrace.compute.replica.peeks import PeekStash
 from headrace.compute.serve.controller_process import Options, run_controller
-from headrace.compute.serve.replica_process import ReplicaOptions, run_replica
+from headrace.compute.serve.replica_server import ReplicaOptions, run_replica
 from headrace.expr.row_classes import schema_of
 from tests.compute.serve.processes import Sale, totals
 from tests.golden import MESSAGES, assert_golden

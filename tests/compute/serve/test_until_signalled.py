@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 
-from headrace.compute.serve.until_signalled import until_signalled
+from headrace.compute.serve import until_signalled
 
 
 def test_a_task_that_a_server_leaves_ends_by_itself() -> None:

@@ -10,8 +10,8 @@ import pytest
 from headrace.compute.collections.memory import MemoryCollections
 from headrace.compute.collections.store import CollectionAppend, CollectionBounds
 from headrace.compute.errors import StoreUnavailable
-from headrace.compute.protocol.dataflow import Id
-from headrace.compute.serve.group_commit import GroupCommit
+from headrace.compute.protocol.commands import Id
+from headrace.compute.serve.client_session import GroupCommit
 from tests.compute.controller.world import World
 
 

@@ -10,17 +10,22 @@ from typing import Any, NamedTuple
 
 import grpc
 
+from headrace.compute.channels import STREAM, Greeting, Limits, Wakeup
 from headrace.compute.collections.memory import MemoryCollections
 from headrace.compute.collections.store import CollectionAppend
+from headrace.compute.credentials import Security
 from headrace.compute.frontier import START, Frontier
 from headrace.compute.plans import INPUT, OUTPUT, encode, identity_flow, schema_to_bytes
 from headrace.compute.protocol import serialization
 from headrace.compute.protocol.commands import (
+    CollectionImport,
     Command,
     CreateDataflow,
     CreateInstance,
     CreateTimely,
+    Dataflow,
     Epoch,
+    IndexExport,
     IndexTarget,
     InitializationComplete,
     InstanceConfig,
@@ -28,19 +33,11 @@ from headrace.compute.protocol.commands import (
     Schedule,
     TimelyConfig,
 )
-from headrace.compute.protocol.dataflow import (
-    CollectionImport,
-    Dataflow,
-    IndexExport,
-)
 from headrace.compute.protocol.responses import PeekResponse, Rows
+from headrace.compute.replica import make_runtime
 from headrace.compute.replica.replica import Replica
-from headrace.compute.replica.runtime_factory import make_runtime
-from headrace.compute.transport.channels import STREAM, Limits, Wakeup
-from headrace.compute.transport.credentials import Security
-from headrace.compute.transport.handshake import Greeting
-from headrace.compute.transport.replica_link import ReplicaLink
-from headrace.compute.transport.replica_server import serve_replica
+from headrace.compute.serve.replica_link import ReplicaLink
+from headrace.compute.serve.replica_server import serve_replica
 from headrace.expr.row_classes import schema_of
 from tests.compute.transport.fakes import PATIENCE, FakeController
 

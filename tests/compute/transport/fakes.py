@@ -9,6 +9,8 @@ from typing import Any
 
 import grpc
 
+from headrace.compute.channels import STREAM, Limits, Wakeup
+from headrace.compute.credentials import Security
 from headrace.compute.errors import ComputeError, ResultGone
 from headrace.compute.frontier import Frontier
 from headrace.compute.protocol.commands import (
@@ -17,19 +19,19 @@ from headrace.compute.protocol.commands import (
     CreateDataflow,
     CreateInstance,
     CreateTimely,
+    Dataflow,
     Epoch,
+    IndexExport,
     IndexTarget,
     InitializationComplete,
     InstanceConfig,
     Peek,
+    Plan,
     TimelyConfig,
 )
-from headrace.compute.protocol.dataflow import Dataflow, IndexExport, Plan
 from headrace.compute.protocol.responses import Canceled, Counted, PeekResponse, Response, Rows
-from headrace.compute.transport.channels import STREAM, Limits, Wakeup
-from headrace.compute.transport.credentials import Security
-from headrace.compute.transport.replica_link import ReplicaLink
-from headrace.compute.transport.replica_server import serve_replica
+from headrace.compute.serve.replica_link import ReplicaLink
+from headrace.compute.serve.replica_server import serve_replica
 
 DATAFLOW = Dataflow(
     Plan(b"plan"), (), (), (IndexExport("u1", "out"), IndexExport("silent", "out")), Frontier(0)

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from headrace.compute.channels import FETCH, STREAM
 from headrace.compute.frontier import END, Frontier
 from headrace.compute.plans import INPUT, OUTPUT
 from headrace.compute.protocol import serialization
@@ -25,29 +26,26 @@ from headrace.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
     CancelPeek,
+    CollectionExport,
+    CollectionImport,
     CollectionTarget,
     Command,
+    CopyToExport,
     CreateDataflow,
     CreateInstance,
     CreateTimely,
+    Dataflow,
     Finishing,
+    IndexExport,
+    IndexImport,
     IndexTarget,
     InitializationComplete,
     Peek,
-    Schedule,
-)
-from headrace.compute.protocol.dataflow import (
-    CollectionExport,
-    CollectionImport,
-    CopyToExport,
-    Dataflow,
-    IndexExport,
-    IndexImport,
     Plan,
+    Schedule,
     SubscribeExport,
 )
 from headrace.compute.protocol.generated import compute_pb2 as pb
-from headrace.compute.transport.channels import FETCH, STREAM
 from tests.compute.protocol import messages
 from tests.compute.transport.attacked import PEEK, VIEW, Attacked
 from tests.compute.transport.fakes import PATIENCE

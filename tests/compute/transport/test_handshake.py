@@ -9,6 +9,8 @@ from typing import Any
 import grpc
 import pytest
 
+from headrace.compute import channels
+from headrace.compute.channels import VERSION, Greeting, Limits, Wakeup, Welcome
 from headrace.compute.errors import (
     BadMessage,
     ComputeError,
@@ -19,11 +21,8 @@ from headrace.compute.errors import (
     VersionMismatch,
 )
 from headrace.compute.protocol.commands import CreateTimely, Epoch, IndexTarget, Peek, TimelyConfig
-from headrace.compute.transport import channels, handshake
-from headrace.compute.transport.channels import Limits, Wakeup
-from headrace.compute.transport.handshake import VERSION, Greeting, Welcome
-from headrace.compute.transport.replica_link import ReplicaLink
-from headrace.compute.transport.replica_server import ReplicaSession
+from headrace.compute.serve.replica_link import ReplicaLink
+from headrace.compute.serve.replica_server import ReplicaSession
 from tests.compute.transport.fakes import (
     PATIENCE,
     FakeController,
@@ -167,7 +166,7 @@ def test_a_replica_says_what_it_is_and_what_it_has_seen() -> None:
                 boot = link.welcome.boot
             async with linked(server, controller_epoch=2) as (controller, link):
                 await controller.peek()
-                assert link.welcome == handshake.Welcome(boot, "here", Epoch(1, 1))
+                assert link.welcome == channels.Welcome(boot, "here", Epoch(1, 1))
 
     asyncio.run(story())
 
@@ -238,7 +237,7 @@ class rogue:
 
 def test_a_replica_that_ends_the_stream_gracefully_is_a_failure() -> None:
     async def stream(_requests: Any, context: Any) -> None:
-        await context.send_initial_metadata(handshake.version_metadata())
+        await context.send_initial_metadata(channels.version_metadata())
 
     async def story() -> None:
         async with rogue(stream) as address:
@@ -252,7 +251,7 @@ def test_a_replica_that_ends_the_stream_gracefully_is_a_failure() -> None:
 
 def test_a_replica_that_talks_rubbish_is_left() -> None:
     async def stream(_requests: Any, context: Any) -> None:
-        await context.send_initial_metadata(handshake.version_metadata())
+        await context.send_initial_metadata(channels.version_metadata())
         await context.write(b"\xff\xff\xff")
         await context.read()
 

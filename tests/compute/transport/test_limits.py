@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from headrace.compute.channels import Greeting, Limits
 from headrace.compute.errors import (
     ConnectionBroken,
     DataflowFailed,
@@ -23,14 +24,17 @@ from headrace.compute.protocol.commands import (
     CreateDataflow,
     CreateInstance,
     CreateTimely,
+    Dataflow,
     Epoch,
+    IndexExport,
     IndexTarget,
     InstanceConfig,
     Peek,
+    Plan,
     Schedule,
+    SubscribeExport,
     TimelyConfig,
 )
-from headrace.compute.protocol.dataflow import Dataflow, IndexExport, Plan, SubscribeExport
 from headrace.compute.protocol.responses import (
     Batch,
     Canceled,
@@ -41,9 +45,7 @@ from headrace.compute.protocol.responses import (
     SubscribeResponse,
 )
 from headrace.compute.protocol.rows import decode_counted
-from headrace.compute.transport import replica_server
-from headrace.compute.transport.channels import Limits
-from headrace.compute.transport.handshake import Greeting
+from headrace.compute.serve import replica_server
 from tests.compute.transport.fakes import answered, linked, raw_stream, run_link, served, until
 
 SMALL = Limits(message=100_000, plan=10_000, batch=1_000_000, keys=10, peeks=5)

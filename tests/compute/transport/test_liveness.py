@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 import random
 
+from headrace.compute.channels import Limits
 from headrace.compute.errors import ConnectionBroken, MessageTooLarge
 from headrace.compute.protocol.commands import CancelPeek, IndexTarget, Peek
 from headrace.compute.protocol.responses import PeekResponse
-from headrace.compute.transport.channels import Limits
-from headrace.compute.transport.replica_link import ReplicaLink
+from headrace.compute.serve.replica_link import ReplicaLink
 from tests.compute.transport.fakes import FakeController, answered, linked, run_link, served, until
 
 BRISK = Limits(idle=0.05, silence=0.1)

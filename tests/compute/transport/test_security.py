@@ -15,14 +15,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from headrace.compute import channels
+from headrace.compute.channels import FETCH, VERSION, Limits
+from headrace.compute.credentials import Security, Validity, is_loopback, read_validities
 from headrace.compute.errors import ComputeError, ConnectionBroken, InsecureAddress, NotAuthorized
 from headrace.compute.serve.controller_process import Options, run_controller
-from headrace.compute.serve.replica_process import ReplicaOptions, run_replica
-from headrace.compute.transport import channels
-from headrace.compute.transport.channels import FETCH, Limits
-from headrace.compute.transport.credentials import Security, Validity, read_validities
-from headrace.compute.transport.handshake import VERSION
-from headrace.compute.transport.local_addresses import is_loopback
+from headrace.compute.serve.replica_server import ReplicaOptions, run_replica
 from headrace.errors import BadOption
 from tests.compute.transport.fakes import PATIENCE, Served, answered, linked, raw_stream, run_link, served
 

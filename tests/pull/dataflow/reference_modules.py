@@ -7,15 +7,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from headrace.pull.dataflow.edge import Edge, Requests
-from headrace.pull.dataflow.messages import (
+from headrace.pull.dataflow.edge import (
     DONE,
     Abort,
     Answer,
     Ask,
+    Edge,
     Fail,
     FailIndication,
     Request,
+    Requests,
     Stop,
     Value,
     from_callback_end,

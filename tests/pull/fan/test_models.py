@@ -28,7 +28,7 @@ from headrace.pull import (
     together,
     values,
 )
-from headrace.pull.fans.merge import Equal
+from headrace.pull.fan_in import Equal
 from headrace.testing import RandomRuntime
 from tests.pull.fan.scripts import Broken, Script, scripts
 

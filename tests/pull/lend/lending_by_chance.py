@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.pull import Sink, Source, Transformer, lend, pull
 from headrace.pull.edge import Edge
-from headrace.pull.fans.lend import LendingRun
+from headrace.pull.lending import LendingRun
 from headrace.pull.module_context import Module
 from headrace.pull.protocol import AnswerTo, End
 from headrace.testing import RandomRuntime

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.pull.rules.checker import check
-from headrace.pull.rules.trace_file import read_trace
+from headrace.pull.rules.trace import read_trace
 
 # A labelled trace, and what `strict` reports; that checker adds I2, mostly with I4.
 LESS = {

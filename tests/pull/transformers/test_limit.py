@@ -28,7 +28,7 @@ from headrace.pull import (
 from headrace.pull.edge import Edge
 from headrace.pull.module_context import Module
 from headrace.pull.protocol import AnswerTo, End, Read
-from headrace.pull.sinks.read_loops import ReadLoop
+from headrace.pull.sinks import ReadLoop
 from tests.pull.core.modules import Hand, Manual
 
 

@@ -28,7 +28,7 @@ from headrace.pull import (
 from headrace.pull.edge import Edge
 from headrace.pull.module_context import Module
 from headrace.pull.protocol import End
-from headrace.pull.sinks.read_loops import ReadLoop
+from headrace.pull.sinks import ReadLoop
 
 
 def deepest(batch: int) -> Sink:

@@ -14,6 +14,8 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, TypeAlias, TypeVar
 
+from headrace.compute.channels import END_OF_CALL, Limits, Pairs, raising_compute_errors, version_metadata
+from headrace.compute.credentials import Security
 from headrace.compute.errors import (
     ComputeError,
     ConnectionBroken,
@@ -21,8 +23,8 @@ from headrace.compute.errors import (
     ReadTimeout,
     ResultGone,
     Unconfirmed,
+    error_of,
 )
-from headrace.compute.problem_conversion import error_of
 from headrace.compute.protocol.client_messages import (
     ANSWER,
     EVENT,
@@ -37,14 +39,8 @@ from headrace.compute.protocol.client_messages import (
     SubscriptionRequest,
 )
 from headrace.compute.protocol.responses import Problem
-from headrace.compute.transport.channels import END_OF_CALL, Limits, raising_compute_errors
-from headrace.compute.transport.credentials import Security
-from headrace.compute.transport.handshake import Pairs, version_metadata
 from headrace.errors import HeadraceError
 from headrace.expr.time_texts import duration
-
-# --- connection options -------------------------------------------------------------
-
 
 DEFAULT_ADDRESS = "127.0.0.1:7411"
 """Default address of `headrace controller`."""
@@ -66,16 +62,13 @@ class Endpoint:
 
     def channel(self) -> Any:
         """Create a `grpc.aio` channel, which connects at the first call. Raises `InsecureAddress`."""
-        from headrace.compute.transport.channels import open_channel
+        from headrace.compute.channels import open_channel
 
         return open_channel(self.address, self.security, self.limits)
 
     def metadata(self) -> Pairs:
         """Return the metadata to send with each call."""
         return (*version_metadata(), *self.security.metadata())
-
-
-# --- patience -----------------------------------------------------------------------
 
 
 class UseClientPatience(Enum):

@@ -1,5 +1,5 @@
 """Durable collections: timestamped changes that outlive every process.
 
-`store.Collections` is the interface of a store, `opening.open_collections` opens one by URI,
-`listen.Listen` follows a collection.
+`store` has `Collections`, the interface of a store, `open_collections`, which opens one by URI, and
+`Listen`, which follows a collection.
 """

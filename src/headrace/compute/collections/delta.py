@@ -53,7 +53,7 @@ from headrace.compute.collections.store import (
     unknown_collection_error,
 )
 from headrace.compute.frontier import START, Frontier
-from headrace.compute.protocol.dataflow import Id
+from headrace.compute.protocol.commands import Id
 from headrace.compute.protocol.responses import Counted, Update
 from headrace.expr.types import Row
 
@@ -88,8 +88,6 @@ class DeltaCollections(Collections):
         self._seen = self._table.version
         self._pause = _SHORTEST
         self._cleaned = time.monotonic()
-
-    # -- which there are ------------------------------------------------------------------------
 
     def _known(self) -> dict[Id, tuple[int, bytes]]:
         """Return each collection's number and description by id, at the current version."""
@@ -161,8 +159,6 @@ class DeltaCollections(Collections):
         with self._lock:
             self._table.refresh()
             return [self._get(id).bounds for id in ids]
-
-    # -- writing --------------------------------------------------------------------------------
 
     def _try(self, attempt: Callable[[], bool]) -> None:
         """Retry an attempt on the newest version until it commits or turns out to be unnecessary."""
@@ -238,8 +234,6 @@ class DeltaCollections(Collections):
         where = f"collection = {number} AND time >= {run[0].first} AND time <= {run[-1].last}"
         return self._table.commit(merge_tables(self._table, number, run, RowCodec()), instead_of=where)
 
-    # -- reading --------------------------------------------------------------------------------
-
     def snapshot(self, id: Id, at: int, chunk: int = 10_000) -> Iterator[list[Counted]]:
         with self._lock:
             self._table.refresh()
@@ -297,8 +291,6 @@ class DeltaCollections(Collections):
                 ]
                 if found:
                     yield found
-
-    # -- the rest -------------------------------------------------------------------------------
 
     def wait(self, seconds: float) -> bool:
         until = time.monotonic() + seconds

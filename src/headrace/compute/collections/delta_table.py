@@ -109,8 +109,6 @@ class CollectionTable:
             fix="check its folder and disk",
         )
 
-    # -- reading --------------------------------------------------------------------------------
-
     @property
     def version(self) -> int:
         return self._table.seen
@@ -162,8 +160,6 @@ class CollectionTable:
         with self._table.reporting(""):
             yield from self._table.batches_of_file(file.path, columns, most)
 
-    # -- writing --------------------------------------------------------------------------------
-
     def commit(
         self,
         rows: ArrowTable,
@@ -193,9 +189,6 @@ class CollectionTable:
         """Return whether a newer version exists. Cheap for a local folder."""
         with self._table.reporting(""):
             return self._table.newer_is_there()
-
-
-# --- rows: encoding of an append, and weights summed per row --------------------------------------
 
 
 _BATCH = 50_000

@@ -21,7 +21,7 @@ from headrace.compute.collections.store import (
     unknown_collection_error,
 )
 from headrace.compute.frontier import START, Frontier
-from headrace.compute.protocol.dataflow import Id
+from headrace.compute.protocol.commands import Id
 from headrace.compute.protocol.responses import Counted, Update
 from headrace.state.codec import decode
 

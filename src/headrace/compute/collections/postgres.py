@@ -27,9 +27,6 @@ from headrace.compute.errors import ComputeError, StoreUnavailable
 from headrace.errors import BadInput
 from headrace.io.postgres import Server, server_message, sqlstate, ssl_context, without_password
 
-# --- connection ---------------------------------------------------------------------
-
-
 _SCHEMA = re.compile(r"[?&]schema=(?P<name>[^&@#]*)(?=&|$)")
 
 
@@ -161,8 +158,6 @@ class PostgresConnection(Transaction):
         if wire is not None:
             _hang_up(wire)
 
-    # -- transactions ---------------------------------------------------------------------------
-
     def begin(self, statement: str) -> None:
         had = not self.is_lost
         try:
@@ -176,8 +171,6 @@ class PostgresConnection(Transaction):
         if not self.is_lost:
             with suppress(ComputeError):
                 self.simple("ROLLBACK")
-
-    # -- statements -----------------------------------------------------------------------------
 
     def simple(self, statement: str) -> list[Any]:
         return self._translated_errors(lambda: self.wire.execute_simple(statement).rows or [])
@@ -225,8 +218,6 @@ class PostgresConnection(Transaction):
                 "WHERE headrace_updates.place = new.place",
                 *([*column] for column in zip(*weights)),
             )
-
-    # -- errors ---------------------------------------------------------------------------------
 
     def _translated_errors(self, do: Callable[[], T]) -> T:
         """Call a function, converting database errors. The connection is closed if its state is unknown."""
@@ -341,8 +332,6 @@ class PostgresDatabase(Database):
                 for statement in _TABLES.split(";"):
                     tx.run(statement)
 
-    # -- transactions ---------------------------------------------------------------------------
-
     @contextmanager
     def write_transaction(self) -> Generator[Transaction]:
         with self._write_lock:
@@ -404,8 +393,6 @@ class PostgresDatabase(Database):
             connection.close()
             raise
         self._idle.append(connection)
-
-    # -- the rest -------------------------------------------------------------------------------
 
     def wait(self, seconds: float) -> bool:
         return self._notifications.wait(seconds)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.errors import NegativeMultiplicity, StoreDamaged
 from headrace.compute.frontier import LAST_TIME
-from headrace.compute.protocol.dataflow import Id
+from headrace.compute.protocol.commands import Id
 from headrace.compute.protocol.responses import Counted
 from headrace.errors import CheckpointDamaged
 from headrace.expr.code_runtime import NAN

@@ -41,7 +41,7 @@ from headrace.compute.collections.store import (
     check_same_collection,
 )
 from headrace.compute.frontier import LAST_TIME, START, Frontier
-from headrace.compute.protocol.dataflow import Id
+from headrace.compute.protocol.commands import Id
 from headrace.compute.protocol.responses import Counted, Update
 from headrace.expr.types import Row
 
@@ -159,8 +159,6 @@ class SqlCollections(Collections):
         self._codec = RowCodec()  # of the writer
         self._checking = RowCodec()  # of the readers
 
-    # -- which there are ------------------------------------------------------------------------
-
     def create(self, id: Id, description: bytes, upper: Frontier = START) -> None:
         check_id(id)
         with self._database.write_transaction() as tx:
@@ -191,8 +189,6 @@ class SqlCollections(Collections):
     def bounds(self, ids: Sequence[Id]) -> list[CollectionBounds]:
         with self._database.read_transaction() as tx:
             return [find_collection(tx, id).bounds for id in ids]
-
-    # -- writing --------------------------------------------------------------------------------
 
     def append(self, appends: Sequence[CollectionAppend]) -> None:
         with self._database.write_transaction() as tx:
@@ -263,8 +259,6 @@ class SqlCollections(Collections):
                 return False
             merge_next_slice(tx, there, there.since, self._key)
             return find_collection(tx, id).merged > there.merged
-
-    # -- reading --------------------------------------------------------------------------------
 
     def snapshot(self, id: Id, at: int, chunk: int = 10_000) -> Iterator[list[Counted]]:
         with self._database.read_transaction() as tx:
@@ -346,8 +340,6 @@ class SqlCollections(Collections):
             # What has been read may be merged now; of the last time there may be more to read.
             place, lower = page[-1][0] + 1, max(lower, Frontier(page[-1][1]))
 
-    # -- rows -----------------------------------------------------------------------------------
-
     def _rows_in(
         self, places: int | Sequence[int], hashes: Sequence[int], encoded: Sequence[bytes]
     ) -> list[Row]:
@@ -367,8 +359,6 @@ class SqlCollections(Collections):
 
     def _key(self, data: bytes) -> bytes:
         return self._codec.key(decode_row(data, self._database.location))
-
-    # -- the rest -------------------------------------------------------------------------------
 
     def check(self, *, thorough: bool = False) -> None:
         self._database.check(thorough=thorough)

@@ -26,11 +26,8 @@ from headrace.compute.collections.store import (
     unknown_collection_error,
 )
 from headrace.compute.frontier import LAST_TIME, Frontier
-from headrace.compute.protocol.dataflow import Id
+from headrace.compute.protocol.commands import Id
 from headrace.errors import BadInput
-
-# --- transactions of a SQL database -------------------------------------------------
-
 
 Stored: TypeAlias = tuple[int, int, int, int, bytes]
 """Record of the table `headrace_updates`: place, time, weight, hash, row."""

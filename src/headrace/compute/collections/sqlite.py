@@ -138,8 +138,6 @@ class SqliteDatabase(Database):
             fix="check its folder and disk, and whether another process holds a lock on it",
         )
 
-    # -- transactions ---------------------------------------------------------------------------
-
     @contextmanager
     def write_transaction(self) -> Generator[Transaction]:
         self._file.check()
@@ -170,8 +168,6 @@ class SqliteDatabase(Database):
             self._idle.append(connection)
             if self._is_closed:
                 self._close_idle()
-
-    # -- the rest -------------------------------------------------------------------------------
 
     def _version(self) -> int:
         """Return a number that changes whenever another connection commits."""

@@ -5,25 +5,39 @@ with times up to t, and never change (they are definite). Both frontiers only ad
 
 Equal rows count as one row: 0.0 equals -0.0, the decimal 1.0 equals 1.00, and NaN equals NaN; values of
 different types differ. A row is returned in one of the forms in which it was written.
+
+A URI names a store:
+
+    sqlite:PATH  or a bare path       one SQLite file
+    memory:NAME                       in this process, for tests and the simulator
+    postgresql://USER@HOST/DATABASE   two tables in PostgreSQL; the password in PGPASSWORD
+    delta:PATH                        a Delta table
 """
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
 
 from headrace.compute.errors import (
     AlreadyThere,
+    ComputeError,
     SinceViolation,
     TimestampNotReady,
     UnknownName,
     UpperMismatch,
 )
 from headrace.compute.frontier import START, Frontier
-from headrace.compute.protocol.dataflow import Id
+from headrace.compute.protocol.commands import Id
 from headrace.compute.protocol.responses import Counted, Update
-from headrace.errors import BadInput
+from headrace.errors import BadInput, BadUri
+from headrace.file_system import local_path
+from headrace.io.postgres import without_password
+from headrace.requirements import require_package
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +171,6 @@ class Collections(ABC):
         """Release files and connections."""
 
 
-# --- errors of all stores -----------------------------------------------------------
-
-
 def unknown_collection_error(id: Id) -> UnknownName:
     return UnknownName(
         f"there is no collection {id!r}", fix="create it first; it may have been dropped", name=id
@@ -232,3 +243,167 @@ def _not_yet(id: Id, time: int | None, upper: Frontier) -> TimestampNotReady:
         time=time,
         upper=upper,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeBatch:
+    """Next changes from `lower` on, ordered by time, completing all times before `upper`.
+
+    All updates are before `upper`, unless one time has too many for one batch. Then some are at `upper`
+    itself, and the next batch, whose `lower` is this `upper`, continues with the others of that time.
+    """
+
+    lower: Frontier
+    upper: Frontier
+    updates: list[Update]
+
+
+class Listen:
+    """Changes of a collection from `lower` on, in consecutive batches without gaps or overlaps.
+
+    chunk: limit on the updates of one batch.
+
+    The store holds nothing back for a listener: its owner must keep the since below `reached`, otherwise
+    `SinceViolation` is raised. After a `StoreUnavailable`, it continues where it left off.
+
+    >>> from headrace.compute.collections.memory import MemoryCollections
+    >>> from headrace.compute.collections.store import CollectionAppend
+    >>> store = MemoryCollections()
+    >>> store.create("s1", b"")
+    >>> store.append([CollectionAppend("s1", Frontier(0), Frontier(9), [(("a",), 3, 1), (("b",), 5, 1)])])
+    >>> listen = Listen(store, "s1", Frontier(4))
+    >>> listen.next()
+    ChangeBatch(lower=Frontier(time=4), upper=Frontier(time=9), updates=[(('b',), 5, 1)])
+    >>> listen.next() is None
+    True
+    """
+
+    def __init__(self, collections: Collections, id: Id, lower: Frontier, chunk: int = 10_000) -> None:
+        self.collections = collections
+        self.id = id
+        self.chunk = chunk
+        self.reached = lower
+        self._sent = 0  # updates at `reached` itself
+        self._reading: Iterator[list[Update]] | None = None
+        self._ahead: list[Update] | None = None
+        self._upper = lower
+
+    def next(self, upper: Frontier | None = None) -> ChangeBatch | None:
+        """Read the next batch, up to `upper` at most; None if there is nothing new.
+
+        upper: the collection's upper, if the caller has just read it.
+        Raises what `Collections.changes` raises.
+        """
+        if self._reading is None:
+            upper = self.collections.bounds([self.id])[0].upper if upper is None else upper
+            if upper <= self.reached:
+                return None
+            self._upper = upper
+        try:
+            updates = self._take()
+        except ComputeError:
+            self._reading = self._ahead = None
+            raise
+        lower = self.reached
+        if self._reading is None:
+            self.reached, self._sent = self._upper, 0
+        else:
+            last = Frontier(updates[-1][1])
+            self._sent = sum(time == last.time for _, time, _ in updates) + self._sent * (last == lower)
+            self.reached = last
+        return ChangeBatch(lower, self.reached, updates)
+
+    def _take(self) -> list[Update]:
+        """Read the next updates, one list ahead so that the last list is recognized."""
+        if self._reading is None:
+            self._reading = self._open()
+            self._ahead = next(self._reading, None)
+        updates, self._ahead = self._ahead or [], next(self._reading, None)
+        if self._ahead is None:
+            self._reading = None
+        return updates
+
+    def _open(self) -> Iterator[list[Update]]:
+        skip = self._sent
+        for updates in self.collections.changes(self.id, self.reached, self._upper, self.chunk):
+            if skip < len(updates):
+                yield updates[skip:]
+            skip = max(0, skip - len(updates))
+
+
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
+
+
+Opener: TypeAlias = Callable[[], Collections]
+
+
+def open_collections(uri: str) -> Collections:
+    """Open the store at a URI, creating it if missing.
+
+    Raises what `check_collections` and the store raise.
+    """
+    return _opener(uri)()
+
+
+def check_collections(uri: str) -> None:
+    """Validate a URI without accessing its store.
+
+    Raises `BadUri` for an invalid URI, and `BadInput` if a required package is missing.
+    """
+    _opener(uri)
+
+
+def _opener(uri: str) -> Opener:
+    scheme = _SCHEME.match(uri)
+    name, rest = (scheme[1].lower(), uri[scheme.end() :]) if scheme else ("sqlite", uri)
+    find = _STORES.get(name)
+    if find is None or not rest or "\0" in rest:
+        shown = without_password(uri)
+        raise BadUri(
+            f"{shown!r} names no store of collections",
+            fix=f"write a path, or {', '.join(f'{known}:...' for known in _STORES)}",
+            uri=shown,
+        )
+    return find(uri if rest.startswith("//") else rest)
+
+
+def _sqlite(path: str) -> Opener:
+    from headrace.compute.collections.sqlite import SqliteCollections
+
+    return partial(SqliteCollections, local_path(path, "collections in SQLite"))
+
+
+def _memory(name: str) -> Opener:
+    from headrace.compute.collections.memory import MemoryCollections
+
+    return partial(MemoryCollections.named, name)
+
+
+def _postgresql(url: str) -> Opener:
+    try:
+        from headrace.compute.collections.postgres import PostgresCollections
+    except ImportError as error:
+        raise BadInput(
+            "collections in PostgreSQL need pg8000, which cannot be imported",
+            why=str(error),
+            fix="pip install 'headrace[postgres]'",
+        ) from error
+    return partial(PostgresCollections, url)
+
+
+def _delta(path: str) -> Opener:
+    require_package("a store of collections", "deltalake", "delta")
+    from headrace.tables.delta import check_location
+
+    check_location(path, {}, "collections in Delta Lake")
+    from headrace.compute.collections.delta import DeltaCollections
+
+    return partial(DeltaCollections, path)
+
+
+_STORES: Mapping[str, Callable[[str], Opener]] = {
+    "sqlite": _sqlite,
+    "memory": _memory,
+    "postgresql": _postgresql,
+    "delta": _delta,
+}

@@ -12,8 +12,7 @@ from dataclasses import astuple, dataclass, field
 from headrace.compute.errors import AlreadyThere, BadMessage, UnknownName
 from headrace.compute.frontier import START, Frontier
 from headrace.compute.plans import schema_from_bytes, schema_to_bytes
-from headrace.compute.protocol.commands import TimelyConfig
-from headrace.compute.protocol.dataflow import (
+from headrace.compute.protocol.commands import (
     CollectionExport,
     CollectionImport,
     Dataflow,
@@ -23,6 +22,7 @@ from headrace.compute.protocol.dataflow import (
     IndexExport,
     IndexImport,
     Plan,
+    TimelyConfig,
 )
 from headrace.expr.types import Schema
 from headrace.state import codec

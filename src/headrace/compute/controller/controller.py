@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from headrace.compute.collections.store import Collections
-from headrace.compute.controller import ddl, peeks, replicas, subscriptions, writes
+from headrace.compute.controller import ddl, reads, replicas, subscriptions, writes
 from headrace.compute.controller.catalog import CollectionEntry, ViewEntry
 from headrace.compute.controller.ddl import drop_stray_collections
 from headrace.compute.controller.durable_catalog import DurableCatalog, TransientIds
@@ -18,11 +18,11 @@ from headrace.compute.controller.holds import KeepPast, Leases, Positions
 from headrace.compute.controller.instance import Instance
 from headrace.compute.controller.replica_connection import ReplicaConnection, ReplicaRecord
 from headrace.compute.controller.restart import create_views, start
-from headrace.compute.controller.settings import ControllerSettings
 from headrace.compute.controller.state import ControllerState, TimestampOracle, WriteState
 from headrace.compute.controller.status import (
     AnomalyLog,
     CollectionStatus,
+    ControllerSettings,
     ControllerStatus,
     PeekStatus,
     ReplicaStatus,
@@ -34,10 +34,7 @@ from headrace.compute.controller.subscriptions import advance_positions
 from headrace.compute.errors import StoreUnavailable
 from headrace.compute.frontier import END, START, Frontier
 from headrace.compute.hydration import SteadyReplicas
-from headrace.compute.protocol.commands import InstanceConfig, Parameters
-from headrace.compute.protocol.dataflow import Id
-
-# --- periodic work ------------------------------------------------------------------
+from headrace.compute.protocol.commands import Id, InstanceConfig, Parameters
 
 
 def maintain(state: ControllerState) -> int:
@@ -124,9 +121,6 @@ def _compact_store(state: ControllerState, *, at_once: bool) -> None:
         if since != END:
             state.store.compact(id, since)
             del compactions[id]
-
-
-# --- status -------------------------------------------------------------------------
 
 
 def status(state: ControllerState) -> ControllerStatus:
@@ -252,9 +246,9 @@ class Controller(ControllerState):
     fail_write = writes.fail_write
     time_of_write = writes.time_of_write
 
-    peek = peeks.peek
-    cancel_peek = peeks.cancel_peek
-    time_out_peek = peeks.time_out_peek
+    peek = reads.peek
+    cancel_peek = reads.cancel_peek
+    time_out_peek = reads.time_out_peek
 
     subscribe = subscriptions.subscribe
     unsubscribe = subscriptions.unsubscribe

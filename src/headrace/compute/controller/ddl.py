@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TypeAlias
 
-from headrace.compute.controller import peeks, subscriptions
+from headrace.compute.controller import reads, subscriptions
 from headrace.compute.controller.catalog import (
     CollectionEntry,
     ControllerCatalog,
@@ -19,7 +19,7 @@ from headrace.compute.controller.catalog import (
     check_name,
     name_taken_error,
 )
-from headrace.compute.controller.reads import Entry
+from headrace.compute.controller.reads import ReadableEntry
 from headrace.compute.controller.state import ControllerState
 from headrace.compute.errors import (
     AlreadyThere,
@@ -32,7 +32,7 @@ from headrace.compute.errors import (
 from headrace.compute.frontier import END, START, Frontier
 from headrace.compute.plans import FlowSink, FlowSource, check_servable, decode, sinks_of, sources_of
 from headrace.compute.protocol.client_messages import Description
-from headrace.compute.protocol.dataflow import (
+from headrace.compute.protocol.commands import (
     CollectionExport,
     DataflowLimits,
     Id,
@@ -43,7 +43,7 @@ from headrace.expr.types import Schema
 
 DEFAULT_KEEP = 10_000
 """Default length of a view's readable past, in milliseconds."""
-_Read: TypeAlias = tuple[FlowSource, Entry | None]
+_Read: TypeAlias = tuple[FlowSource, ReadableEntry | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,6 @@ class _NewEntries:
     written: list[CollectionEntry]
     view: ViewEntry | None
     as_of: Frontier
-
-
-# --- the calls ----------------------------------------------------------------------
 
 
 def create_collection(state: ControllerState, name: str, schema: Schema, *, append_only: bool) -> Id:
@@ -179,9 +176,6 @@ def plan_of(state: ControllerState, view: str) -> Plan:
     return entry.plan
 
 
-# --- checks of requests -------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class _PlanSchema:
     """Sources and sink of a checked plan. locations: the user's source line of each source, by name."""
@@ -214,7 +208,7 @@ def _decode_plan(plan: Plan, *, allow_callables: bool) -> _PlanSchema:
 
 def _find_source_entry(
     catalog: ControllerCatalog, source: FlowSource, location: SourceLocation
-) -> Entry | None:
+) -> ReadableEntry | None:
     """Return the entry that a source reads, or None. Raises `AlreadyThere` if its schema differs."""
     found = catalog.find(source.name)
     if found is None:
@@ -258,7 +252,7 @@ def _request_of(state: ControllerState, view: ViewEntry) -> _ViewRequest:
     return _ViewRequest(view.name, view.plan, view.key, view.keep, into, view.limits)
 
 
-def _difference(state: ControllerState, found: Entry, asked: _ViewRequest) -> str:
+def _difference(state: ControllerState, found: ReadableEntry, asked: _ViewRequest) -> str:
     if isinstance(found, CollectionEntry):
         return "It is the name of a collection."
     there = _request_of(state, found)
@@ -281,7 +275,7 @@ def _check_new_names(state: ControllerState, asked: _ViewRequest, missing: Seque
             )
 
 
-def _check_unused(state: ControllerState, found: Entry, dropped: Sequence[Entry]) -> None:
+def _check_unused(state: ControllerState, found: ReadableEntry, dropped: Sequence[ReadableEntry]) -> None:
     """Raise `StillInUse` if other views read what is dropped, or write it."""
     readers = [view.name for entry in dropped for view in state.catalog.views_reading(entry.id)]
     if isinstance(found, CollectionEntry) and found.written_by is not None:
@@ -294,9 +288,6 @@ def _check_unused(state: ControllerState, found: Entry, dropped: Sequence[Entry]
             name=found.name,
             readers=tuple(readers),
         )
-
-
-# --- entries, in state and store ----------------------------------------------------
 
 
 def _entries_of_view(
@@ -381,11 +372,11 @@ def _create(state: ControllerState, new: _NewEntries) -> None:
         state.instance.create(new.view.dataflow(state.catalog.collections, as_of))
 
 
-def _forget(state: ControllerState, entry: Entry) -> None:
+def _forget(state: ControllerState, entry: ReadableEntry) -> None:
     """End the reads of a dropped entry, and forget everything about it."""
     id = entry.id
     subscriptions.on_dropped(state, entry.name, id)
-    peeks.on_collection_dropped(state, id)
+    reads.on_collection_dropped(state, id)
     state.leases.forget(id)
     state.positions.forget(id)
     state.writes.converters.pop(id, None)

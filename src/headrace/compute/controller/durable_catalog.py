@@ -16,7 +16,7 @@ from typing import Any
 
 from headrace.compute.controller.catalog import CollectionEntry, ControllerCatalog, ReplicaEntry, ViewEntry
 from headrace.compute.errors import ComputeError, StaleEpoch, StoreDamaged, StoreUnavailable
-from headrace.compute.protocol.dataflow import Id
+from headrace.compute.protocol.commands import Id
 from headrace.compute.sqlite_files import (
     OpenFile,
     count_commit,

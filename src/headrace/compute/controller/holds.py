@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from headrace.compute.controller.catalog import ControllerCatalog
 from headrace.compute.controller.durable_catalog import DurableCatalog
 from headrace.compute.frontier import END, START, Frontier
-from headrace.compute.protocol.dataflow import Id
+from headrace.compute.protocol.commands import Id
 
 
 class ReadHold:
@@ -181,8 +181,6 @@ class KeepPast:
         wanted = last if self.reader is None else min(last, self.reader)
         return Frontier(max(wanted, self.valid_from))
 
-
-# --- leases and recorded positions --------------------------------------------------
 
 # A connected subscriber holds its position, the time of its last delivery. When its connection breaks, it
 # resumes from the position it knows, which may be earlier, since the last delivery may have been lost. So

@@ -12,8 +12,7 @@ from typing import ClassVar, TypeAlias
 
 from headrace.compute.controller.holds import ReadHold
 from headrace.compute.frontier import START, Frontier
-from headrace.compute.protocol.commands import Peek
-from headrace.compute.protocol.dataflow import Id
+from headrace.compute.protocol.commands import Id, Peek
 from headrace.compute.protocol.responses import (
     Batch,
     Canceled,

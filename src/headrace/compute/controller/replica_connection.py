@@ -9,11 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from headrace.compute.controller.catalog import ReplicaEntry
-from headrace.compute.controller.instance import Instance
+from headrace.compute.controller.instance import Instance, Kept, Tracking
 from headrace.compute.controller.pending import PendingReads
-from headrace.compute.controller.settings import ControllerSettings
-from headrace.compute.controller.status import ReplicaState
-from headrace.compute.controller.tracking import Kept, Tracking
+from headrace.compute.controller.status import ControllerSettings, ReplicaState
 from headrace.compute.errors import ComputeError
 from headrace.compute.frontier import END, Frontier
 from headrace.compute.hydration import SequentialHydration
@@ -24,15 +22,18 @@ from headrace.compute.protocol.commands import (
     Command,
     CreateDataflow,
     CreateTimely,
+    Dataflow,
     Epoch,
+    Export,
+    Id,
     InitializationComplete,
     Parameters,
     Peek,
     Schedule,
+    SubscribeExport,
     TimelyConfig,
     UpdateConfiguration,
 )
-from headrace.compute.protocol.dataflow import Dataflow, Export, Id, SubscribeExport
 from headrace.compute.protocol.responses import (
     BROKEN,
     CopyToResponse,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.compute.controller import peeks, reads, subscriptions
+from headrace.compute.controller import reads, subscriptions
 from headrace.compute.controller.catalog import ReplicaEntry, check_name, name_taken_error
+from headrace.compute.controller.instance import release_all
 from headrace.compute.controller.pending import PendingCopy, PendingPeek
 from headrace.compute.controller.replica_connection import (
     Answer,
@@ -17,7 +18,6 @@ from headrace.compute.controller.replica_connection import (
 )
 from headrace.compute.controller.state import ControllerState
 from headrace.compute.controller.status import ReplicaState
-from headrace.compute.controller.tracking import release_all
 from headrace.compute.errors import (
     ComputeError,
     FellBehind,
@@ -40,9 +40,6 @@ from headrace.compute.protocol.responses import CopyToResponse, PeekResponse, Su
 
 _REFUSALS = (StaleEpoch, NotAuthorized, VersionMismatch, InsecureAddress, IncompatibleInstance)
 """Errors by which a replica refuses a connection: it has not crashed, but may keep refusing for a while."""
-
-
-# --- the calls ----------------------------------------------------------------------
 
 
 def add_replica(
@@ -88,9 +85,6 @@ def configure(state: ControllerState, parameters: Parameters) -> None:
     """Change the limits and intervals of all replicas, for the lifetime of this controller."""
     state.check_epoch()
     state.instance.send(UpdateConfiguration(parameters))
-
-
-# --- connecting ---------------------------------------------------------------------
 
 
 def replicas_to_connect(state: ControllerState) -> list[tuple[str, str]]:
@@ -153,14 +147,11 @@ def wake_connections(state: ControllerState) -> None:
         connection.wake()
 
 
-# --- what happens on a connection ---------------------------------------------------
-
-
 def _deliverer(state: ControllerState) -> Callable[[str, Answer], None]:
     def deliver(replica: str, response: Answer) -> None:
         match response:
             case PeekResponse():
-                peeks.on_response(state, replica, response)
+                reads.on_peek_response(state, replica, response)
             case SubscribeResponse():
                 subscriptions.on_changes(state, replica, response)
             case CopyToResponse():
@@ -222,14 +213,11 @@ def _fail_reads(state: ControllerState, replica: str) -> None:
             continue
         match read:
             case PendingPeek():
-                peeks.finish(state, read, problem)
+                reads.finish_peek(state, read, problem)
             case PendingCopy():
                 subscriptions.finish_copy(state, read, problem)
             case _:
                 subscriptions.fail(state, read, problem)
-
-
-# --- periodic work ------------------------------------------------------------------
 
 
 def maintain_replicas(state: ControllerState) -> None:

@@ -18,10 +18,8 @@ from headrace.compute.controller.holds import KeepPast
 from headrace.compute.controller.state import ControllerState
 from headrace.compute.errors import StoreDamaged, StoreUnavailable, UnknownName, UpperMismatch
 from headrace.compute.frontier import END, START, Frontier, join, meet
-from headrace.compute.protocol.dataflow import CollectionExport, Dataflow, Id, IndexExport
+from headrace.compute.protocol.commands import CollectionExport, Dataflow, Id, IndexExport
 from headrace.expr.types import BYTES, Field, Schema
-
-# --- as-of selection ----------------------------------------------------------------
 
 # Constraints narrow a range of times per dataflow. Hard constraints must hold, or changes would be lost or
 # duplicated; soft ones are preferences. A dataflow must not start later than the dataflows that read it. In

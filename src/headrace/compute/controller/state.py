@@ -23,11 +23,10 @@ from headrace.compute.controller.holds import Leases, Positions, ReadHold
 from headrace.compute.controller.instance import Instance
 from headrace.compute.controller.pending import PendingReads
 from headrace.compute.controller.replica_connection import ReplicaConnection, ReplicaRecord
-from headrace.compute.controller.settings import ControllerSettings
-from headrace.compute.controller.status import AnomalyLog
+from headrace.compute.controller.status import AnomalyLog, ControllerSettings
 from headrace.compute.frontier import LAST_TIME, Frontier
 from headrace.compute.hydration import SteadyReplicas
-from headrace.compute.protocol.dataflow import Id, Plan
+from headrace.compute.protocol.commands import Id, Plan
 from headrace.expr.types import Row
 
 

@@ -19,7 +19,7 @@ from headrace.compute.controller.state import ControllerState
 from headrace.compute.errors import BadMessage
 from headrace.compute.frontier import END, Frontier
 from headrace.compute.plans import INPUT, OUTPUT, encode, identity_flow
-from headrace.compute.protocol.dataflow import (
+from headrace.compute.protocol.commands import (
     CollectionImport,
     CopyToExport,
     Dataflow,
@@ -37,8 +37,6 @@ from headrace.compute.protocol.responses import (
     SubscribeResponse,
 )
 from headrace.errors import Origin
-
-# --- subscriptions ------------------------------------------------------------------
 
 
 def subscribe(
@@ -163,9 +161,6 @@ def finish(state: ControllerState, subscription: PendingSubscription, last: Batc
     subscription.deliver(last)
 
 
-# --- copies -------------------------------------------------------------------------
-
-
 def copy(
     state: ControllerState,
     view: str,
@@ -235,9 +230,6 @@ def _check_file(file: str) -> None:
         raise BadMessage(f"{file!r} has no known format", fix="end it in .jsonl or .parquet", field="file")
 
 
-# --- both ---------------------------------------------------------------------------
-
-
 def on_dropped(state: ControllerState, name: str, id: Id) -> None:
     """End the subscriptions and copies of a dropped view or collection."""
     for subscription in list(state.pending.subscriptions.values()):
@@ -251,7 +243,7 @@ def on_dropped(state: ControllerState, name: str, id: Id) -> None:
 
 def _entry_at(
     state: ControllerState, name: str, time: int | None, replica: str | None
-) -> tuple[reads.Entry, int]:
+) -> tuple[reads.ReadableEntry, int]:
     """Find what is read, and select the time. Raises as `subscribe` does."""
     entry = state.catalog.find_or_raise(name)
     reads.check_target(state, replica)
@@ -260,7 +252,7 @@ def _entry_at(
 
 
 def _passthrough(
-    state: ControllerState, entry: reads.Entry, as_of: int, export: SubscribeExport | CopyToExport
+    state: ControllerState, entry: reads.ReadableEntry, as_of: int, export: SubscribeExport | CopyToExport
 ) -> Dataflow:
     """Build a dataflow that passes its input on. Its plan depends only on the columns, and is cached."""
     plan = state.passthrough_plans.get(entry.id)

@@ -19,7 +19,7 @@ from headrace.compute.controller.catalog import CollectionEntry
 from headrace.compute.controller.state import ControllerState, Write, WriteState
 from headrace.compute.errors import ComputeError, NotWritable, StoreUnavailable
 from headrace.compute.frontier import Frontier, meet
-from headrace.compute.protocol.dataflow import Id
+from headrace.compute.protocol.commands import Id
 from headrace.compute.protocol.responses import Counted, Update
 from headrace.expr.row_classes import from_user
 from headrace.expr.types import Row
@@ -105,9 +105,6 @@ def load_write_ids(state: ControllerState) -> None:
                 _remember(state.writes, id, upper - 1)
 
 
-# --- the end of a write -------------------------------------------------------------
-
-
 def _check_epoch_after(state: ControllerState, write: Write) -> None:
     try:
         state.check_epoch()
@@ -182,9 +179,6 @@ def _load_late_ids(state: ControllerState, upper: Frontier) -> None:
                 removed.add(id)
                 del known.times[id]
     known.oldest = deque(id for id in known.oldest if id not in removed)
-
-
-# --- the rows and ids of a write ----------------------------------------------------
 
 
 def _client_uppers(state: ControllerState) -> dict[Id, Frontier]:

@@ -4,8 +4,8 @@
 makes. `check_servable` refuses flows whose results are not a function of the input rows at a time.
 """
 
-from headrace.compute.plans.decoding import decode
-from headrace.compute.plans.encoding import (
+from headrace.compute.plans.conversion import (
+    decode,
     decode_expr,
     encode,
     encode_expr,
@@ -13,7 +13,7 @@ from headrace.compute.plans.encoding import (
     schema_from_bytes,
     schema_to_bytes,
 )
-from headrace.compute.plans.limits import LIMITS, PlanLimits
+from headrace.compute.plans.registry import LIMITS, PlanLimits
 from headrace.compute.plans.servable import (
     INPUT,
     OUTPUT,

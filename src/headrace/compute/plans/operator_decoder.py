@@ -14,15 +14,17 @@ from typing import Any, TypeVar, cast
 from google.protobuf.message import DecodeError, Message
 
 from headrace.compute.errors import BadPlan
+from headrace.compute.plans.encoding import PLAIN_TYPES
 from headrace.compute.plans.generated import plan_pb2 as pb
-from headrace.compute.plans.limits import PlanLimits, PlanPosition, check_size
-from headrace.compute.plans.operator_encoder import PLAIN_TYPES
 from headrace.compute.plans.registry import (
     CHOICE_NAMES,
     CHOICES,
     FUNCTIONS,
     RECORD_NAMES,
     RECORDS,
+    PlanLimits,
+    PlanPosition,
+    check_size,
     record_fields,
     record_type_hints,
 )
@@ -115,8 +117,6 @@ class ValueDecoder:
         self._terms = 0
         self._by_hash: dict[int, set[int | Decimal]] = {}
 
-    # -- values ----------------------------------------------------------------------------------
-
     def value(self, value: pb.Value) -> Any:
         """Decode any operator value."""
         kind = value.WhichOneof("kind")
@@ -160,8 +160,6 @@ class ValueDecoder:
         if at >= len(self._functions):
             raise self.position.build_error(f"there is no function number {at}")
         return self._functions[at]
-
-    # -- plain values -------------------------------------------------------------------------------
 
     def _large_integer(self, octets: bytes) -> int:
         # Three bits and a bit make a digit.
@@ -215,8 +213,6 @@ class ValueDecoder:
         except TypeError:
             raise self.position.build_error("a member of a set cannot be one") from None
 
-    # -- expressions -------------------------------------------------------------------------------
-
     def expr(self, expr: pb.Expr) -> Expr:
         """Decode a well-formed expression; its types are checked against a schema later."""
         self._terms += len(expr.terms)
@@ -262,8 +258,6 @@ class ValueDecoder:
         del done[first:]
         made = Call(call.function, tuple(expr for expr, _ in arguments), options)
         return made, 1 + max((depth for _, depth in arguments), default=0)
-
-    # -- types -------------------------------------------------------------------------------------
 
     def schema(self, schema: pb.Schema) -> Schema:
         """Decode the columns of a stream."""

@@ -79,9 +79,6 @@ def _any_column(schema: Schema) -> str | None:
     return next((field.name for field in schema.fields if holds_any(field.type)), None)
 
 
-# --- sources and sinks --------------------------------------------------------------
-
-
 INPUT = "input"
 """Source name of `identity_flow`."""
 OUTPUT = "output"

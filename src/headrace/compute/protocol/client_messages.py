@@ -14,13 +14,10 @@ from typing import TypeAlias
 from headrace.compute.client.generated import client_pb2 as pb
 from headrace.compute.protocol import rows
 from headrace.compute.protocol.codec_derivation import FieldCodec, MessageCodec, MessageCodecs
-from headrace.compute.protocol.commands import Finishing
-from headrace.compute.protocol.dataflow import Plan
+from headrace.compute.protocol.commands import Finishing, Plan
 from headrace.compute.protocol.responses import Counted, Problem
 from headrace.compute.protocol.serialization import problem_from_bytes, problem_to_bytes
 from headrace.expr.types import Row, Schema
-
-# --- requests -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +209,6 @@ class SubscriptionRequest:
     patience: int | None = None
 
 
-# --- answers ------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class DoneAnswer:
     """Answer to a request that was carried out.
@@ -278,9 +272,6 @@ class BatchPart:
 
 
 SubscriptionEvent: TypeAlias = Description | BatchPart | Problem
-
-
-# --- codecs -------------------------------------------------------------------------
 
 
 def _schema_to_bytes(schema: Schema) -> bytes:

@@ -36,7 +36,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from headrace.compute.errors import BadMessage, MessageTooLarge
-from headrace.compute.protocol.dataflow import Constraint
+from headrace.compute.protocol.commands import Constraint
 from headrace.errors import HeadraceError
 
 M = TypeVar("M", bound=Message)
@@ -143,8 +143,6 @@ class MessageCodecs:
         """Derive the codec of a dataclass, or a union of dataclasses."""
         return MessageCodec(message, self._body(wanted, message.DESCRIPTOR))
 
-    # --- values in several fields --------------------------------------------------------
-
     def _body(self, wanted: Any, message: Any) -> _Part:
         if dataclasses.is_dataclass(wanted):
             return self._dataclass(cast("type[Any]", wanted), message)
@@ -243,8 +241,6 @@ class MessageCodecs:
         value, get = self._value(hint, member), attrgetter(name)
         encode, decode = value.encode, value.decode
         return _Value(lambda whole: encode(get(whole)), lambda found: wanted(decode(found)))
-
-    # --- values in one field -------------------------------------------------------------
 
     def _field(self, hint: Any, default: object, field: Any) -> _Value:
         """Derive the codec of a field, like `_value`, but decoding from the message."""
@@ -393,9 +389,6 @@ def _stands_for(member: Any, wanted: type[Any]) -> bool:
 def _name(described: Any) -> str:
     """Format the name of a message or field for errors, such as `Peek.keys`."""
     return described.full_name.removeprefix(f"{described.file.package}.")
-
-
-# --- whole messages ------------------------------------------------------------------
 
 
 def parse(of: type[M], data: bytes, limit: int | None = None) -> M:

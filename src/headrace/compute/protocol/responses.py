@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from headrace.compute.frontier import Frontier
-from headrace.compute.protocol.dataflow import Id, Key, Name, Time
+from headrace.compute.protocol.commands import Id, Key, Name, Time
 from headrace.errors import Origin, Step
 from headrace.expr.types import Row
 

@@ -146,9 +146,6 @@ class NotColumnar(Exception):
     """Exception for rows with a value that columns cannot hold, such as half a surrogate."""
 
 
-# --- values in columns ---------------------------------------------------------------------------
-
-
 def is_columnar(schema: Schema) -> bool:
     """Return whether columns can hold a schema's rows, but for odd values.
 
@@ -258,9 +255,6 @@ def _fixed_size(type: pl.DataType) -> int:
             return 16
         case _:
             return 8
-
-
-# --- Arrow ---------------------------------------------------------------------------------------
 
 
 def is_batch(data: bytes) -> bool:

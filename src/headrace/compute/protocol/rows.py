@@ -151,9 +151,6 @@ def _size(value: Any) -> int:
     return 8
 
 
-# --- chunks of bounded size ---------------------------------------------------------
-
-
 MOST_ROWS = 2_000
 MOST_BYTES = 1024 * 1024
 

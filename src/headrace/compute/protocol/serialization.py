@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
+from headrace.compute.errors import mark_remote_file, problem_of
 from headrace.compute.frontier import END, LAST_TIME, Frontier
-from headrace.compute.problem_conversion import mark_remote_file, problem_of
 from headrace.compute.protocol import rows
 from headrace.compute.protocol.codec_derivation import (
     FieldCodec,
@@ -22,8 +22,7 @@ from headrace.compute.protocol.codec_derivation import (
     check_size,
     parse,
 )
-from headrace.compute.protocol.commands import Command
-from headrace.compute.protocol.dataflow import Constraint, Id
+from headrace.compute.protocol.commands import Command, Constraint, Id
 from headrace.compute.protocol.generated import compute_pb2 as pb
 from headrace.compute.protocol.responses import (
     Batch,
@@ -43,8 +42,6 @@ from headrace.compute.protocol.responses import (
 from headrace.compute.protocol.row_batch import is_batch
 from headrace.errors import HeadraceError, Origin
 from headrace.expr.types import Row
-
-# --- codecs of messages -------------------------------------------------------------
 
 
 def _shown(text: str) -> str:
@@ -100,8 +97,6 @@ PROBLEM: MessageCodec[Problem, pb.Problem] = _CODECS.derive(Problem, pb.Problem)
 STASH_TOKEN: MessageCodec[StashToken, pb.StashToken] = _CODECS.derive(StashToken, pb.StashToken)
 DROPPED_AT: MessageCodec[DroppedAt, pb.DroppedAt] = _CODECS.derive(DroppedAt, pb.DroppedAt)
 
-
-# --- batches in parts ---------------------------------------------------------------
 
 # The parts of a batch come one after the other and share its bounds, so the receiver needs to hold one
 # unfinished batch per subscription. Their codec is handwritten, because a derived one takes a quarter more
@@ -241,9 +236,6 @@ _BOUNDS = {name: frontier_decoder(f"Batch.{name}") for name in ("lower", "upper"
 TOGETHER = 1_000_000
 """Size in bytes above which a message takes no further command or response; also the size of batch parts."""
 
-# --- one at a time -----------------------------------------------------------------
-
-
 command_to_bytes, command_from_bytes = COMMAND.to_bytes, COMMAND.from_bytes
 problem_to_bytes, problem_from_bytes = PROBLEM.to_bytes, PROBLEM.from_bytes
 
@@ -263,9 +255,6 @@ def response_from_bytes(data: bytes) -> Response:
     if not whole:
         raise bad_message("Batch.parts", "It is one of several parts.")
     return whole[0]
-
-
-# --- the messages of a stream ------------------------------------------------------
 
 
 def commands_to_messages(commands: Iterable[Command], limit: int) -> Iterator[bytes]:

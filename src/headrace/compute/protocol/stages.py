@@ -23,24 +23,22 @@ from headrace.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
     CancelPeek,
+    CollectionExport,
     Command,
+    CopyToExport,
     CreateDataflow,
     CreateInstance,
     CreateTimely,
-    IndexTarget,
-    InitializationComplete,
-    Peek,
-    Schedule,
-    UpdateConfiguration,
-)
-from headrace.compute.protocol.dataflow import (
-    CollectionExport,
-    CopyToExport,
     Dataflow,
     Export,
     Id,
     IndexExport,
+    IndexTarget,
+    InitializationComplete,
+    Peek,
+    Schedule,
     SubscribeExport,
+    UpdateConfiguration,
 )
 from headrace.compute.protocol.responses import (
     Batch,
@@ -58,8 +56,6 @@ from headrace.compute.protocol.responses import (
     SubscribeResponse,
     Update,
 )
-
-# --- messages allowed for each export -----------------------------------------------
 
 # Methods return the reason why a message is not allowed, or None.
 

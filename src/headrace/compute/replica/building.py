@@ -16,8 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from headrace.compute.errors import BadMessage, BadPlan, SinceViolation, UnknownName
 from headrace.compute.frontier import Frontier
 from headrace.compute.plans import check_servable, decode, predicate_of, sinks_of, sources_of
-from headrace.compute.protocol.commands import Parameters, Peek
-from headrace.compute.protocol.dataflow import (
+from headrace.compute.protocol.commands import (
     CollectionExport,
     CollectionImport,
     CopyToExport,
@@ -26,6 +25,8 @@ from headrace.compute.protocol.dataflow import (
     Id,
     IndexExport,
     IndexImport,
+    Parameters,
+    Peek,
     Plan,
     SubscribeExport,
 )

@@ -13,10 +13,9 @@ from secrets import token_hex
 from typing import Any
 
 from headrace.compute.collections.store import CollectionAppend
-from headrace.compute.errors import BadPlan, StoreUnavailable, UpperMismatch
+from headrace.compute.errors import BadPlan, StoreUnavailable, UpperMismatch, problem_of
 from headrace.compute.frontier import Frontier
-from headrace.compute.problem_conversion import problem_of
-from headrace.compute.protocol.dataflow import Id
+from headrace.compute.protocol.commands import Id
 from headrace.compute.protocol.responses import CopyToResponse, Counted, Dropped, Problem, RowCount, Update
 from headrace.compute.replica.exports import ExportWriter, FailedExport, add_up
 from headrace.compute.replica.feeds import CHUNK, RETRY, CollectionFeed
@@ -25,8 +24,6 @@ from headrace.errors import HeadraceError
 from headrace.expr.types import Row, Schema
 from headrace.file_system import make_private_file, make_private_folder
 from headrace.io.files.json_values import object_encoder
-
-# --- exports to collections ---------------------------------------------------------
 
 # All replicas that run the dataflow write the same changes: the first to append from an upper writes for
 # all, and the others see from the upper what is already written. At the start, the collection may hold
@@ -117,8 +114,6 @@ class CollectionWriter(ExportWriter):
             self._report(self.id, f"cannot write {self.feed.id}: {what}")
         return True
 
-    # -- agreeing with what is there ------------------------------------------------------------
-
     def _agree(self) -> bool:
         if self._agreeing is None:
             upper = self.feed.upper
@@ -157,8 +152,6 @@ class CollectionWriter(ExportWriter):
         self._written = upper
         return earlier
 
-    # -- writing --------------------------------------------------------------------------------
-
     def _append(self) -> bool:
         upper = self.feed.upper
         if upper > self._written:
@@ -175,8 +168,6 @@ class CollectionWriter(ExportWriter):
         self.feed.refresh()
         return True
 
-
-# --- exports to files ---------------------------------------------------------------
 
 # A file gets its name only once it is complete, and replaces an older one of that name. A source of the same
 # schema can read the values back.

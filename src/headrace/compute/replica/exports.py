@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from headrace.compute.errors import DataflowBroken, DataflowFailed, ResultTooLarge
+from headrace.compute.errors import DataflowBroken, DataflowFailed, ResultTooLarge, origin_of, problem_of
 from headrace.compute.frontier import END, START, Frontier
-from headrace.compute.problem_conversion import origin_of, problem_of
-from headrace.compute.protocol.dataflow import Id
+from headrace.compute.protocol.commands import Id
 from headrace.compute.protocol.responses import (
     Batch,
     Counted,
@@ -237,9 +236,6 @@ def add_up(total: dict[Row, int], changes: Sequence[Counted], sign: int = 1) -> 
             total[row] = count
         else:
             total.pop(row, None)
-
-
-# --- subscriptions ------------------------------------------------------------------
 
 
 class SubscribeWriter(ExportWriter):

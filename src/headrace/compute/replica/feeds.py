@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from headrace.compute.collections.opening import open_collections
-from headrace.compute.collections.store import CollectionBounds, Collections
+from headrace.compute.collections.store import CollectionBounds, Collections, open_collections
 from headrace.compute.errors import ComputeError, SinceViolation, StoreDamaged, UnknownName
 from headrace.compute.frontier import END, START, Frontier
 from headrace.compute.plans import schema_from_bytes
-from headrace.compute.protocol.dataflow import Dataflow, Id
+from headrace.compute.protocol.commands import Dataflow, Id
 from headrace.compute.protocol.responses import Counted, Update
 from headrace.compute.replica.exports import ExportWriter, FailedExport, failure_of
 from headrace.errors import BadInput
@@ -317,9 +316,6 @@ class StoreWatcher:
         while not self._stopped.is_set():
             if store.wait(_AT_A_TIME):
                 self._noticed()
-
-
-# --- run of a dataflow, on any runtime ----------------------------------------------
 
 
 RETRY = 0.1

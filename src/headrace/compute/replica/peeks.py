@@ -16,10 +16,15 @@ from secrets import token_bytes
 from typing import Generic, TypeVar
 
 from headrace.compute.collections.store import Collections
-from headrace.compute.errors import OutOfMemory, ResultGone, ResultTooLarge, StoreUnavailable, UnknownName
-from headrace.compute.problem_conversion import problem_of_any
-from headrace.compute.protocol.commands import CollectionTarget, Parameters, Peek
-from headrace.compute.protocol.dataflow import Id
+from headrace.compute.errors import (
+    OutOfMemory,
+    ResultGone,
+    ResultTooLarge,
+    StoreUnavailable,
+    UnknownName,
+    problem_of_any,
+)
+from headrace.compute.protocol.commands import CollectionTarget, Id, Parameters, Peek
 from headrace.compute.protocol.responses import Canceled, Counted, PeekResponse, Rows, Stashed
 from headrace.compute.protocol.row_batch import EncodedRows, RowBatch, encode, rows_size
 from headrace.compute.replica.building import Predicate, RuntimeContext, check_keys, check_since
@@ -29,9 +34,6 @@ from headrace.compute.replica.peek_finishing import peek_finisher
 from headrace.errors import HeadraceError, WorkLimitExceeded
 from headrace.expr.types import Schema
 from headrace.file_system import make_private_file, make_private_folder
-
-# --- stash of large results ---------------------------------------------------------
-
 
 KEPT = 600_000
 """Milliseconds before an unfetched result expires."""
@@ -257,8 +259,6 @@ class PendingPeeks(ABC, Generic[IndexT, PendingT]):
     def _stop(self, pending: PendingT) -> None:
         """Stop working on a peek that is no longer pending."""
         return
-
-    # -- reading and answering ------------------------------------------------------------------
 
     def _run(self, peek: Peek, schema: Schema, parts: Iterable[Iterable[Counted]]) -> PeekRun:
         plans = self._around.plans

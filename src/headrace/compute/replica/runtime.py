@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from headrace.compute.errors import ResultGone
 from headrace.compute.frontier import Frontier
-from headrace.compute.protocol.commands import InstanceConfig, Parameters, Peek
-from headrace.compute.protocol.dataflow import Dataflow, Id
+from headrace.compute.protocol.commands import Dataflow, Id, InstanceConfig, Parameters, Peek
 from headrace.compute.protocol.responses import (
     CopyToResponse,
     Counted,

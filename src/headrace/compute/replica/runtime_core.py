@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from headrace.compute.frontier import END, Frontier
-from headrace.compute.protocol.commands import InstanceConfig, Parameters, Peek
-from headrace.compute.protocol.dataflow import Dataflow, Id
+from headrace.compute.protocol.commands import Dataflow, Id, InstanceConfig, Parameters, Peek
 from headrace.compute.protocol.responses import Counted, PeekResponse, Stashed
 from headrace.compute.replica.building import PlanDecoder, RuntimeContext
 from headrace.compute.replica.durable_exports import CollectionWriter
@@ -70,8 +69,6 @@ class RuntimeCore(ReplicaRuntime, Generic[IndexT, RunT]):
             watch or WorkWatch(),
         )
 
-    # -- of the store ---------------------------------------------------------------------------
-
     @abstractmethod
     def _build(self, dataflow: Dataflow) -> RunT:
         """Build a dataflow without starting it; build a failed one if an error occurs."""
@@ -86,8 +83,6 @@ class RuntimeCore(ReplicaRuntime, Generic[IndexT, RunT]):
 
     def _index_of(self, export: ExportWriter) -> IndexT | None:
         return export.index if isinstance(export, IndexWriter) else None  # type: ignore[return-value]
-
-    # -- commands -------------------------------------------------------------------------------
 
     def configure(self, parameters: Parameters) -> None:
         self._parameters = parameters
@@ -150,8 +145,6 @@ class RuntimeCore(ReplicaRuntime, Generic[IndexT, RunT]):
 
     def forget(self, id: Id) -> None:
         self._exports.pop(id, None)
-
-    # -- reports --------------------------------------------------------------------------------
 
     def frontiers(self) -> Mapping[Id, ReachedFrontiers]:
         found: dict[Id, ReachedFrontiers] = {}

@@ -27,11 +27,9 @@ from typing import Any, NamedTuple, cast
 
 from headrace.compute.errors import ViewQuarantined
 from headrace.compute.frontier import Frontier
-from headrace.compute.protocol.dataflow import Dataflow
+from headrace.compute.protocol.commands import Dataflow
 from headrace.errors import WorkLimitExceeded
 from headrace.file_system import make_private_file
-
-# --- record of the dataflows at work at a crash -------------------------------------
 
 # A dataflow that takes the memory of the machine ends the process without a chance to say why. So a long
 # piece of work is noted in a file while it lasts. An entry found at start names the dataflow that ended the
@@ -246,8 +244,6 @@ class WorkWatch:
         if self._due:
             self._due = False
             self.look()
-
-    # -- signals --------------------------------------------------------------------------------
 
     @contextmanager
     def installed(self, *, stops: bool = True) -> Generator[None]:

@@ -1,32 +1,316 @@
-"""Controller process: the controller with its clock, timers, commits, and connections to replicas."""
+"""Controller process: the controller with its clock, timers, commits, and connections to replicas.
+
+The gRPC service for clients has a `ClientSession` per stream of requests, and a buffer per subscription.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headrace.compute.collections.opening import check_collections, open_collections
+import grpc
+
+from headrace.compute import channels
+from headrace.compute.channels import (
+    END_OF_CALL,
+    MEGABYTE,
+    Limits,
+    abort_call,
+    check_version,
+    metadata_mapping,
+    names_of_peer,
+)
+from headrace.compute.client.conversation import SERVICE
+from headrace.compute.collections.store import check_collections, open_collections
 from headrace.compute.controller.controller import Controller
 from headrace.compute.controller.durable_catalog import DurableCatalog
 from headrace.compute.controller.pending import StashedOnReplica
-from headrace.compute.controller.settings import ControllerSettings
-from headrace.compute.errors import ResultGone, StaleEpoch
-from headrace.compute.protocol.commands import InstanceConfig, Parameters, TimelyConfig
-from headrace.compute.serve.client_service import ClientService
-from headrace.compute.serve.group_commit import GroupCommit
-from headrace.compute.transport import channels
-from headrace.compute.transport.channels import MEGABYTE, Limits
-from headrace.compute.transport.credentials import Security
-from headrace.compute.transport.replica_link import ReplicaLink
+from headrace.compute.controller.status import ControllerSettings
+from headrace.compute.credentials import Security
+from headrace.compute.errors import (
+    ComputeError,
+    ResultGone,
+    StaleEpoch,
+    UnknownName,
+    problem_of,
+    problem_of_any,
+)
+from headrace.compute.frontier import START
+from headrace.compute.protocol.client_messages import (
+    ANSWER,
+    EVENT,
+    REQUEST,
+    SUBSCRIPTION,
+    BatchPart,
+    SubscriptionEvent,
+    SubscriptionRequest,
+)
+from headrace.compute.protocol.commands import Id, InstanceConfig, Parameters, TimelyConfig
+from headrace.compute.protocol.responses import Batch, DroppedAt, EncodedUpdates, Problem
+from headrace.compute.protocol.rows import encode_chunks
+from headrace.compute.serve.client_session import ClientSession, GroupCommit, SessionHost
+from headrace.compute.serve.replica_link import ReplicaLink
 from headrace.file_system import local_path, make_private_folder
 
-# --- connections to replicas --------------------------------------------------------
+# When a client reads more slowly than its view changes, the buffer fills up. The subscription is then
+# dropped, and resumed from the last buffered time once the client has read everything buffered; nothing is
+# kept in between. This works as long as the view still keeps that time; a client that takes longer gets an
+# error.
+
+
+MOST_UPDATES = 20_000
+"""Limit on buffered updates before the subscription is dropped; a single batch may have more."""
+MOST_BATCHES = 1_000
+_ENCODED_BYTES = 64
+
+
+class SubscriptionBuffer:
+    """Buffered subscription of one client.
+
+    patience: milliseconds within which it must begin; None: no limit.
+
+    Every method may raise the errors of `Controller.subscribe`.
+    """
+
+    def __init__(
+        self,
+        controller: Controller,
+        view: str,
+        *,
+        as_of: int | None,
+        snapshot: bool,
+        replica: str | None,
+        patience: int | None = None,
+    ) -> None:
+        self._controller = controller
+        self._view = view
+        self._replica = replica
+        self._waiting: deque[Batch | DroppedAt] = deque()
+        self._updates = 0
+        self._upper = START
+        self._arrived = asyncio.Event()
+        self._ended = False
+        self._id: Id | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._subscribe(as_of, snapshot)
+        if patience is not None and not self._waiting:
+            self._timer = asyncio.get_running_loop().call_later(patience / 1000, self._not_begun)
+
+    def _subscribe(self, as_of: int | None, snapshot: bool) -> None:
+        deliver = self._deliverer()
+        self._id = self._controller.subscribe(
+            self._view, deliver, as_of=as_of, snapshot=snapshot, replica=self._replica
+        )
+
+    def _deliverer(self) -> Callable[[Batch | DroppedAt], None]:
+        def deliver(event: Batch | DroppedAt) -> None:
+            if current is self._current:
+                self._take(event)
+
+        # Ignore late events of an earlier subscription.
+        current = self._current = object()
+        return deliver
+
+    def _take(self, event: Batch | DroppedAt) -> None:
+        if isinstance(event, DroppedAt):
+            self._ended = True
+        else:
+            if self._upper.has_passed(0):
+                event = Batch(max(event.lower, self._upper), event.upper, event.updates)
+            if event.lower >= event.upper and not isinstance(event.updates, Problem):
+                return
+            self._upper = event.upper
+            self._updates += _count(event)
+            self._ended = event.upper.ended or isinstance(event.updates, Problem)
+        self._waiting.append(event)
+        self._arrived.set()
+        self._stop_timer()
+        # A single batch is already complete in memory, so dropping it would save nothing.
+        full = len(self._waiting) > 1 and (self._updates > MOST_UPDATES or len(self._waiting) > MOST_BATCHES)
+        if full and not self._ended:
+            # Later, since the controller is in the middle of delivering.
+            asyncio.get_running_loop().call_soon(self._give_up)
+
+    def _not_begun(self) -> None:
+        if self._id is not None:
+            self._controller.time_out_subscription(self._id)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _give_up(self) -> None:
+        if self._id is not None and not self._ended:
+            id, self._id, self._current = self._id, None, object()
+            self._controller.unsubscribe(id)
+
+    async def next(self) -> Batch | DroppedAt | None:
+        """Wait for the next event; None after the last."""
+        while not self._waiting:
+            if self._ended:
+                return None
+            if self._id is None:
+                assert self._upper.time is not None
+                self._subscribe(self._upper.time - 1, snapshot=False)
+                continue  # events may have arrived within the call
+            self._arrived.clear()
+            await self._arrived.wait()
+        event = self._waiting.popleft()
+        if isinstance(event, Batch):
+            self._updates -= _count(event)
+        return event
+
+    def close(self) -> None:
+        """End the subscription, because the client is gone."""
+        self._stop_timer()
+        self._give_up()
+        self._ended = True
+
+    @property
+    def waiting(self) -> int:
+        """Number of buffered events."""
+        return len(self._waiting)
+
+
+def _count(batch: Batch) -> int:
+    """Return how many updates a batch has, about, if they are encoded."""
+    match batch.updates:
+        case Problem():
+            return 0
+        case EncodedUpdates() as encoded:
+            return encoded.size // _ENCODED_BYTES
+        case updates:
+            return len(updates)
+
+
+_grpc: Any = grpc
+
+
+class ClientService:
+    """Service of a controller for its clients."""
+
+    def __init__(self, around: SessionHost) -> None:
+        self._around = around
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._security = Security()
+
+    def handlers(self, security: Security = Security()) -> Any:
+        """Return the handlers for a `grpc.aio` server. security: the credentials required of clients."""
+        self._security = security
+        return _grpc.method_handlers_generic_handler(
+            SERVICE,
+            {
+                "Converse": _grpc.stream_stream_rpc_method_handler(
+                    self.converse, REQUEST.parse, ANSWER.serialize
+                ),
+                "Subscribe": _grpc.unary_stream_rpc_method_handler(
+                    self.subscribe, SUBSCRIPTION.parse, EVENT.serialize
+                ),
+            },
+        )
+
+    async def converse(self, requests: object, call: Any) -> None:
+        """Serve one client's requests."""
+        operator = await self._admit(call)
+        # Tells the client at once that it is admitted.
+        await call.send_initial_metadata(())
+        talk = ClientSession(self._around, operator=operator)
+        writing = asyncio.create_task(talk.send_answers(call))
+        with self._remembered():
+            try:
+                await talk.read(call, END_OF_CALL)
+            finally:
+                talk.end()
+                writing.cancel()
+                await asyncio.wait([writing])
+
+    async def subscribe(self, message: Any, call: Any) -> None:
+        """Serve one client's subscription; gRPC blocks while the client does not read."""
+        await self._admit(call)
+        with self._remembered():
+            try:
+                asked = SUBSCRIPTION.from_message(message)
+                async with contextlib.aclosing(self._events(asked)) as events:
+                    async for event in events:
+                        await call.write(EVENT.to_message(event))
+            except Exception as error:
+                if isinstance(error, StaleEpoch):
+                    self._around.end_fenced(error)
+                await call.write(EVENT.to_message(problem_of_any(error)))
+
+    async def _events(self, asked: SubscriptionRequest) -> AsyncGenerator[SubscriptionEvent, None]:
+        controller = self._around.controller
+        yield controller.describe(asked.view)
+        outlet = SubscriptionBuffer(
+            controller,
+            asked.view,
+            as_of=asked.as_of,
+            snapshot=asked.snapshot,
+            replica=asked.replica,
+            patience=asked.patience,
+        )
+        try:
+            while (event := await outlet.next()) is not None:
+                match event:
+                    case Batch(updates=Problem() as problem):
+                        yield problem
+                    case Batch():
+                        for part in _parts(event):
+                            yield part
+                    case DroppedAt():
+                        dropped = UnknownName(
+                            f"the view {asked.view!r} was dropped",
+                            fix="create it again, and subscribe with a snapshot",
+                            name=asked.view,
+                        )
+                        yield problem_of(dropped)
+        finally:
+            outlet.close()
+
+    async def _admit(self, call: Any) -> bool:
+        """Refuse a call with wrong credentials or another version. Returns whether it is an operator's."""
+        try:
+            metadata = metadata_mapping(call.invocation_metadata())
+            operator = self._security.admit(metadata, names_of_peer(call))
+            check_version(metadata)
+            return operator
+        except ComputeError as error:
+            await abort_call(call, error)
+
+    def end(self) -> None:
+        """End all streams with an error, because the process is ending."""
+        for task in self._calls:
+            task.cancel()
+
+    @contextlib.contextmanager
+    def _remembered(self) -> Generator[None]:
+        task = asyncio.current_task()
+        assert task is not None
+        self._calls.add(task)
+        try:
+            yield
+        finally:
+            self._calls.discard(task)
+
+
+def _parts(batch: Batch) -> Iterator[BatchPart]:
+    updates, lower, upper = batch.updates, batch.lower.time, batch.upper.time
+    assert not isinstance(updates, Problem)
+    if isinstance(updates, EncodedUpdates):
+        for left, chunk in zip(range(len(updates.chunks) - 1, -1, -1), updates.chunks, strict=True):
+            yield BatchPart(lower, upper, chunk, left > 0, updates.time)
+        return
+    for chunk, more in encode_chunks(updates):
+        yield BatchPart(lower, upper, chunk, more)
 
 
 log = logging.getLogger("headrace.controller")
@@ -213,8 +497,6 @@ class _Process:
         error = None if task.cancelled() else task.exception()
         if error is not None and not self._end.done():
             self._end.set_exception(error)
-
-    # --- Surroundings ---------------------------------------------------------------------
 
     def check_due_work(self) -> None:
         """Check for due work."""

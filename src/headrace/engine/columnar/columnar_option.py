@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.analysis import analyse
-from headrace.engine.plan import Schedule, live_consumers, plan_parts
+from headrace.engine.flow_parts import Schedule, live_consumers, plan_parts
 from headrace.errors import BadInput
 from headrace.graph.node import label
 

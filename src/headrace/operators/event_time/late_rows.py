@@ -22,7 +22,7 @@ from headrace.graph.operator_declarations import (
     calendar_slots,
     place_by_key,
 )
-from headrace.lowering.examples import Examples
+from headrace.lowering.reference import Examples
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot, thaw_list
 from headrace.lowering.step import Step, register_step
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from headrace.lowering.step_writer import StepWriter
     from headrace.operators.event_time.watermark import WatermarkPolicy
     from headrace.operators.time_spans import Span
+
 
 # --- on-time operator: drop the late rows of an ordered stream ------------------------------------
 

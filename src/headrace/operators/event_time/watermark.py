@@ -24,7 +24,7 @@ from headrace.graph.operator_declarations import (
     Port,
     meet,
 )
-from headrace.lowering.examples import Examples
+from headrace.lowering.reference import Examples
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot, thaw_dict
 from headrace.lowering.step import Step, register_step

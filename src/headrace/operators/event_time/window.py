@@ -28,7 +28,7 @@ from headrace.graph.operator_declarations import (
     calendar_slots,
     place_by_key,
 )
-from headrace.lowering.examples import Examples
+from headrace.lowering.reference import Examples
 from headrace.lowering.row_code import MappingCode, RowCode, key_columns, tuple_source
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, step_for
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from headrace.lowering.step_writer import StepWriter
     from headrace.operators.aggregate.aggregation import Aggregation
     from headrace.operators.time_spans import Shape
+
 
 START, END = "window_start", "window_end"
 """Columns that identify the window of a row."""

@@ -29,11 +29,11 @@ from headrace.graph.operator_declarations import (
     meet,
     place_by_key,
 )
-from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
 from headrace.lowering.reference import (
     Bag,
     Bags,
+    Examples,
     OperatorInput,
     answer_of_bags,
     copies,
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
     from headrace.lowering.forms import BatchSite
+
 
 SIDES = ("left", "right")
 """Names of the inputs, and of the slots with their rows."""

@@ -4,34 +4,54 @@
 
     pull(values([1, 2, 3]), map(lambda x: x * x), take(2), collect()).run()       # [1, 4]
 
-A module is a thread that reads a stream of requests and binds the variables in them. `messages` defines the
+A module is a thread that reads a stream of requests and binds the variables in them. `edge` defines the
 contents of such a stream, `variable` the dataflow variables, and `bridge` the conversion between both forms.
 """
 
-from headrace.pull.dataflow.async_map import async_map
 from headrace.pull.dataflow.bridge import as_callback, as_dataflow
-from headrace.pull.dataflow.compose import pull
-from headrace.pull.dataflow.edge import Edge, Requests
-from headrace.pull.dataflow.edge_recorder import probe, probe_around
-from headrace.pull.dataflow.merging import cat, flatten, merge, working
-from headrace.pull.dataflow.messages import (
+from headrace.pull.dataflow.edge import (
     DONE,
     Abort,
     Ask,
     Cell,
     Done,
+    Edge,
     Fail,
     Failed,
     FailIndication,
     Port,
+    Requests,
     Stream,
     Value,
 )
 from headrace.pull.dataflow.module_threads import ModuleContext
-from headrace.pull.dataflow.modules import Sink, Source, Transformer
-from headrace.pull.dataflow.sinks import Values, collect, drain, find, for_each, reduce
-from headrace.pull.dataflow.sources import count, empty, error, infinite, once, values
-from headrace.pull.dataflow.transformers import filter, map, skip, take, unique
+from headrace.pull.dataflow.modules import Sink, Source, Transformer, probe, probe_around, pull
+from headrace.pull.dataflow.sources_and_sinks import (
+    Values,
+    collect,
+    count,
+    drain,
+    empty,
+    error,
+    find,
+    for_each,
+    infinite,
+    once,
+    reduce,
+    values,
+)
+from headrace.pull.dataflow.transformers import (
+    async_map,
+    cat,
+    filter,
+    flatten,
+    map,
+    merge,
+    skip,
+    take,
+    unique,
+    working,
+)
 from headrace.pull.dataflow.variable import Variable
 
 __all__ = [

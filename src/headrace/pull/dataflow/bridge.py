@@ -15,8 +15,7 @@ from headrace.pull import edge as callback_edge
 from headrace.pull import module_context as callback_module
 from headrace.pull import modules as callback
 from headrace.pull.compose import connect_modules
-from headrace.pull.dataflow.edge import Edge, Requests, bind_answer
-from headrace.pull.dataflow.messages import Ask, to_callback_end
+from headrace.pull.dataflow.edge import Ask, Edge, Requests, bind_answer, to_callback_end
 from headrace.pull.dataflow.module_threads import ModuleContext, ResultListener
 from headrace.pull.dataflow.modules import AnyModule, Sink, Source, Transformer, open_steps
 from headrace.pull.protocol import Read
@@ -87,9 +86,6 @@ def as_dataflow(original: callback.Source | callback.Transformer | callback.Sink
     return Transformer(name, location, (step,))
 
 
-# --- callback above, variables below -------------------------------------------------------
-
-
 def _serving(run: Run, edge: callback_edge.Edge, name: str, location: SourceLocation) -> Edge:
     """Create an edge of this form whose requests are passed to an edge in callback form."""
     module = ModuleContext(run, name, location)
@@ -105,9 +101,6 @@ async def _serve(requests: Requests, edge: callback_edge.Edge) -> None:
             None if isinstance(request, Ask) else to_callback_end(request.cause),
             partial(bind_answer, request.answer),
         )
-
-
-# --- variables above, callback below -------------------------------------------------------
 
 
 def _reader(module: callback_module.Module, edge: Edge) -> Read:

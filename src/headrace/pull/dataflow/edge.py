@@ -1,4 +1,4 @@
-"""Edge of dataflow modules: a stream of requests from one module to the module upstream.
+"""Edge of dataflow modules: a stream of requests from one module to the module upstream, and their answers.
 
 Downstream writes to it as a port (Oz): `send` appends to the stream's unbound tail, later, in order. Upstream
 reads it as a list, and answers by binding the variables in it. Both are the messages of an edge in callback
@@ -8,35 +8,188 @@ variables that downstream waits for are bound in the order of its requests.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
 
+from headrace.errors import SourceLocation
 from headrace.pull import edge as callback
-from headrace.pull.dataflow.messages import (
-    DONE,
-    Abort,
-    Answer,
-    Ask,
-    Cell,
-    Done,
-    Ending,
-    Fail,
-    Failed,
-    FailIndication,
-    Request,
-    Stream,
-    Value,
-    ending,
-    from_callback_end,
-    to_callback_end,
-)
 from headrace.pull.dataflow.variable import Variable
 from headrace.pull.edge import not_a_request, not_an_answer
 from headrace.pull.edge_state import PendingRequest
+from headrace.pull.errors import WrongValue
 from headrace.pull.protocol import End
 
 if TYPE_CHECKING:
     from headrace.pull.edge import EdgeModule
+
+T = TypeVar("T")
+
+
+def _unbound() -> Variable[Any]:
+    return Variable()  # much faster than calling Variable[Answer]()
+
+
+@dataclass(frozen=True, slots=True)
+class Cell(Generic[T]):
+    """List cell: an element, and a variable for the rest of the list."""
+
+    head: T
+    tail: Variable[Cell[T]] = field(default_factory=_unbound)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """Answer with a value of the stream."""
+
+    value: Any
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Answer that the stream is completed; as an indication, notice that no more values are wanted."""
+
+
+DONE: Final = Done()
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Answer that the stream has failed with this error. Raises `WrongValue` for a non-exception."""
+
+    error: Exception
+
+    def __post_init__(self) -> None:
+        _check_exception(self)
+
+
+Ending = Done | Failed
+Answer = Value | Done | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Request for a value."""
+
+    answer: Variable[Answer] = field(default_factory=_unbound)
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Request to end the stream. The answer confirms that everything upstream has ended."""
+
+    answer: Variable[Answer] = field(default_factory=_unbound)
+
+    @property
+    def cause(self) -> Ending:
+        return DONE
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Request to fail the stream with this error, confirmed like an abort."""
+
+    error: Exception
+    answer: Variable[Answer] = field(default_factory=_unbound)
+
+    def __post_init__(self) -> None:
+        _check_exception(self)
+
+    @property
+    def cause(self) -> Ending:
+        return Failed(self.error)
+
+
+@dataclass(frozen=True, slots=True)
+class FailIndication:
+    """Notice that the stream fails with this error; no answer is expected."""
+
+    error: Exception
+
+    def __post_init__(self) -> None:
+        _check_exception(self)
+
+
+Stop = Abort | Fail
+Request = Ask | Abort | Fail | Done | FailIndication
+
+
+def _check_exception(of: Failed | Fail | FailIndication) -> None:
+    if not isinstance(of.error, Exception):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise WrongValue(
+            f"{type(of).__name__}({of.error!r}) carries no exception",
+            where=[SourceLocation.of_caller()],
+            why="A stream fails with an exception, which is raised where the pipeline is waited for.",
+            fix='give an instance, such as ValueError("why"); to abort: DONE, Abort()',
+        )
+
+
+def to_callback_end(ending: Ending) -> End:
+    """Convert to callback form: True for done, the exception for failed."""
+    return ending.error if isinstance(ending, Failed) else True
+
+
+def from_callback_end(end: End) -> Ending:
+    """Convert an end in callback form to an answer."""
+    return Failed(end) if isinstance(end, Exception) else DONE
+
+
+def ending(cause: Ending | End) -> Ending:
+    """Normalize a reason to stop a stream: an exception is a failure, True is done. Raises `WrongValue`."""
+    if isinstance(cause, Done | Failed):
+        return cause
+    if cause is True or isinstance(cause, Exception):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return from_callback_end(cause)
+    raise WrongValue(
+        f"a stream cannot be stopped for {cause!r}",
+        where=[SourceLocation.of_caller()],
+        why="Anything but an abort or a failure says nothing.",
+        fix="stop() aborts it; stop(Failed(error)) or stop(error) fails it",
+    )
+
+
+class Stream(Generic[T]):
+    """Reader of a list, element by element: `async for element in stream`, or `await stream.next()`.
+
+    It waits at the tail for further elements.
+    rest: the current position, from which another reader may start.
+    """
+
+    __slots__ = ("rest",)
+
+    def __init__(self, rest: Variable[Cell[T]]) -> None:
+        self.rest = rest
+
+    def __aiter__(self) -> Stream[T]:
+        return self
+
+    async def next(self) -> T:
+        cell = await self.rest
+        self.rest = cell.tail
+        return cell.head
+
+    __anext__ = next
+
+
+class Port(Generic[T]):
+    """Writer of a list: `send` binds its tail. Any holder of the port may send, in any order.
+
+    >>> port = Port()
+    >>> port.tail.when_bound(lambda cell: print(cell.head))
+    >>> port.send("a")
+    a
+    """
+
+    __slots__ = ("tail",)
+
+    def __init__(self) -> None:
+        self.tail: Variable[Cell[T]] = Variable()
+
+    def send(self, element: T) -> None:
+        bound, self.tail = self.tail, Variable()
+        bound.bind(Cell(element, self.tail))
+
 
 UpperRequest = Ask | Abort | Fail
 
@@ -60,8 +213,6 @@ class Edge(callback.Edge):
         if self.depth == 0:
             self.depth = depth
             self.window = max(self.upper.run.window or depth, 1)
-
-    # -- downstream -----------------------------------------------------------------------------
 
     def send(self, request: Request) -> None:
         """Append a request to the stream. Raises `WrongValue` for anything else."""
@@ -97,8 +248,6 @@ class Edge(callback.Edge):
             self._confirmed = Variable()
             self(to_callback_end(reason), partial(bind_answer, self._confirmed))
         return self._confirmed
-
-    # -- upstream -------------------------------------------------------------------------------
 
     def _tell(self, request: PendingRequest) -> None:
         answer: Variable[Answer] = Variable()

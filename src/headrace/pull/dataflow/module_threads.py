@@ -8,17 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from headrace.errors import SourceLocation
 from headrace.pull import module_context
-from headrace.pull.dataflow.edge import Edge
-from headrace.pull.dataflow.messages import Answer, Ending, Failed, Port, Stream, ending, to_callback_end
+from headrace.pull.dataflow.edge import Answer, Edge, Ending, Failed, Port, Stream, ending, to_callback_end
 from headrace.pull.dataflow.variable import Variable
 from headrace.pull.errors import ForeignAwait, NotAModule
 from headrace.pull.protocol import End, attach_close_error
 
 if TYPE_CHECKING:
     from headrace.pull.pipeline_run import Run
-
-
-# --- dataflow threads: coroutines that wait only for dataflow variables ---------------------------
 
 
 class Thread:
@@ -115,8 +111,6 @@ class ModuleContext(module_context.Module):
     on_result: ResultListener | None = None
     """Receiver of the result of a sink within a callback-form module, in place of the run."""
 
-    # -- threads --------------------------------------------------------------------------------
-
     def begin(self, thread: Callable[..., Coroutine[Variable[Any], Any, Any]], *of: Any) -> None:
         """Start the module's first thread, `thread(*of)`. Exceptions, even in the call, fail the module."""
         self.guard(lambda: self.thread(thread(*of)))
@@ -158,8 +152,6 @@ class ModuleContext(module_context.Module):
         self.later(seconds, passed.bind, None)
         return passed
 
-    # -- edges ----------------------------------------------------------------------------------
-
     def read(self, source: Opens) -> Edge:
         """Open a source of this form as a further input."""
         edge = source.open_in(self.run)
@@ -188,8 +180,6 @@ class ModuleContext(module_context.Module):
     def reading(self) -> list[Edge]:
         """Open inputs of this form, whose end has not been delivered yet, in the order of opening."""
         return [edge for edge in self.inputs if isinstance(edge, Edge) and not edge.end_delivered]
-
-    # -- the end --------------------------------------------------------------------------------
 
     def fail(self, error: Exception | Failed, partial: Any = None) -> None:
         """For sinks: report that the stream failed; see `Module.fail`."""

@@ -1,20 +1,33 @@
-"""Transformers of single values: `map`, `filter`, `skip`, `unique`, `take`."""
+"""Transformers of dataflow threads: of single values, `take`, of streams of streams, and `async_map`."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Coroutine, Hashable, Iterable
 from typing import Any
 
+from headrace.pull import elementwise
 from headrace.pull import modules as callback
-from headrace.pull.dataflow.edge import Edge, Requests
-from headrace.pull.dataflow.messages import Answer, Ask, Ending, Value
+from headrace.pull.dataflow.edge import (
+    DONE,
+    Answer,
+    Ask,
+    Done,
+    Edge,
+    Ending,
+    Failed,
+    Port,
+    Requests,
+    Stream,
+    Value,
+    ending,
+)
 from headrace.pull.dataflow.module_threads import ModuleContext
-from headrace.pull.dataflow.modules import Transformer
+from headrace.pull.dataflow.modules import Running, Source, Transformer
 from headrace.pull.dataflow.variable import Variable
+from headrace.pull.elementwise import unique as unique_values
 from headrace.pull.fusion import Kernel
-from headrace.pull.transformers import elementwise
-from headrace.pull.transformers.unique import unique as unique_values
+from headrace.pull.protocol import End, attach_close_error
 
 
 def map(function: Callable[[Any], Any]) -> Transformer:
@@ -141,3 +154,317 @@ async def _stop_after(last: Variable[Answer], upstream: Edge, request: Ask) -> N
     """Stop upstream after its last value, since an abort would drop pending values."""
     if isinstance(await last, Value):
         request.answer.bind(await upstream.stop())
+
+
+Asks = Stream[Ask]
+
+
+async def working(module: ModuleContext, requests: Requests, work: Callable[[Asks], Running]) -> None:
+    """Run `work(asks)` to answer all asks, one after another, until the stream is stopped.
+
+    Then the thread is abandoned, and the module's inputs are stopped, last opened first.
+    """
+    port: Port[Ask] = Port()
+    worker = module.thread(work(Stream(port.tail)))
+    async for request in requests:
+        if isinstance(request, Ask):
+            port.send(request)
+        else:
+            worker.cancel()
+            request.answer.bind(await stop_all(module, request.cause))
+
+
+async def stop_all(module: ModuleContext, cause: Ending | End) -> Ending:
+    """Stop all inputs one after another, last opened first. Returns the first error, or done."""
+    first = ending(cause)
+    for edge in reversed(module.reading):
+        answer: Any = await edge.stop(cause)
+        if isinstance(answer, Failed):
+            first = (
+                Failed(attach_close_error(first.error, answer.error)) if isinstance(first, Failed) else answer
+            )
+    return first
+
+
+async def answer_asks(ask: Ask, asks: Asks, answered: Callable[[], Any]) -> tuple[Ask, Answer]:
+    """Answer asks, from `ask` on, with the values of `await answered()`.
+
+    Returns the ask left without an answer, and the message that was not a value.
+    """
+    while isinstance(answer := await answered(), Value):
+        ask.answer.bind(answer)
+        ask = await asks.next()
+    return ask, answer
+
+
+def flatten() -> Transformer:
+    """Concatenate the contents of each value: a source of this form, or a collection. One level only.
+
+    An error of an inner source aborts upstream. An abort stops the inner source first.
+
+    >>> from headrace.pull.dataflow import collect, pull, values
+    >>> pull(values([[1, 2], values([3]), []]), flatten(), collect()).run()
+    [1, 2, 3]
+    """
+
+    def thread(module: ModuleContext, requests: Requests, upstream: Edge) -> Running:
+        async def work(asks: Asks) -> None:
+            ask = await asks.next()
+            while isinstance(outer := await upstream.ask(), Value):
+                if not isinstance(outer.value, Source):
+                    for value in outer.value:
+                        ask.answer.bind(Value(value))
+                        ask = await asks.next()
+                    continue
+                ask, end = await answer_asks(ask, asks, module.read(outer.value).ask)
+                if isinstance(end, Failed):
+                    outer = _first(end, await upstream.stop())
+                    break
+            ask.answer.bind(outer)
+
+        return working(module, requests, work)
+
+    return Transformer.of("flatten", thread)
+
+
+def cat(sources: Iterable[Source]) -> Source:
+    """Concatenate the values of several sources. Each is opened when the one before is done.
+
+    >>> from headrace.pull.dataflow import collect, pull, values
+    >>> pull(cat([values([1, 2]), values([3])]), collect()).run()
+    [1, 2, 3]
+    """
+
+    def thread(module: ModuleContext, requests: Requests) -> Running:
+        async def work(asks: Asks) -> None:
+            ask, end = await asks.next(), DONE
+            for source in sources:
+                ask, end = await answer_asks(ask, asks, module.read(source).ask)
+                if isinstance(end, Failed):
+                    break
+            ask.answer.bind(end)
+
+        return working(module, requests, work)
+
+    return Source.of("cat", thread)
+
+
+def merge(*sources: Source) -> Source:
+    """Merge the values of all sources as they arrive: each has a reader, and all send to one port.
+
+    From the first ask on, each source is asked ahead, for one value or for its window, and again each time
+    one of its values is emitted. A failing source immediately fails the others with its error; values read
+    ahead are lost. An abort is confirmed when all have confirmed.
+
+    >>> from headrace.pull.dataflow import collect, pull, values
+    >>> pull(merge(values("ace"), values("bd")), collect()).run()
+    ['a', 'b', 'c', 'd', 'e']
+    """
+
+    async def thread(module: ModuleContext, requests: Requests) -> None:
+        came: Port[_Came] = Port()
+        asks: Port[Ask] = Port()
+        readers = [_Reader(module.read(source), came) for source in sources]
+        threads = [module.thread(_give(Stream(asks.tail), Stream(came.tail), readers))]
+        threads += [module.thread(reader.read()) for reader in readers]
+        async for request in requests:
+            if isinstance(request, Ask):
+                asks.send(request)
+            else:
+                for each in threads:
+                    each.cancel()
+                request.answer.bind(await module.stop_inputs(request.cause))
+
+    return Source.of("merge", thread)
+
+
+_Came = tuple["_Reader", Value | Done]
+
+
+class _Reader:
+    """Reader of one source: the consumer calls `ask`, and `read` sends values and the end to a port."""
+
+    def __init__(self, edge: Edge, port: Port[_Came]) -> None:
+        self._edge = edge
+        self._port = port
+        self._asked: Port[Variable[Answer]] = Port()
+        self._answers = Stream(self._asked.tail)
+
+    def ask(self) -> None:
+        self._asked.send(self._edge.ask())
+
+    def ask_ahead(self) -> None:
+        for _ in range(self._edge.window):
+            self.ask()
+
+    async def read(self) -> None:
+        async for asked in self._answers:
+            answer = await asked
+            if isinstance(answer, Failed):
+                raise answer.error
+            self._port.send((self, answer))
+            if not isinstance(answer, Value):
+                return
+
+
+async def _give(asks: Asks, came: Stream[_Came], readers: list[_Reader]) -> None:
+    """Answer asks with arrivals in order, and with done once all readers have ended."""
+    ask, left = await asks.next(), len(readers)
+    for reader in readers:
+        reader.ask_ahead()
+    while left:
+        reader, answer = await came.next()
+        if isinstance(answer, Value):
+            reader.ask()
+            ask.answer.bind(answer)
+            ask = await asks.next()
+        else:
+            left -= 1
+    ask.answer.bind(DONE)
+
+
+def _first(failed: Failed, then: Answer) -> Failed:
+    return Failed(attach_close_error(failed.error, then.error)) if isinstance(then, Failed) else failed
+
+
+def async_map(function: Callable[[Any], Coroutine[Any, Any, Any]], width: int = 1) -> Transformer:
+    """Apply `await function(value)` to each value, `width` at once; results in the order of the values.
+
+    Values and permits are streams: a thread takes one of each and starts the call, which returns the permit
+    when it is over. An abort is confirmed once no call is running any more.
+
+    >>> from headrace.pull.dataflow import collect, pull, values
+    >>> async def double(x):
+    ...     return 2 * x
+    >>> pull(values([1, 2, 3]), async_map(double, width=2), collect()).run()
+    [2, 4, 6]
+    """
+
+    async def thread(module: ModuleContext, requests: Requests, upstream: Edge) -> None:
+        calls = _Calls(module, upstream, function, width)
+        async for request in requests:
+            if isinstance(request, Ask):
+                calls.ask(request)
+            else:
+                calls.stop(request.cause)
+                request.answer.bind(await calls.closed)
+
+    return Transformer.of("async_map", thread, width=width)
+
+
+class _Calls:
+    """State of the running calls.
+
+    waiting: unanswered asks of downstream. asked: the corresponding asks of upstream.
+    permits: one for each call that may still start.
+    running: variables bound at the end of each running call.
+    ended:   end of upstream by itself.
+    closing: reason for the end of the stream, once certain. closed: its final end.
+    """
+
+    def __init__(
+        self,
+        module: ModuleContext,
+        upstream: Edge,
+        function: Callable[[Any], Coroutine[Any, Any, Any]],
+        width: int,
+    ) -> None:
+        self._module = module
+        self._upstream = upstream
+        self._function = function
+        self._waiting: deque[Ask] = deque()
+        self._asked: Port[tuple[Ask, Variable[Answer]]] = Port()
+        self._permits: Port[None] = Port()
+        self._running: deque[Variable[None]] = deque()
+        self._ended: Ending | None = None
+        self._failed = False
+        self._closing: Ending | None = None
+        self.closed: Variable[Ending] = Variable()
+        module.thread(self._start(Stream(self._asked.tail), Stream(self._permits.tail)))
+        for _ in range(width):
+            self._permits.send(None)
+
+    def ask(self, request: Ask) -> None:
+        self._waiting.append(request)
+        if self._closing is None and not self._failed:  # otherwise the end is certain, and answers it
+            reply = self._upstream.ask()
+            reply.when_bound(self._hear)
+            self._asked.send((request, reply))
+
+    def _hear(self, answer: Answer) -> None:
+        if not isinstance(answer, Value) and self._closing is None:
+            self._ended = self._ended or answer
+
+    async def _start(self, asked: Stream[tuple[Ask, Variable[Answer]]], permits: Stream[None]) -> None:
+        before: Variable[None] = Variable()
+        before.bind(None)
+        async for request, reply in asked:
+            answer = await reply
+            answered: Variable[None] = Variable()
+            if isinstance(answer, Value):
+                await permits.next()
+                if self._failed or self._closing is not None:
+                    return
+                over = self._module.task(self._function(answer.value))
+                self._module.thread(self._call(request, over, before, answered))
+            else:
+                self._module.thread(self._end(request, answer, before))
+            before = answered
+
+    async def _call(
+        self, request: Ask, result: Variable[Any], before: Variable[None], answered: Variable[None]
+    ) -> None:
+        """Answer with the result once all earlier asks are answered."""
+        over: Variable[None] = Variable()
+        self._running.append(over)
+        failure: Exception | None = None
+        try:
+            await result
+        except Exception as error:
+            failure = error
+            self._failed = True
+            self._note(error)
+        while self._running and self._running[0].is_bound:
+            self._running.popleft()
+        over.bind(None)
+        self._permits.send(None)
+        await before
+        if self._closing is not None:
+            return
+        if failure is None:
+            self._waiting.popleft()
+            request.answer.bind(Value(result.value))
+            answered.bind(None)
+        else:
+            self.close(Failed(failure))
+            request.answer.bind(await self.closed)
+
+    async def _end(self, request: Ask, answer: Answer, before: Variable[None]) -> None:
+        await before
+        if self._closing is None:
+            request.answer.bind(answer)
+
+    def _note(self, error: Exception) -> None:
+        """Attach an unwanted value's error, if any, to the stream's error."""
+        if isinstance(self._closing, Failed):
+            attach_close_error(self._closing.error, error)
+
+    def stop(self, cause: Ending) -> None:
+        """Stop the stream for downstream. A waiting ask is answered with an earlier failure of upstream."""
+        if isinstance(self._ended, Failed) and self._closing is None:
+            self._waiting[0].answer.bind(self._ended)
+        self.close(cause)
+
+    def close(self, cause: Ending) -> None:
+        """Stop upstream, and wait for the running calls. Later causes have no effect."""
+        if self._closing is None:
+            self._closing = cause
+            self._module.thread(self._close(cause))
+
+    async def _close(self, cause: Ending) -> None:
+        end: Any = self._ended or await self._upstream.stop(cause)
+        for over in tuple(self._running):
+            await over
+        if isinstance(cause, Failed):
+            end = Failed(attach_close_error(cause.error, end.error)) if isinstance(end, Failed) else cause
+        self.closed.bind(end)

@@ -5,17 +5,38 @@ from __future__ import annotations
 import codecs
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from headrace.errors import BadOption, SourceLocation
 from headrace.pull.argument_checks import check_integer
 from headrace.pull.edge import Edge
 from headrace.pull.errors import LineTooLong, UndecodableText, WrongValue
 from headrace.pull.fusion import Expansion, Kernel
-from headrace.pull.io.octets import check_octets
 from headrace.pull.module_context import Module
 from headrace.pull.modules import Transformer
 from headrace.pull.protocol import BatchRead
+
+Octets: TypeAlias = bytes | bytearray | memoryview
+
+CHUNK = 65536
+"""Default limit on the bytes of one read."""
+
+
+def check_octets(module: Module, value: object) -> Octets:
+    """Return the value if it is bytes, as a view of single bytes if needed; otherwise raise `WrongValue`."""
+    if isinstance(value, memoryview):
+        # Event loops count the items of a view as bytes and would lose part of wider ones.
+        return value.cast("B") if value.nbytes and value.c_contiguous else value.tobytes()
+    if isinstance(value, bytes | bytearray):
+        return value
+    raise WrongValue(
+        f"{module.name}() takes bytes, got {type(value).__name__}",
+        where=[module.location],
+        why=f"The value is {value!r:.60}.",
+        fix="encode text first: join_lines() for lines, map(str.encode) for any text",
+        value_type=type(value).__name__,
+    )
+
 
 T = TypeVar("T", str, bytes)  # the same code for both, which pyright follows only with `Any`
 

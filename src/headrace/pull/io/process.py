@@ -12,9 +12,8 @@ from typing import Any, cast
 from headrace.errors import BadOption, SourceLocation
 from headrace.pull.argument_checks import check_integer, check_positive
 from headrace.pull.errors import ProcessFailed
-from headrace.pull.io.connection import Connection, Half, Streams, wait_settled
-from headrace.pull.io.halves import duplex
-from headrace.pull.io.octets import CHUNK
+from headrace.pull.io.connection import Connection, Half, Streams, duplex, wait_settled
+from headrace.pull.io.lines import CHUNK
 from headrace.pull.module_context import Module
 from headrace.pull.modules import Duplex
 from headrace.pull.protocol import End
@@ -122,8 +121,6 @@ class Child(Connection):
         self._exit: asyncio.Task[None] | None = None
         self._tail = b""
 
-    # -- started --------------------------------------------------------------------------------
-
     async def _open(self) -> Streams:
         loop = asyncio.get_running_loop()
         try:
@@ -177,8 +174,6 @@ class Child(Connection):
             exit_code=code,
             stderr=self._tail.decode(errors="replace"),
         )
-
-    # -- ended ----------------------------------------------------------------------------------
 
     def broken(self, error: OSError) -> Exception:
         return self._failed("cannot be read from", f"{type(error).__name__}: {error}")

@@ -114,7 +114,7 @@ class Subplan:
     nodes: tuple[int, ...]
 
 
-Unit: TypeAlias = Native | Loop | Subplan
+BatchUnit: TypeAlias = Native | Loop | Subplan
 Reads: TypeAlias = "dict[int, tuple[int | None, ...]]"
 """Inputs of each needed node; None for a port that a batch can do without."""
 
@@ -131,7 +131,7 @@ class BatchPlan:
     zeros: frozenset[int]
     order: OrderedNodes
     reads: Reads
-    units: tuple[Unit, ...]
+    units: tuple[BatchUnit, ...]
 
     def exits(self, nodes: Sequence[int]) -> tuple[int, ...]:
         """Return the nodes among `nodes` whose rows are read by others."""
@@ -234,7 +234,7 @@ class _Divider:
         self._on_subplan = {n for n, f in self._form.items() if f is not BatchForm.NATIVE}
         self._merge(together)
 
-    def units(self) -> tuple[Unit, ...]:
+    def units(self) -> tuple[BatchUnit, ...]:
         for i, n in self._edges:
             if self._graph.nodes[i].operator.gives_watermark or (
                 (i, n) in self._order.edges and i not in self._order.carried
@@ -279,7 +279,7 @@ class _Divider:
     def _is_subplan(self, nodes: Sequence[int]) -> bool:
         return len(nodes) > 1 or nodes[0] in self._on_subplan
 
-    def _unit(self, nodes: list[int]) -> Unit:
+    def _unit(self, nodes: list[int]) -> BatchUnit:
         if not self._is_subplan(nodes):
             return Native(nodes[0])
         return Loop(tuple(nodes)) if self._is_loop_of_bags(nodes) else Subplan(tuple(nodes))

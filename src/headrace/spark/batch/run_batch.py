@@ -58,7 +58,7 @@ from headrace.spark.ticks.failures import Task, told, told_errors
 from headrace.spark.ticks.intake import Taken, read_inputs
 from headrace.spark.ticks.messages import results_of, run_tasks, to_batches
 from headrace.spark.ticks.output import bucket_route, task_target, write_changes
-from headrace.spark.ticks.plan import Input, Output, pickled
+from headrace.spark.ticks.plan import Input, SinkOutput, pickled
 from headrace.spark.ticks.task_outcome import gathered
 from headrace.spark.ticks.ticker import DriverSink, open_outlets
 
@@ -193,7 +193,7 @@ class _Run:
             changes = changes.repartition(1)
         elif (route := bucket_route(target)) is not None and route.columns:
             changes = changes.repartition(*(exact_column(name) for name in route.columns))
-        output = Output(outlet.name, schema, task_target(target, outlet.name, self._folder))
+        output = SinkOutput(outlet.name, schema, task_target(target, outlet.name, self._folder))
         outcome = gathered(results_of(run_tasks(changes, _writing(output)).toArrow()))
         outlet.prepare(_TICK, outcome.files.get(outlet.name, []), outcome.rows.get(outlet.name, []))
         return outcome.changes.get(outlet.name, 0)
@@ -260,13 +260,13 @@ def _reading(source: Input, schema: Schema) -> Task:
     return task
 
 
-def _writing(output: Output) -> Task:
+def _writing(output: SinkOutput) -> Task:
     """Create the task that writes counted rows to files, or sends them to the driver."""
     shipped = pickled(output)
 
     @told
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        to: Output = pickle.loads(shipped)
+        to: SinkOutput = pickle.loads(shipped)
         rows = [row for batch in batches for row in table_to_rows(batch, to.schema, weighted=True)]
         if rows:
             results = write_changes(to.target, to, _TICK, uuid.uuid4().hex[:12], rows, durable=False)

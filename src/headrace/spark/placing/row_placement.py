@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from headrace.graph.node import FlowGraph, Node
 
+
 # --- routes: how rows get to shards ----------------------------------------------------
 
 
@@ -151,10 +152,10 @@ def with_names(expr: Expr, names: dict[str, str]) -> Expr:
 # --- operators ----------------------------------------------------------------------------
 
 
-Keys: TypeAlias = tuple[Expr, ...]
+RouteKeys: TypeAlias = tuple[Expr, ...]
 
 
-def keys_of(node: Node, graph: FlowGraph) -> tuple[Keys | None, ...] | None:
+def keys_of(node: Node, graph: FlowGraph) -> tuple[RouteKeys | None, ...] | None:
     """Return the keys that co-locate each input; None for an input that every shard needs in full.
 
     The result is None if rows may be anywhere, or if all of them must meet.

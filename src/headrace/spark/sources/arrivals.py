@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.expr.types import Rows
-from headrace.io.files.file_source import UnreadFile, UnreadFiles
-from headrace.io.files.text_blocks import WHOLE, FilePart
+from headrace.io.files.file_source import WHOLE, FilePart, UnreadFile, UnreadFiles
 from headrace.io.source import DONE
 from headrace.state.arranged_store import stored_entries
 from headrace.state.chain import make_durable
@@ -32,7 +31,7 @@ from headrace.state.shard import ShardState
 
 if TYPE_CHECKING:
     from headrace.io.files.file_source import Listing
-    from headrace.io.wall_clock import TickTime
+    from headrace.io.in_process import TickTime
     from headrace.state.chain import BatchChain
     from headrace.state.checkpoint import Checkpoint
 

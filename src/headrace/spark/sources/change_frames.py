@@ -30,7 +30,7 @@ from headrace.io.change_data import (
     record_schema,
     refuse_rows_only,
 )
-from headrace.io.epoch_times import EpochUnit, with_integer_times
+from headrace.io.files.text_values import EpochUnit, with_integer_times
 from headrace.io.keyed_records import ORDERS, SET_OR_DELETE, record_source
 from headrace.io.source import WEIGHT
 from headrace.spark.sources.kafka import RECORD, Kafka

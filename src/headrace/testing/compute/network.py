@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from headrace.compute.channels import MEGABYTE
 from headrace.compute.controller.replica_connection import ReplicaConnection
 from headrace.compute.errors import ComputeError, ConnectionBroken, FellBehind, StaleEpoch
 from headrace.compute.protocol.commands import Command, Epoch
@@ -17,7 +18,6 @@ from headrace.compute.protocol.serialization import (
 )
 from headrace.compute.protocol.stages import ControllerStages, ReplicaStages
 from headrace.compute.replica.replica import Replica
-from headrace.compute.transport.channels import MEGABYTE
 
 IN_FLIGHT = 8
 """Capacity of a link in messages per direction, above which the sender has to wait."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from headrace.compute.collections.memory import MemoryCollections, SharedStore
 from headrace.compute.controller.controller import Controller
 from headrace.compute.controller.durable_catalog import DurableCatalog
-from headrace.compute.controller.settings import ControllerSettings
+from headrace.compute.controller.status import ControllerSettings
 from headrace.compute.errors import ComputeError, ConnectionBroken, ProtocolViolation, StaleEpoch
 from headrace.compute.protocol.commands import InstanceConfig, Parameters, TimelyConfig
 from headrace.compute.replica.building import PlanDecoder
@@ -116,8 +116,6 @@ class Simulation:
         for process in self.processes.values():
             if process is not None and process.ended is not None:
                 raise Violation(f"{process.name} has ended itself: {process.ended}")
-
-    # -- processes --------------------------------------------------------------------
 
     def clock(self) -> int:
         return self.now
@@ -232,8 +230,6 @@ class Simulation:
             self.processes[name] = None
             self.note(f"  {name} dies")
 
-    # -- connections and messages -----------------------------------------------------
-
     def connect(self, controller: Controller | None) -> None:
         """Open the connections that a controller wants."""
         if controller is None:
@@ -283,8 +279,6 @@ class Simulation:
 
     def forget_closed_links(self) -> None:
         self.links = [link for link in self.links if link.controller_side_open or link.replica_side_open]
-
-    # -- the end ----------------------------------------------------------------------
 
     def come_to_rest(self) -> None:
         """Stop failures, and check that all requests are answered and each replica alone is correct."""

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from headrace.compute.frontier import Frontier
 from headrace.compute.plans.generated import plan_pb2
-from headrace.compute.protocol.dataflow import Plan
+from headrace.compute.protocol.commands import Plan
 from headrace.errors import HeadraceError
 
 

@@ -73,8 +73,6 @@ class Users:
             if watch.abandoned and watch.left_at is None:
                 watch.left_at = self.now()
 
-    # -- writing ----------------------------------------------------------------------
-
     def begin_write(self, controller: Controller) -> None:
         rows = self._some_rows()
         if rows and self.writing is None:
@@ -142,8 +140,6 @@ class Users:
                 rows[name] = found
         return rows
 
-    # -- views ------------------------------------------------------------------------
-
     def create_view(self, controller: Controller) -> None:
         missing = self.workload.missing(self.views)
         if missing:
@@ -176,8 +172,6 @@ class Users:
         self.views.remove(name)
         self.subscriptions = [watch for watch in self.subscriptions if watch.view != name]
         self.kept.pop(name, None)
-
-    # -- reading ----------------------------------------------------------------------
 
     def ask(
         self, controller: Controller, view: str, *, replica: str | None = None, at: int | None = None
@@ -310,8 +304,6 @@ class Users:
             self.note(f"  {watch.id} to {watch.view}")
             controller.unsubscribe(watch.id)
             watch.left_at = self.now()
-
-    # -- the end ----------------------------------------------------------------------
 
     def unrest(self) -> str:
         """Describe the answers still owed to users. Empty if all have been given."""

@@ -17,7 +17,7 @@ from headrace.compute.controller.controller import Controller
 from headrace.compute.controller.durable_catalog import DurableCatalog
 from headrace.compute.errors import NotServable
 from headrace.compute.plans import FlowSource, check_servable, decode, encode, sources_of
-from headrace.compute.protocol.dataflow import Plan
+from headrace.compute.protocol.commands import Plan
 from headrace.compute.protocol.responses import Update
 from headrace.errors import BadInput, NoFixpoint, SourceLocation
 from headrace.expr.row_classes import from_user
@@ -292,9 +292,6 @@ def _inside(schema: Schema, what: str, draw: DrawRow) -> Callable[[random.Random
 def _unfit(what: str, *, why: str = "", fix: str = "", **facts: Any) -> BadInput:
     where = [SourceLocation.of_caller()]
     return BadInput(f"the simulation cannot begin: {what}", where=where, why=why, fix=fix, **facts)
-
-
-# --- expected contents --------------------------------------------------------------
 
 
 class GroundTruth:

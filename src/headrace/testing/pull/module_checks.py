@@ -6,10 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import product
 from typing import Any
 
-from headrace.pull.callback_modules import sink, source, transformer
 from headrace.pull.compose import pull
 from headrace.pull.edge_recorder import Recorder, probe, probe_around
-from headrace.pull.modules import Sink, Source, Transformer
+from headrace.pull.modules import Sink, Source, Transformer, sink, source, transformer
 from headrace.pull.protocol import End, Read
 from headrace.pull.rules.checker import Profile
 from headrace.pull.rules.trace import Answer, Request, RequestPort

@@ -314,9 +314,6 @@ class _ReferenceSink:
             self._module.done(self._seen)
 
 
-# --- parameter combinations of the reference modules around a module under test -------------------
-
-
 C = TypeVar("C")
 
 

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from headrace.pull.compose import Pipeline
 from headrace.pull.edge_recorder import Recorder
 from headrace.pull.errors import EndNotConfirmed
-from headrace.pull.pipeline import Pipeline
 from headrace.pull.pipeline_run import Run
 from headrace.pull.protocol import End
 from headrace.pull.rules.checker import Profile, check

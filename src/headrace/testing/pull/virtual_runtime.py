@@ -44,8 +44,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.next_timer = timeout
         self.stop()
 
-    # -- outside events -------------------------------------------------------------------------
-
     @property
     def waits_for_outside(self) -> bool:
         """Whether files, sockets, processes or threads may bring events."""
@@ -130,8 +128,6 @@ class VirtualRuntime(Runtime):
         self._expected = 0
         self._virtual: VirtualLoop | None = None
 
-    # -- order of events ------------------------------------------------------------------------
-
     def work(self) -> None:
         """Process all events, and let virtual time pass if it advances automatically."""
         self._drain()
@@ -174,8 +170,6 @@ class VirtualRuntime(Runtime):
     def _waiting(self) -> bool:
         """Whether the queue holds events."""
         return bool(self._queue)
-
-    # -- time -----------------------------------------------------------------------------------
 
     def now(self) -> float:
         return self.time
@@ -239,8 +233,6 @@ class VirtualRuntime(Runtime):
     def _fire(self, timer: _VirtualTimer) -> None:
         self._queue.append((timer.fire, ()))
 
-    # -- tasks and threads ----------------------------------------------------------------------
-
     @property
     def loop(self) -> VirtualLoop:
         if self._virtual is None:
@@ -302,9 +294,6 @@ class _VirtualTimer:
         if self.waits:
             self.waits = False
             self._runtime.outstanding -= 1
-
-
-# --- `RandomRuntime`: run pipelines in a random order determined by a seed ------------------------
 
 
 _AT_ONCE = 0.7

@@ -135,8 +135,6 @@ class TimedArrangement:
         """Number of key columns."""
         return self.keying.width
 
-    # -- written by one dataflow ----------------------------------------------------------------
-
     def add(self, changes: Sequence[Counted], time: int) -> None:
         """Apply some of a time's changes, not before the upper. Readers do not see them yet."""
         if not changes:
@@ -245,8 +243,6 @@ class TimedArrangement:
         else:
             del counts[row]
 
-    # -- read by many ---------------------------------------------------------------------------
-
     def rows_at(self, key: _Key, time: int) -> Sequence[Counted]:
         """Return a key's rows at a settled, held time, unordered. Counts may be negative."""
         found = [] if self._spine is None else [*self._spine.rows_of(key)]
@@ -352,8 +348,6 @@ class TimedArrangement:
     def distinguished_times(self) -> int:
         """Number of times still distinguished."""
         return len(self._log)
-
-    # -- compaction -----------------------------------------------------------------------------
 
     @property
     def earliest_hold(self) -> Frontier:

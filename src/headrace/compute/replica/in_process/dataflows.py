@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from headrace.compute.errors import StoreUnavailable
 from headrace.compute.frontier import Frontier, meet
-from headrace.compute.protocol.dataflow import Dataflow, Id
+from headrace.compute.protocol.commands import Dataflow, Id
 from headrace.compute.protocol.responses import Counted
 from headrace.compute.replica.durable_exports import CollectionWriter
 from headrace.compute.replica.exports import ExportWriter, FailedExport, IndexWriter
@@ -164,8 +164,6 @@ class RunningDataflow(DataflowRun):
             for export in self.exports:
                 export.clear()
 
-    # -- what is to be done ---------------------------------------------------------------------
-
     def _next_slices(self) -> Iterator[None] | None:
         if not self.started or self.ended or self._timer() < self._retry_at:
             return None
@@ -199,8 +197,6 @@ class RunningDataflow(DataflowRun):
         bound = min(meet(inlet.known_frontier for inlet in self._inlets), self.dataflow.until)
         failure = self._failed_input()
         return bound if failure is None else min(bound, Frontier(failure.time))
-
-    # -- doing it -------------------------------------------------------------------------------
 
     def _hydrate(self) -> Iterator[None]:
         limits = self.dataflow.limits
@@ -302,8 +298,6 @@ class RunningDataflow(DataflowRun):
                 limit=limit,
             )
 
-
-# --- scheduler: dataflows take turns on one thread ----------------------------------
 
 # A dataflow has work when it is started, when a collection that it reads or writes has advanced, and when an
 # index that it reads has advanced. Idle dataflows cost nothing.

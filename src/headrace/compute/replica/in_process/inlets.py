@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from headrace.compute.frontier import END, Frontier
-from headrace.compute.protocol.dataflow import Dataflow
+from headrace.compute.protocol.commands import Dataflow
 from headrace.compute.protocol.responses import Counted
 from headrace.compute.replica.exports import FailedExport
 from headrace.compute.replica.feeds import CollectionFeed, Cursor, Version

@@ -12,19 +12,20 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
-from headrace.compute.protocol.dataflow import Dataflow
+from headrace.compute.protocol.commands import Dataflow
 from headrace.compute.protocol.responses import Counted
 from headrace.compute.protocol.row_batch import WEIGHT, NotColumnar, RowBatch, is_columnar
 from headrace.compute.replica.building import passes_through
 from headrace.compute.replica.feeds import weighted_rows
 from headrace.engine.engine import Engine
-from headrace.engine.tick_budget import LARGEST_TICK
+from headrace.engine.runtime_library import LARGEST_TICK
 from headrace.expr.types import Schema
 from headrace.expr.value_keys import with_representatives
 from headrace.flow.flow import Flow
 
 if TYPE_CHECKING:
     from headrace.columns.columns import Columns
+
 
 T = TypeVar("T")
 

@@ -13,11 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from headrace.compute.collections.opening import open_collections
-from headrace.compute.collections.store import Collections
+from headrace.compute.collections.store import Collections, open_collections
 from headrace.compute.errors import StoreUnavailable
 from headrace.compute.frontier import Frontier
-from headrace.compute.protocol.dataflow import (
+from headrace.compute.protocol.commands import (
     CollectionExport,
     CollectionImport,
     Dataflow,
@@ -35,6 +34,8 @@ from headrace.compute.replica.spark.inputs import (
     Inputs,
     SparkCollectionInput,
     SparkImport,
+    VersionHold,
+    Versions,
     group_by_time,
 )
 from headrace.compute.replica.spark.state import (
@@ -43,12 +44,11 @@ from headrace.compute.replica.spark.state import (
     StoredState,
     passthrough_sources,
 )
-from headrace.compute.replica.spark.versions import VersionHold, Versions
 from headrace.errors import SparkProcessDied
 from headrace.expr.types import Schema
 from headrace.file_system import subfolder_for
 from headrace.flow.flow import Flow
-from headrace.spark.external_ticks import Given, Session
+from headrace.spark.external_ticks import Session, TimedRows
 
 MOST_TIMES = 4096
 """Limit on the times of one tick."""
@@ -102,8 +102,6 @@ class SparkDataflow(DataflowRun):
         made = list(other.versions.values())
         return any(isinstance(one, FromVersions) and one.versions in made for one in self._inputs.imports)
 
-    # -- what is to be done ---------------------------------------------------------------------
-
     def advance(self, store: Collections, spark: Session) -> bool:
         """Compute a tick. Returns whether there may be more to do at once.
 
@@ -148,7 +146,7 @@ class SparkDataflow(DataflowRun):
                 self.hydrated = True
                 self._settle(max(state.upper, self.upper))
         if not self.hydrated:
-            given: Iterable[Given] = ()
+            given: Iterable[TimedRows] = ()
             if not self.skips_snapshot:
                 given = self._inputs.snapshot(store, self.as_of, state.append)
             self._run(state, spark, given, [self.as_of], Frontier(self.as_of + 1))
@@ -191,7 +189,7 @@ class SparkDataflow(DataflowRun):
         self,
         state: StoredState,
         spark: Session,
-        given: Iterable[Given],
+        given: Iterable[TimedRows],
         times: Sequence[int],
         upper: Frontier,
     ) -> None:
@@ -207,8 +205,6 @@ class SparkDataflow(DataflowRun):
             versions.upper = upper
         self._inputs.release_before(upper)
         self.upper = upper
-
-    # -- exports that are no index --------------------------------------------------------------
 
     def _write(self, upper: Frontier) -> None:
         begin, self._written_upper = self._written_upper, upper
@@ -244,8 +240,6 @@ class SparkDataflow(DataflowRun):
         with self.exporting:
             self.exports.remove(export)
 
-    # -- how it ends ----------------------------------------------------------------------------
-
     def _narrow(self, error: Exception) -> bool:
         """Retry a failed tick with fewer times, to find the failing one; return whether to go on."""
         times, self._times = self._times, 0
@@ -271,9 +265,6 @@ class SparkDataflow(DataflowRun):
         if remove and self._state is not None:
             self._state.remove()
         self._close_store()
-
-
-# --- construction of dataflows ------------------------------------------------------
 
 
 FORM = 1

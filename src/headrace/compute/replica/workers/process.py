@@ -14,17 +14,18 @@ from contextlib import suppress
 from functools import singledispatchmethod
 from multiprocessing.connection import Connection, wait
 
-from headrace.compute.collections.opening import open_collections
+from headrace.compute.collections.store import open_collections
 from headrace.compute.errors import ResultGone
 from headrace.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
     CancelPeek,
+    Dataflow,
+    Id,
     Peek,
     Schedule,
     UpdateConfiguration,
 )
-from headrace.compute.protocol.dataflow import Dataflow, Id
 from headrace.compute.replica.building import PlanDecoder
 from headrace.compute.replica.feeds import StoreWatcher
 from headrace.compute.replica.in_process.runtime import InProcessRuntime

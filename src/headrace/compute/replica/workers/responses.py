@@ -11,11 +11,9 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from headrace.compute.errors import ResultTooLarge, TotalResultTooLarge
+from headrace.compute.errors import ResultTooLarge, TotalResultTooLarge, problem_of
 from headrace.compute.frontier import END, START, Frontier, meet
-from headrace.compute.problem_conversion import problem_of
-from headrace.compute.protocol.commands import Command, CreateTimely, UpdateConfiguration
-from headrace.compute.protocol.dataflow import Id
+from headrace.compute.protocol.commands import Command, CreateTimely, Id, UpdateConfiguration
 from headrace.compute.protocol.responses import (
     Batch,
     Canceled,

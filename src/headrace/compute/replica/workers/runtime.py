@@ -17,15 +17,19 @@ from headrace.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
     CancelPeek,
+    CopyToExport,
+    Dataflow,
     Finishing,
+    Id,
+    IndexExport,
     IndexTarget,
     InstanceConfig,
     Parameters,
     Peek,
     Schedule,
+    SubscribeExport,
     UpdateConfiguration,
 )
-from headrace.compute.protocol.dataflow import CopyToExport, Dataflow, Id, IndexExport, SubscribeExport
 from headrace.compute.protocol.responses import (
     Batch,
     CopyToResponse,
@@ -55,9 +59,6 @@ from headrace.compute.replica.workers.worker_link import (
 from headrace.errors import HeadraceError
 from headrace.expr.types import Schema
 from headrace.flow.flow import Flow
-
-# --- peeks --------------------------------------------------------------------------
-
 
 _STASHES = 100
 """Limit on large results waiting to be fetched; beyond it, the oldest are discarded."""
@@ -246,8 +247,6 @@ class Workers(ReplicaRuntime):
         """Process ids of the workers."""
         return [link.pid for link in self._links]
 
-    # -- commands -------------------------------------------------------------------------------
-
     def configure(self, parameters: Parameters) -> None:
         self._merged.max_result_size = parameters.max_result_size
         self._send(range(len(self._links)), UpdateConfiguration(parameters))
@@ -342,8 +341,6 @@ class Workers(ReplicaRuntime):
         for worker in workers:
             self._links[worker].send(message)
 
-    # -- answers --------------------------------------------------------------------------------
-
     def step(self, seconds: float) -> bool:
         for worker, link in enumerate(self._links):
             for response in link.take():
@@ -402,8 +399,6 @@ class Workers(ReplicaRuntime):
 
     def fetch(self, token: bytes) -> Iterator[Sequence[Counted]]:
         return self._peeks.fetch(token)
-
-    # -- frontiers ------------------------------------------------------------------------------
 
     def frontiers(self) -> Mapping[Id, ReachedFrontiers]:
         self._moved = False

@@ -25,12 +25,13 @@ from headrace.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
     CancelPeek,
+    Dataflow,
+    Id,
     InstanceConfig,
     Peek,
     Schedule,
     UpdateConfiguration,
 )
-from headrace.compute.protocol.dataflow import Dataflow, Id
 from headrace.compute.protocol.responses import Counted
 from headrace.compute.replica.runtime import Answer, ReachedFrontiers
 

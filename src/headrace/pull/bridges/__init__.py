@@ -1,1 +1,0 @@
-"""Bridges between pull-streams and Python's iterators and queues."""

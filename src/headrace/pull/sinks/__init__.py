@@ -1,1 +1,0 @@
-"""Sinks: modules that read a stream and produce a result."""

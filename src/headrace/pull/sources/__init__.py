@@ -1,1 +1,0 @@
-"""Sources: modules that are read from."""

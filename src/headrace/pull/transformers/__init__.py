@@ -1,1 +1,0 @@
-"""Transformers: modules that both read a stream and are read from. One file each."""
