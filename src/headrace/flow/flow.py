@@ -13,11 +13,20 @@ from headrace.expr.expression_errors import MethodGuesses, check_function
 from headrace.expr.row_classes import schema_of
 from headrace.expr.tree import Column
 from headrace.expr.types import Schema
-from headrace.flow.output_handle import Output
 from headrace.flow.redefinition import Redefinitions, automatic_name, is_end
 from headrace.flow.stream import Stream
-from headrace.flow.stream_base import StreamBase, T_co, check_stream
-from headrace.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
+from headrace.flow.stream_base import (
+    Append,
+    Bounded,
+    Changes,
+    NoOrder,
+    Ordered,
+    Output,
+    StreamBase,
+    T_co,
+    Unbounded,
+    check_stream,
+)
 from headrace.graph.node import FlowGraph, Node, Operator, inside_loops
 from headrace.operators.column_arguments import check_name
 from headrace.operators.endpoints import Initialize, Null, Sink, Source

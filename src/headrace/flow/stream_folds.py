@@ -28,8 +28,19 @@ from headrace.flow.fold_arguments import (
     value_column_type,
     with_columns_before,
 )
-from headrace.flow.stream_base import B, G, O, StreamBase, T_co, check_reason
-from headrace.flow.type_markers import Append, Bounded, NoOrder, Ordered, Unbounded
+from headrace.flow.stream_base import (
+    Append,
+    B,
+    Bounded,
+    G,
+    NoOrder,
+    O,
+    Ordered,
+    StreamBase,
+    T_co,
+    Unbounded,
+    check_reason,
+)
 from headrace.operators.column_arguments import all_columns
 from headrace.operators.fold import MERGES, Claims
 from headrace.operators.lifetime import Lifetime, LifetimeName, parse_lifetimes
@@ -450,7 +461,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
 
         Raises `NeedNotMet` for a column that may decrease.
         """
-        from headrace.flow.thresholds import threshold
+        from headrace.flow.state_expiry import threshold
 
         location = SourceLocation.of_caller()
         operator, schema = threshold(self, threshold_value, column, location)

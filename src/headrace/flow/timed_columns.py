@@ -30,7 +30,7 @@ from headrace.operators.union import Union
 
 if TYPE_CHECKING:
     from headrace.errors import SourceLocation
-    from headrace.flow.output_handle import FlowBuilder, Output
+    from headrace.flow.stream_base import FlowBuilder, Output
     from headrace.graph.node import Node, Operator
 
 MOST_BOUNDS = 64

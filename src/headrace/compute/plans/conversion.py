@@ -33,8 +33,8 @@ from headrace.expr.tree import Expr
 from headrace.expr.types import BOOL, Schema
 from headrace.expr.typing_rules import bounded_code
 from headrace.flow.flow import Flow
+from headrace.flow.state_expiry import FlowContext
 from headrace.flow.stream import Stream
-from headrace.flow.stream_context import FlowContext
 from headrace.graph.node import Columns, Node, Operator
 from headrace.operators.endpoints import Sink, Source
 from headrace.operators.feedback import FeedbackOperator
