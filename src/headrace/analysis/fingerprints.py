@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from headrace.analysis.column_lineage import live_columns
 from headrace.expr.tree import Column
 from headrace.graph.graph_algorithms import adjacency_lists, strongly_connected_components
-from headrace.graph.node import function_name, user_name
+from headrace.graph.node import described_name, function_name, user_name
 from headrace.operators.endpoints import Source
 from headrace.operators.rows import Select
 
@@ -407,7 +407,7 @@ def _pickled(value: object) -> Json:
 def _object(value: object) -> Json:
     """Convert a dataclass by its fields, and any other object by its type and plain attributes."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {"is": type(value).__name__} | dataclass_parameters(value)
+        return {"is": described_name(type(value))} | dataclass_parameters(value)
     attributes: dict[str, object] = getattr(value, "__dict__", {})
     plain = {name: to_canonical_data(v) for name, v in sorted(attributes.items()) if isinstance(v, _PLAIN)}
     return {"is": _qualified(type(value))} | ({"has": plain} if plain else {})

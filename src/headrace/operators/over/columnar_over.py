@@ -26,7 +26,7 @@ from headrace.expr.polars_columns import NotLowered, dtype_of
 from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
 from headrace.operators.aggregate.aggregation import Accumulator, Aggregation, accumulator_for
 from headrace.operators.aggregate.counts import CountRows, CountValues
-from headrace.operators.aggregate.extremes import Max, Min
+from headrace.operators.aggregate.extremes import Maximum, Minimum
 from headrace.operators.aggregate.moments import PowerSums
 from headrace.operators.aggregate.sum_columns import result_of, split, sum_widths
 from headrace.operators.aggregate.sums import FloatTotals
@@ -182,10 +182,10 @@ def _nth_value(function: NthValue, frame: Frame | None, schema: Schema) -> Parti
 def _aggregate(function: Aggregation, frame: Frame | None, schema: Schema) -> PartitionAnswer:
     bounds, exprs = _bounds(frame), tuple(function.arguments())
     accumulator = accumulator_for(function, schema, True)
-    if isinstance(function, Min | Max):
+    if isinstance(function, Minimum | Maximum):
         if frame is not None and frame.start is not None:
             raise NotLowered(f"{function} of a frame that moves stays in rows")
-        return PartitionAnswer(exprs, _running(bounds, least=isinstance(function, Min)))
+        return PartitionAnswer(exprs, _running(bounds, least=isinstance(function, Minimum)))
     widths = sum_widths(accumulator)
     if widths is None or isinstance(accumulator, FloatTotals | PowerSums):
         raise NotLowered(f"{function} needs every value of a frame")
