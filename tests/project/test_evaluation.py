@@ -63,7 +63,7 @@ JUDGED = {
     ("flow/fold_arguments.py", "get_type_hints"): _ANNOTATIONS,
     ("io/files/json_values.py", "exec"): _GENERATED,
     ("requirements.py", "import_module"): _BY_NAME,
-    ("pipelines/python_files.py", "exec_module"): "the user's own project, which is to be run",
+    ("pipelines/definition_files.py", "exec_module"): "the user's own project, which is to be run",
     ("pipelines/table_fingerprints.py", "loads"): _OWN_FUNCTIONS,
     ("pull/__init__.py", "import_module"): _BY_NAME,
     ("shown.py", "import_module"): _BY_NAME,

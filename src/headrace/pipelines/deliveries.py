@@ -31,10 +31,10 @@ from headrace.io.source import WEIGHT as CHANGELOG_WEIGHT
 from headrace.path_or_url import local_path
 from headrace.pipelines.catalog import PipelineCatalog
 from headrace.pipelines.definitions import CHANGELOG, DELTA, DatasetKind
-from headrace.pipelines.delta_inputs import rows_at
 from headrace.pipelines.delta_source import delta_table
 from headrace.pipelines.errors import BadDefinition
 from headrace.pipelines.graph import StoredTable, stored_schema
+from headrace.pipelines.inputs import rows_at
 from headrace.pipelines.query_errors import message_of
 from headrace.pipelines.table_versions import TableVersions, adds_only, save
 from headrace.pipelines.weighted_rows import (

@@ -19,10 +19,11 @@ from headrace.expr.spark_columns import quoted
 from headrace.path_or_url import local_path
 from headrace.pipelines.definitions import TableName
 from headrace.pipelines.delta_source import DeltaRelation, index_of_files, table_of_relation, table_of_stream
-from headrace.pipelines.input_contents import FileMark, mark_of
-from headrace.pipelines.relation_identity import (
+from headrace.pipelines.input_identity import (
+    FileMark,
     Identity,
     identity_of,
+    mark_of,
     place_of,
     without_secret_options,
     without_secrets,
