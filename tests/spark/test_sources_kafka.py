@@ -18,7 +18,7 @@ from headrace.io.sink import SinkRequest, open_sink
 from headrace.spark import Frame, run
 from headrace.spark.sources.change_frames import to_weighted_rows
 from headrace.spark.sources.kafka import TopicWriter, connector_is_there, package, rows_of_records
-from headrace.spark.ticks.failures import told_errors
+from headrace.spark.ticks.failures import decoded_errors
 from tests.io.change_records import BOOKS, Book, debezium, now
 
 pytestmark = pytest.mark.spark
@@ -83,7 +83,7 @@ def test_tombstones_are_nothing_to_debezium(spark: Any) -> None:
     flow = Flow("books")
     flow.sink("books", flow.table("books", Book))
     memory = io.Memory()
-    with told_errors():
+    with decoded_errors():
         run(flow, spark, sources={"books": Frame(changes)}, sinks={"books": memory})
     assert sorted(memory.rows()) == sorted(now(BOOKS))
 

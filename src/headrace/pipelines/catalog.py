@@ -38,10 +38,10 @@ from headrace.state.lease import Lease
 from headrace.tables.version_folders import VersionFolders, tick_folders
 
 Position: TypeAlias = int | str | dict[str, list[int]]
-"""How far an input was read: the version of a table, the files of a folder, the text of constants."""
+"""Position up to which an input was read: the version of a table, the files of a folder, the text of constants."""
 
 Positions: TypeAlias = Mapping[str, Position | None]
-"""How far the inputs of a query are read, by their keys; None where that cannot be said."""
+"""Positions of the inputs of a query, by their keys; None where an input has none."""
 
 _FILE = "catalog.json"
 SINK = "sink"

@@ -182,7 +182,7 @@ def parse_policy(text: str, of: str, where: list[SourceLocation]) -> Policy:
 CATALOG = "spark_catalog"
 
 RESERVED = "__headrace_"
-"""What names of our own columns begin with."""
+"""Prefix of the names of our own columns."""
 
 SNAPSHOTS = f"{RESERVED}snapshots"
 """Database of kept snapshots."""

@@ -153,7 +153,7 @@ class ConstantInput(RunInput[ConstantLeaf]):
 
 @dataclass(frozen=True, slots=True)
 class UnversionedInput(RunInput[Leaf]):
-    """What cannot be asked for its changes."""
+    """Input that cannot be asked for its changes."""
 
     def whole(self) -> DataFrame:
         return frame_of_plan(self.leaf.node, self.spark)
@@ -164,7 +164,7 @@ _FILE, _KNOWN = f"{RESERVED}file", f"{RESERVED}known"
 
 @dataclass(slots=True)
 class RunDeltaTables:
-    """All Delta tables that one run reads.
+    """Delta tables that one run reads.
 
     tables: each, by path. pinned: the newest version of each when the run first looked, by path.
     known: what changed between two.

@@ -2,6 +2,8 @@
 
 The leaves of an analysed plan say it. A leaf can be replaced by other rows of the same columns: by one
 version of a table, or by some of the files of a folder, which Spark reads with the options of the query.
+The plan is walked in the JVM, where leaves are replaced; `headrace.queries` reads plans as JSON, because
+all of such a plan becomes Python.
 """
 
 from __future__ import annotations

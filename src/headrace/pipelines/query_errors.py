@@ -25,7 +25,7 @@ _SQL = "java.sql.SQLException"
 _STATES = ("08", "57P", "HYT")
 """Beginnings of SQL states: connections that fail, a server that stops or starts, time that is up."""
 _NO_DRIVER = "No suitable driver"
-"""What the JDK says, with a state of connections, where no driver knows the URL."""
+"""State of connections in the words of the JDK where no driver knows the URL."""
 
 
 def message_of(error: Exception) -> str:

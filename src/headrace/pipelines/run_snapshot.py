@@ -131,7 +131,7 @@ class FileChanges:
 
 @dataclass(slots=True)
 class RunFiles:
-    """All files that one run reads, the same for all its tables.
+    """Files that one run reads, the same for all its tables.
 
     contents: of earlier and of these files. compared: folders and files that a table reads by their changes;
               those of others need no checksums.

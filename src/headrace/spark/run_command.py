@@ -51,7 +51,7 @@ from headrace.spark.sources.opening import (
     open_on_spark,
     sends_rows,
 )
-from headrace.spark.ticks.failures import told_deaths
+from headrace.spark.ticks.failures import explained_deaths
 from headrace.spark.ticks.output import bucket_route, task_target
 from headrace.spark.ticks.plan import SinkOutput, TickPlan, compiled
 from headrace.spark.ticks.query import GIVEN, Query
@@ -153,7 +153,7 @@ def run(
             telling_full_disk(None),
             serving_metrics(metrics, flow.name) as registered,
             run_display(progress, flow.name) as display,
-            told_deaths(spark, lambda: None),
+            explained_deaths(spark, lambda: None),
         ):
             on_tick = combine_observers(registered and registered.observe, on_tick, display)
             return run_batch(
@@ -168,7 +168,7 @@ def run(
         running = _Run(flow, spark, folder, closing, durable=checkpoint is not None)
         ends = checkpoint is None if end is None else end
         closing.enter_context(telling_ways_past(checkpoint))
-        with told_deaths(spark, lambda: None):
+        with explained_deaths(spark, lambda: None):
             ticker, query = running.open(
                 sources, sinks or {}, shards, loops, follow, on_tick, way, ends, keep_ticks
             )
@@ -177,7 +177,7 @@ def run(
         if observer is not None:
             observer.on_start()
         interrupt = closing.enter_context(Interrupt())
-        with told_deaths(spark, lambda: None if checkpoint is None else ticker.checkpoint.tick):
+        with explained_deaths(spark, lambda: None if checkpoint is None else ticker.checkpoint.tick):
             query.until_done(interrupt)
         held_back = held_back_by({name: outlet.writer for name, outlet in ticker.outlets.items()})
         return RunResult(
@@ -204,7 +204,7 @@ def _session(spark: SparkSession | None) -> SparkSession:
         from headrace.spark.session import session
 
         return session()
-    with told_deaths(spark, lambda: None):
+    with explained_deaths(spark, lambda: None):
         ansi = spark.conf.get("spark.sql.ansi.enabled", "true")
     if ansi != "true":
         raise NotOnSpark(

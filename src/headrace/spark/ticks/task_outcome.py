@@ -79,7 +79,7 @@ def error_result(stage: int, error: HeadraceError) -> TaskResult:
     return TaskResult("error", (stage, content))
 
 
-def gathered(results: Iterable[TaskResult]) -> TickOutcome:
+def collect_outcome(results: Iterable[TaskResult]) -> TickOutcome:
     """Combine results into one outcome. Raises the error of the earliest stage, if a task reported one."""
     outcome = TickOutcome()
     errors: list[tuple[int, bytes]] = []
@@ -121,7 +121,7 @@ def gathered(results: Iterable[TaskResult]) -> TickOutcome:
 
 Phase: TypeAlias = Literal["read", "compute", "load state", "write state", "exchange", "write"]
 TaskCostReport: TypeAlias = "tuple[float, Mapping[str, float], Mapping[int, int], int, int | None]"
-"""What a task reports: processor seconds, by phase, rows by exchange, bytes shuffled, bytes in memory."""
+"""Report of a task: processor seconds, by phase, rows by exchange, bytes shuffled, bytes in memory."""
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _reported = 0.0
