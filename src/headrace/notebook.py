@@ -17,7 +17,7 @@ from headrace.analysis.coordination_verdicts import Judgement, Verdict
 from headrace.analysis.flow_report import MEANING
 from headrace.engine.change import Changes, TickOutput
 from headrace.engine.engine import Engine
-from headrace.engine.signals.replay import Emissions
+from headrace.engine.signals.engine_mixin import Emissions
 from headrace.errors import HeadraceError
 from headrace.expr.tree import Expr
 from headrace.expr.types import Schema

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from headrace.columns.frames import is_frame
+from headrace.columns.columns import is_frame
 from headrace.engine.change import Changes
 from headrace.engine.engine import Engine
 from headrace.errors import BadInput, HeadraceError, UnknownRowType

@@ -9,7 +9,7 @@ from __future__ import annotations
 from headrace import operators
 from headrace.analysis import analyse
 from headrace.compute.plans.servable import unservable_reason
-from headrace.engine.plan import live_consumers
+from headrace.engine.flow_parts import live_consumers
 from headrace.errors import NotOnSpark
 from headrace.graph.node import FlowGraph, Operator
 from headrace.operators import all_operators

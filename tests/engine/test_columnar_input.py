@@ -19,7 +19,7 @@ pa = pytest.importorskip("pyarrow")
 
 import headrace as hr
 from headrace import col
-from headrace.engine import frame_intake
+from headrace.engine import row_intake
 from headrace.engine.change import Changes
 from headrace.errors import BadInput, BadRow, EvaluationError, UserFunctionFailed
 from headrace.expr.annotations import Float32, Int8, Int16, Int32, TimestampNtz
@@ -255,7 +255,7 @@ def test_a_frame_checked_by_its_columns_is_taken_or_refused_as_its_rows_are(
     frame = pl.DataFrame({"value": values * 50}, strict=False)
     answers: list[Any] = []
     for checked in (1, sys.maxsize):
-        monkeypatch.setattr(frame_intake, "CHECKED_IN_COLUMNS", checked)
+        monkeypatch.setattr(row_intake, "CHECKED_IN_COLUMNS", checked)
         for given_as in (frame, frame.to_arrow()):
             engine = passing(row, columnar="never", table=table)
             answers.append(told(engine, given_as))

@@ -21,9 +21,8 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import Flow, col
 from headrace.atomic_files import FolderLock
-from headrace.engine import adoption
 from headrace.engine import rebuild as rebuilding
-from headrace.engine.adoption import adopt
+from headrace.engine.rebuild import adopt
 from headrace.errors import BadInput, CheckpointInUse, DuplicateKey, HeadraceError
 from headrace.expr.row_classes import from_user, schema_of
 from headrace.io import (
@@ -448,8 +447,8 @@ def test_intervals_in_postgresql_are_known_again(postgres: Postgres) -> None:
 @pytest.mark.parametrize(
     ("module", "step"),
     [
-        (adoption, "_prepare_differences"), (rebuilding, "_commit"), (rebuilding, "_exchange"),
-        (adoption, "held_back_by"),
+        (rebuilding, "_prepare_differences"), (rebuilding, "_commit"), (rebuilding, "_exchange"),
+        (rebuilding, "held_back_by"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("lost", [True, False])

@@ -8,7 +8,7 @@ import headrace as hr
 from headrace import col
 from headrace.expr.row_classes import schema_of
 from headrace.lattice import Max, Min
-from headrace.lowering.examples import Examples, Pair
+from headrace.lowering.reference import Examples, Pair
 from headrace.operators import all_operators
 from headrace.operators.join.operator import How
 

@@ -33,7 +33,7 @@ from headrace.expr.types import (
 from headrace.flow.stream import Stream
 from headrace.graph.node import FlowGraph
 from headrace.graph.operator_declarations import Facts
-from headrace.lowering.examples import Pair
+from headrace.lowering.reference import Pair
 from headrace.operators import all_operators
 from headrace.operators.aggregate.aggregation import Aggregation
 from headrace.operators.aggregate.moments import Moments

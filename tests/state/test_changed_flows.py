@@ -242,7 +242,9 @@ def test_a_manifest_of_a_time_when_all_columns_counted(
 ) -> None:
     unread = over(Noted, READERS["aggregate"])
     with monkeypatch.context() as patched:
-        patched.setattr("headrace.engine.resume.add_live_columns", lambda description, graph: description)
+        patched.setattr(
+            "headrace.engine.flow_compatibility.add_live_columns", lambda description, graph: description
+        )
         tables_of(unread, tmp_path / "c", noted(BIDS[:3]), tmp_path / "out")
     for rows in (BIDS[:5], BIDS):
         found = tables_of(unread, tmp_path / "c", noted(rows), tmp_path / "out")

@@ -2,7 +2,8 @@
 
 The code of one integer, date or time that is never null is its own value. All other keys have a hash as their
 code; rows that are found by a hash are compared by their keys. Hashes are the same in every process and
-release, for they are written into files."""
+release, for they are written into files.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from headrace import pull
 from headrace.atomic_files import subfolder_for
 from headrace.engine.change import Changes, unknown_sink
 from headrace.engine.queue import PerSource, limit_for
-from headrace.engine.source_intake import check_iterable, unknown_source
+from headrace.engine.row_intake import check_iterable, unknown_source
 from headrace.errors import BadInput, SourceLocation, Step
 from headrace.expr.call_errors import check_function
 from headrace.expr.row_classes import to_user

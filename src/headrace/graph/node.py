@@ -56,7 +56,7 @@ class Operator(ABC):
     plan_name: ClassVar[str | None] = None
     """Name in plans; None if it is `kind`, and empty for an operator that no user writes."""
     examples: ClassVar[Mapping[str, Callable[..., Any]]] = MappingProxyType({})
-    """Flows that show the operator (`headrace.lowering.examples`)."""
+    """Flows that show the operator (`headrace.lowering.reference`)."""
     runs_each_tick: ClassVar[bool] = False
     """Whether the operator may emit in a tick without input. The operator itself starts no tick."""
     runs_first_tick: ClassVar[bool] = False

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.graph.node import ALTERABLE, identity_lineage
 from headrace.graph.operator_declarations import ANYWHERE, Facts, Placement, Port
-from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
-from headrace.lowering.reference import Bag, Bags, answer_of_bags
+from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.step import Step, register_step
 from headrace.operators.lifetime import CutDependent

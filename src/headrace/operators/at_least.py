@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.graph.node import Operator
 from headrace.graph.operator_declarations import Facts, KeyedSlot, Placement, Port, place_by_key
-from headrace.lowering.examples import Examples
-from headrace.lowering.reference import Bag, Bags, answer_of_bags, function_of
+from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags, function_of
 from headrace.lowering.row_code import RowCode, key_columns
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step

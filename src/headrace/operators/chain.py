@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.graph.node import ALTERABLE, Operator, identity_lineage
 from headrace.graph.operator_declarations import ANYWHERE, WHOLE, Facts, Need, Placement, Port, meet
-from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
-from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies
+from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags, copies
 from headrace.lowering.step import Step, register_step
 from headrace.operators.lifetime import CutDependent
 from headrace.operators.unservable import IN_ORDER

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.graph.node import ALTERABLE
 from headrace.graph.operator_declarations import WHOLE, Facts, Need, Placement, Port
-from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
-from headrace.lowering.reference import Bag, NotOfBags, OperatorInput, output_of_tick
+from headrace.lowering.reference import Bag, Examples, NotOfBags, OperatorInput, output_of_tick
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.step import Step, register_step
 from headrace.operators.aggregate.counts import count

@@ -19,9 +19,16 @@ from headrace.graph.operator_declarations import (
     Port,
     place_by_key,
 )
-from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
-from headrace.lowering.reference import Bag, Bags, OperatorInput, answer_of_bags, output_of_tick, sum_bags
+from headrace.lowering.reference import (
+    Bag,
+    Bags,
+    Examples,
+    OperatorInput,
+    answer_of_bags,
+    output_of_tick,
+    sum_bags,
+)
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot, thaw_list
 from headrace.lowering.step import Step, register_step

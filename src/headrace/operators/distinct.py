@@ -33,7 +33,6 @@ from headrace.graph.operator_declarations import (
     calendar_slots,
     place_by_key,
 )
-from headrace.lowering.examples import Examples
 from headrace.lowering.forms import (
     ArrangedPlan,
     ArrangedState,
@@ -43,7 +42,7 @@ from headrace.lowering.forms import (
     lower_operator,
     register_arranged,
 )
-from headrace.lowering.reference import Bag, Bags, OperatorInput, answer_of_bags, output_of_tick
+from headrace.lowering.reference import Bag, Bags, Examples, OperatorInput, answer_of_bags, output_of_tick
 from headrace.lowering.round_history import SetLoopStep
 from headrace.lowering.row_code import RowCode, tuple_source
 from headrace.lowering.slot import Slot

@@ -24,9 +24,8 @@ from headrace.graph.operator_declarations import (
     Port,
     place_by_key,
 )
-from headrace.lowering.examples import Examples, Pair
 from headrace.lowering.forms import apply_operator, register_arranged
-from headrace.lowering.reference import Bag, Bags, answer_of_bags
+from headrace.lowering.reference import Bag, Bags, Examples, Pair, answer_of_bags
 from headrace.lowering.round_history import RoundSumsWriter, SetLoopStep
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import LoopStep, Step, register_loop_step, step_for

@@ -14,12 +14,10 @@ from headrace.expr.tree import Column, Expr, columns_of
 from headrace.expr.types import BOOL
 from headrace.graph.monotone_columns import MonotoneColumns
 from headrace.graph.node import identity_lineage
-from headrace.lowering.examples import Examples
 from headrace.lowering.forms import apply_operator, lower_operator
-from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies, function_of
-from headrace.lowering.row_code import RowCode
+from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags, copies, function_of
+from headrace.lowering.row_code import RowCode, user_form
 from headrace.lowering.step import Step, register_step
-from headrace.lowering.user_rows import user_form
 from headrace.operators.row_by_row import RowByRow
 
 if TYPE_CHECKING:

@@ -16,22 +16,22 @@ from headrace.graph.monotone_columns import MonotoneColumns
 from headrace.graph.node import ALTERABLE, Operator
 from headrace.graph.operator_declarations import WHOLE, Facts, Need, Placement, Port
 from headrace.lattice import Max
-from headrace.lowering.examples import Examples, Pair
 from headrace.lowering.reference import (
     Bag,
     Bags,
+    Examples,
     NotOfBags,
     OperatorInput,
+    Pair,
     answer_of_bags,
     copies,
     function_of,
     functions_of,
     output_of_tick,
 )
-from headrace.lowering.row_code import RowCode, item_sources
+from headrace.lowering.row_code import RowCode, holds_any, item_source, item_sources, user_form
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step, step_for
-from headrace.lowering.user_rows import holds_any, item_source, user_form
 from headrace.operators.function_claims import NO_CLAIMS, Claims
 from headrace.operators.lifetime import (
     DEPENDS_ON_CUT,

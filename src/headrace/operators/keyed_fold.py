@@ -11,11 +11,10 @@ from headrace.graph.monotone_columns import MonotoneColumns
 from headrace.graph.node import ALTERABLE
 from headrace.graph.operator_declarations import Facts, KeyedSlot, Placement, Port, place_by_key
 from headrace.lattice import Max
-from headrace.lowering.examples import Examples
-from headrace.lowering.row_code import RowCode, key_columns
+from headrace.lowering.reference import Examples
+from headrace.lowering.row_code import RowCode, key_columns, write_received
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, step_for
-from headrace.lowering.user_rows import write_received
 from headrace.operators.fold import (
     FoldOperator,
     FoldStep,

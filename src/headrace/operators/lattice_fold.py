@@ -16,12 +16,10 @@ from headrace.graph.monotone_columns import MonotoneColumns
 from headrace.graph.node import ALTERABLE, Operator, function_name
 from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, place_by_key
 from headrace.lattice import Max, Merging, Min
-from headrace.lowering.examples import Examples
-from headrace.lowering.reference import Bag, Bags, answer_of_bags
-from headrace.lowering.row_code import MappingCode, RowCode, key_columns
+from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags
+from headrace.lowering.row_code import MappingCode, RowCode, key_columns, merged_item, write_received
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
-from headrace.lowering.user_rows import merged_item, write_received
 from headrace.operators.fold import items_by_key
 from headrace.operators.lifetime import CutDependent
 from headrace.operators.unservable import LOOP_OF_LATTICES

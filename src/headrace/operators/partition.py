@@ -13,11 +13,9 @@ from headrace.expr.row_classes import to_user
 from headrace.expr.tree import Expr, Literal, columns_of
 from headrace.expr.types import INT64, BoolType, Field
 from headrace.graph.node import identity_lineage
-from headrace.lowering.examples import Examples, Pair
-from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies, function_of
-from headrace.lowering.row_code import RowCode
+from headrace.lowering.reference import Bag, Bags, Examples, Pair, answer_of_bags, copies, function_of
+from headrace.lowering.row_code import RowCode, user_form
 from headrace.lowering.step import Step, register_step
-from headrace.lowering.user_rows import user_form
 from headrace.operators.row_by_row import RowByRow
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from headrace.expr import constructors
 from headrace.expr.constructors import lit
 from headrace.expr.tree import Expr, columns_of
 from headrace.graph.node import identity_lineage
-from headrace.lowering.examples import Examples
 from headrace.lowering.forms import apply_operator, lower_operator
-from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies, function_of
+from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags, copies, function_of
 from headrace.lowering.step import Step, register_step
 from headrace.operators.filter import Filter
 from headrace.operators.row_by_row import RowByRow

@@ -11,9 +11,8 @@ from headrace.expr.constructors import col
 from headrace.expr.polars_columns import NotLowered
 from headrace.expr.tree import Column, Expr, columns_of
 from headrace.graph.monotone_columns import MonotoneColumns
-from headrace.lowering.examples import Examples
 from headrace.lowering.forms import apply_operator, lower_operator
-from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies, functions_of
+from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags, copies, functions_of
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.step import Step, register_step
 from headrace.operators.row_by_row import RowByRow

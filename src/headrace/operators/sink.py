@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.graph.node import Operator
 from headrace.graph.operator_declarations import ANYWHERE, Placement, Port
-from headrace.lowering.examples import Examples
 from headrace.lowering.forms import apply_operator, lower_operator
-from headrace.lowering.reference import Bag, Bags, answer_of_bags
+from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.step import Step, register_step
 from headrace.operators.column_arguments import ANY_VALUE

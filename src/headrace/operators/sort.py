@@ -10,12 +10,10 @@ from headrace.expr.check import check
 from headrace.expr.tree import Ordering
 from headrace.graph.node import ALTERABLE
 from headrace.graph.operator_declarations import WHOLE, Facts, Need, Placement, Port
-from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
-from headrace.lowering.reference import Bag, Bags, OperatorInput, answer_of_bags, output_of_tick
-from headrace.lowering.row_code import RowCode, comparable, tuple_source
+from headrace.lowering.reference import Bag, Bags, Examples, OperatorInput, answer_of_bags, output_of_tick
+from headrace.lowering.row_code import RowCode, comparable, tuple_source, user_form
 from headrace.lowering.step import Step, register_step
-from headrace.lowering.user_rows import user_form
 from headrace.operators.lifetime import Lifetime, WithLifetime, describe_lifetime
 from headrace.operators.unservable import IN_ORDER
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 from headrace.expr.row_classes import KeyedRows
 from headrace.graph.node import Operator
 from headrace.graph.operator_declarations import ANYWHERE, WHOLE, Facts, Placement, Port, meet
-from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
-from headrace.lowering.reference import Bag, Bags, answer_of_bags
+from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step

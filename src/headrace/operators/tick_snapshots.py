@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.graph.node import ALTERABLE, Operator
 from headrace.graph.operator_declarations import WHOLE, Facts, Need, Placement, Port
-from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
-from headrace.lowering.reference import Bag, OperatorInput, output_of_tick, sum_bags
+from headrace.lowering.reference import Bag, Examples, OperatorInput, output_of_tick, sum_bags
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot, thaw_dict, thaw_list
 from headrace.lowering.step import Step, register_step

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.graph.node import Operator, identity_lineage
 from headrace.graph.operator_declarations import ANYWHERE, Facts, Placement, Port, meet
-from headrace.lowering.examples import Examples
 from headrace.lowering.forms import apply_operator, lower_operator
-from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies
+from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags, copies
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import LoopStep, Step, register_loop_step, register_step

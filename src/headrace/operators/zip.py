@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.graph.node import ALTERABLE
 from headrace.graph.operator_declarations import WHOLE, Facts, Need, Placement, Port, meet
-from headrace.lowering.examples import Examples
+from headrace.lowering.reference import Examples
 from headrace.lowering.row_code import RowCode, tuple_source
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.analysis import analyse
 from headrace.analysis.column_liveness import live_graph
-from headrace.engine.resume import ResumeBinding, read_state_names
+from headrace.engine.flow_compatibility import ResumeBinding, read_state_names
 from headrace.errors import BadInput, FlowChanged, NotOnSpark
 from headrace.graph.operator_declarations import (
     CalendarSlots,
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from headrace.flow.flow import Flow
     from headrace.graph.node import FlowGraph, Node
     from headrace.state.commit import Commit
+
 
 DEFERRED = "deferred"
 """Name of the slot that holds rows deferred to the next tick."""

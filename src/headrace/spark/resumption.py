@@ -1,7 +1,8 @@
 """Resumption from a checkpoint on Spark: state names, and the shards that hold the state.
 
-State names are those of `headrace.engine.resume`. A location is a stage and the routes by which rows reach
-the operator in it: while both stay the same, every key is looked up on the shard where it was stored.
+State names are those of `headrace.engine.flow_compatibility`. A location is a stage and the routes by which
+rows reach the operator in it: while both stay the same, every key is looked up on the shard where it was
+stored.
 
 State is on the shard that received the rows it was made from. So its location follows from its key, by the
 values that also route these rows, for any number of shards. State without keys of its own (calendars of
@@ -15,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from headrace.engine.columnar.stored_slot import stored_forms
-from headrace.engine.resume import ResumeBinding, check_engine, read_state_names
+from headrace.engine.columnar.columnar_flow import stored_forms
+from headrace.engine.flow_compatibility import ResumeBinding, check_engine, read_state_names
 from headrace.errors import BadInput, FlowChanged
 from headrace.expr.check import check
 from headrace.expr.tree import Column, Expr, columns_of
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from headrace.graph.node import FlowGraph, Node
     from headrace.graph.operator_declarations import KeyedSlot
     from headrace.spark.placing.stages import Stage
+
 
 Loops: TypeAlias = Literal["one shard", "rounds"]
 """Placement of a flow's loops: each on one shard, or partitioned by key and run in rounds on all shards."""

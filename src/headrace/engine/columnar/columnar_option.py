@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.analysis import analyse
 from headrace.analysis.node_labels import label
-from headrace.engine.plan import Schedule, live_consumers, plan_parts
+from headrace.engine.flow_parts import Schedule, live_consumers, plan_parts
 from headrace.errors import BadInput
 
 if TYPE_CHECKING:

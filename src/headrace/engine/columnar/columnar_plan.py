@@ -29,7 +29,7 @@ from headrace.operators.sink import Sink
 
 if TYPE_CHECKING:
     from headrace.analysis import Analysis
-    from headrace.engine.plan import CompiledPart
+    from headrace.engine.flow_parts import CompiledPart
     from headrace.graph.node import Consumers, FlowGraph, Node
 
 

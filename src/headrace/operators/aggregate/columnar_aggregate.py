@@ -23,7 +23,7 @@ from headrace.arrangement.batch import (
     take,
     values_at,
 )
-from headrace.arrangement.first_rows import change_of_first_rows, first_rows
+from headrace.arrangement.reading import change_of_first_rows, first_rows
 from headrace.arrangement.spine import Found, Spine
 from headrace.columns.column_stream import ColumnStream, build_stream, empty_stream
 from headrace.columns.columns import WEIGHT, ColumnarDeclined, Columns

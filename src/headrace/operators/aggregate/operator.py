@@ -16,9 +16,8 @@ from headrace.graph.monotone_columns import MonotoneColumns
 from headrace.graph.node import ALTERABLE, Node
 from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, place_by_key
 from headrace.lattice import Max
-from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
-from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies, functions_of
+from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags, copies, functions_of
 from headrace.lowering.row_code import RowCode, key_columns, tuple_source
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, step_for

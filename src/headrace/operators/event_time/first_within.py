@@ -19,7 +19,7 @@ from headrace.graph.operator_declarations import (
     calendar_slots,
     place_by_key,
 )
-from headrace.lowering.examples import Examples
+from headrace.lowering.reference import Examples
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot, thaw_list
 from headrace.lowering.step import register_step

@@ -9,7 +9,7 @@ from headrace.expr.constructors import col
 from headrace.expr.types import Field
 from headrace.graph.node import Operator
 from headrace.graph.operator_declarations import WHOLE, Need, Placement, Port
-from headrace.lowering.examples import Examples
+from headrace.lowering.reference import Examples
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step

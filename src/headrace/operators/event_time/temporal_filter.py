@@ -28,8 +28,7 @@ from headrace.graph.operator_declarations import (
     meet,
     place_by_key,
 )
-from headrace.lowering.examples import Examples
-from headrace.lowering.reference import Bag, Bags, answer_of_bags, function_of
+from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags, function_of
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step

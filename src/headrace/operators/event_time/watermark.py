@@ -16,7 +16,7 @@ from headrace.expr.tree import Column
 from headrace.expr.types import BOOL, FLOAT64, INTEGERS, TIMESTAMP, Field, Schema
 from headrace.graph.node import Operator
 from headrace.graph.operator_declarations import ANYWHERE, WHOLE, Facts, Need, Placement, Port, meet
-from headrace.lowering.examples import Examples
+from headrace.lowering.reference import Examples
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot, thaw_dict
 from headrace.lowering.step import Step, register_step

@@ -24,7 +24,7 @@ from headrace.graph.operator_declarations import (
     calendar_slots,
     place_by_key,
 )
-from headrace.lowering.examples import Examples
+from headrace.lowering.reference import Examples
 from headrace.lowering.step import Step, step_for
 from headrace.operators.aggregate import sums
 from headrace.operators.aggregate.aggregation import group_columns

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.graph.node import ALTERABLE, identity_lineage
 from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, meet, place_by_key
-from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
-from headrace.lowering.reference import Bag, Bags, OperatorInput, answer_of_bags, output_of_tick
+from headrace.lowering.reference import Bag, Bags, Examples, OperatorInput, answer_of_bags, output_of_tick
 from headrace.operators.lifetime import (
     DEPENDS_ON_CUT,
     CutDependent,

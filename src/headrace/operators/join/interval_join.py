@@ -28,7 +28,6 @@ from headrace.graph.operator_declarations import (
     calendar_slots,
     place_by_key,
 )
-from headrace.lowering.examples import Examples
 from headrace.lowering.forms import (
     ArrangedPlan,
     ArrangedState,
@@ -36,6 +35,7 @@ from headrace.lowering.forms import (
     lower_operator,
     register_arranged,
 )
+from headrace.lowering.reference import Examples
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot, thaw_list
 from headrace.lowering.step import Step, register_step

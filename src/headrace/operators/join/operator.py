@@ -29,11 +29,11 @@ from headrace.graph.operator_declarations import (
     meet,
     place_by_key,
 )
-from headrace.lowering.examples import Examples
 from headrace.lowering.forms import lower_operator
 from headrace.lowering.reference import (
     Bag,
     Bags,
+    Examples,
     OperatorInput,
     answer_of_bags,
     copies,

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from headrace.expr.check import check
 from headrace.expr.constructors import coalesce, col, struct
 from headrace.expr.types import Field
-from headrace.lowering.examples import Examples
-from headrace.lowering.reference import Bag, Bags, answer_of_bags
+from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags
 from headrace.lowering.step import register_step
 from headrace.operators.keyed_tables.record_order import (
     MisfitTexts,

@@ -13,8 +13,7 @@ from headrace.expr.tree import Call
 from headrace.expr.types import STR, Field, StructType
 from headrace.graph.node import Operator
 from headrace.graph.operator_declarations import EverywhereSlot, KeyedSlot, Port, calendar_slots, place_by_key
-from headrace.lowering.examples import Examples
-from headrace.lowering.reference import Bag, Bags, answer_of_bags
+from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step

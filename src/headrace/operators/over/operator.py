@@ -12,8 +12,7 @@ from headrace.expr.constructors import col
 from headrace.expr.tree import Column
 from headrace.graph.node import Operator, identity_lineage
 from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, place_by_key
-from headrace.lowering.examples import Examples
-from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies, functions_of
+from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags, copies, functions_of
 from headrace.lowering.row_code import RowCode, comparable, item_sources, tuple_source
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step

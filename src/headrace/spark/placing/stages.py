@@ -16,9 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from headrace.engine.flow_parts import live_consumers
+
 from headrace.analysis import analyse
 from headrace.engine.partial_operators import ExchangeSink
-from headrace.engine.plan import live_consumers
 from headrace.errors import NoFixpoint, SourceLocation, Step
 from headrace.graph.node import FlowGraph, Node
 from headrace.operators.feedback import FeedbackOperator
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from headrace.expr.types import Schema
     from headrace.graph.operator_declarations import Facts
+
 
 LOOP_ROWS = 2_000_000
 """Default limit on the input rows of a batch loop that runs in one task."""

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from headrace.columns.columns import Columns
-from headrace.engine.columnar.columnar_flow import large_ticks_code
+from headrace.engine.columnar.columnar_flow import large_ticks_code, stored_forms
 from headrace.engine.columnar.columnar_intake import columns_of_frame
 from headrace.engine.columnar.columnar_option import COLUMNAR_ROWS, Columnar
 from headrace.engine.columnar.runner import as_rows
-from headrace.engine.columnar.stored_slot import stored_forms
 from headrace.engine.machine import Machine
 from headrace.expr.types import Rows
 from headrace.io.arrow import with_weight
