@@ -38,7 +38,7 @@ from headrace.state.lease import Lease
 from headrace.tables.version_folders import VersionFolders, tick_folders
 
 Position: TypeAlias = int | str | dict[str, list[int]]
-"""Position up to which an input was read: the version of a table, the files of a folder, the text of constants."""
+"""Position in an input that was read: version of a table, files of a folder, or text of constants."""
 
 Positions: TypeAlias = Mapping[str, Position | None]
 """Positions of the inputs of a query, by their keys; None where an input has none."""

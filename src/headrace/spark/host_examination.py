@@ -42,7 +42,10 @@ _WIDTH = 8
 
 @dataclass(frozen=True, slots=True)
 class SparkFinding:
-    """Finding of an examination. about: its subject. text: the observation. fix: a line to copy, empty if not needed."""
+    """Finding of an examination.
+
+    about: its subject. text: the observation. fix: a line to copy, empty if not needed.
+    """
 
     about: str
     level: Level
