@@ -16,9 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headrace.engine.flow_parts import live_consumers
-
 from headrace.analysis import analyse
+from headrace.engine.flow_parts import live_consumers
 from headrace.engine.partial_operators import ExchangeSink
 from headrace.errors import NoFixpoint, SourceLocation, Step
 from headrace.graph.node import FlowGraph, Node
