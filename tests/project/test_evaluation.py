@@ -73,7 +73,7 @@ JUDGED = {
     ("spark/placing/row_placement.py", "exec"): _GENERATED,
     ("spark/sources/pull_source.py", "loads"): _OWN_PROCESS,
     ("spark/ticks/failures.py", "loads"): _OWN_PROCESS,
-    ("spark/ticks/task_outcome.py", "loads"): _OWN_PROCESS,
+    ("spark/ticks/messages.py", "loads"): _OWN_PROCESS,
     ("spark/ticks/plan.py", "loads"): _OWN_PROCESS,
     ("lowering/reference.py", "eval"): _GENERATED,
 }

@@ -14,16 +14,23 @@ from headrace import Engine, Flow
 from headrace.analysis.column_liveness import live_graph
 from headrace.io.arrow import rows_to_table
 from headrace.operators.source import Source
-from headrace.spark.placing.combining import insert_partial_operators
+from headrace.spark.placing.pushdown import insert_partial_operators
 from headrace.spark.placing.stages import LoopStages, cut_stages
 from headrace.spark.ticks import task
 from headrace.spark.ticks.intake import ENDED, Spooled
-from headrace.spark.ticks.messages import TO_DRIVER, TaskResult, from_batches, results_of, to_batches
+from headrace.spark.ticks.messages import (
+    TO_DRIVER,
+    TaskResult,
+    TickOutcome,
+    collect_outcome,
+    from_batches,
+    results_of,
+    to_batches,
+)
 from headrace.spark.ticks.plan import Input, ShippedPlan, SinkOutput, TickPlan, compiled
 from headrace.spark.ticks.round_jobs import run_in_jobs
 from headrace.spark.ticks.round_task import Sent
 from headrace.spark.ticks.task import TickOrder
-from headrace.spark.ticks.task_outcome import TickOutcome, collect_outcome
 from headrace.spark.ticks.ticker import Ends
 from headrace.state.chain import Chain
 from headrace.state.codec import value_encoder

@@ -19,7 +19,7 @@ from headrace.engine.engine import Engine
 from headrace.expr.code_emission import CodeBounds
 from headrace.expr.types import Rows
 from headrace.io.sink import SinkTarget
-from headrace.spark.placing.combining import insert_partial_operators
+from headrace.spark.placing.pushdown import insert_partial_operators
 from headrace.spark.placing.stages import cut_stages
 from headrace.spark.resumption import Loops, SparkResumeBinding
 from headrace.spark.session import is_local, tasks_at_a_time

@@ -33,7 +33,7 @@ from headrace.operators.event_time.due_calendar import schedule_entry
 from headrace.operators.event_time.session_windows import NUMBER
 from headrace.operators.event_time.slices import WindowBounds, schedule_slice
 from headrace.path_or_url import local_path
-from headrace.spark.placing.combining import insert_partial_operators
+from headrace.spark.placing.pushdown import insert_partial_operators
 from headrace.spark.placing.stages import cut_stages
 from headrace.spark.resumption import (
     ON_SPARK,

@@ -35,13 +35,12 @@ from headrace.full_disk import telling_full_disk
 from headrace.graph.node import graph_of
 from headrace.operators.source import Source as SourceOperator
 from headrace.path_or_url import local_path
-from headrace.spark.placing.combining import insert_partial_operators
 from headrace.spark.placing.earliest_stages import check_loops_run_in_rounds
-from headrace.spark.placing.native import Chain, native_parts, without_native
+from headrace.spark.placing.pushdown import Chain, insert_partial_operators, native_parts, without_native
 from headrace.spark.placing.stages import LOOP_ROWS, StagePlan, cut_stages
 from headrace.spark.resumption import Loops, SparkResumeBinding
 from headrace.spark.session import is_local, tasks_at_a_time
-from headrace.spark.sources import change_frames, kafka, pull_source
+from headrace.spark.sources import pull_source, record_frames
 from headrace.spark.sources.arrivals import SourcePositions
 from headrace.spark.sources.opening import (
     OpenedSource,
@@ -52,10 +51,10 @@ from headrace.spark.sources.opening import (
     sends_rows,
 )
 from headrace.spark.ticks.failures import explained_deaths
+from headrace.spark.ticks.messages import CostMeter
 from headrace.spark.ticks.output import bucket_route, task_target
 from headrace.spark.ticks.plan import SinkOutput, TickPlan, compiled
 from headrace.spark.ticks.query import GIVEN, Query
-from headrace.spark.ticks.task_outcome import CostMeter
 from headrace.spark.ticks.ticker import Ticker, Way, open_outlets
 from headrace.state.checkpoint import Checkpoint
 from headrace.state.commit import KEEP_TICKS
@@ -68,7 +67,7 @@ if TYPE_CHECKING:
     from headrace.flow.flow import Flow
     from headrace.io.source import DeadLetters
 
-SOURCES = (change_frames, kafka, pull_source)
+SOURCES = (pull_source, record_frames)
 """Modules for further kinds of sources, which register with `open_on_spark` and `source_frame`."""
 
 

@@ -41,7 +41,7 @@ from headrace.operators.join.operator import Join
 from headrace.operators.sink import Sink
 from headrace.operators.source import Source
 from headrace.spark.batch import frames  # noqa: F401  # registers the native form of sources
-from headrace.spark.placing.native import is_native
+from headrace.spark.placing.pushdown import is_native
 from headrace.spark.refusals import check_runs_on_spark
 
 if TYPE_CHECKING:

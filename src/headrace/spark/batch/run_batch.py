@@ -57,10 +57,9 @@ from headrace.spark.sources.opening import Frame, Opening, open_on_spark, sends_
 from headrace.spark.sources.tick_input import frame_of_locations
 from headrace.spark.ticks.failures import Task, decoded_errors, with_encoded_errors
 from headrace.spark.ticks.intake import Taken, read_inputs
-from headrace.spark.ticks.messages import results_of, run_tasks, to_batches
+from headrace.spark.ticks.messages import collect_outcome, results_of, run_tasks, to_batches
 from headrace.spark.ticks.output import bucket_route, task_target, write_changes
 from headrace.spark.ticks.plan import Input, SinkOutput, pickled
-from headrace.spark.ticks.task_outcome import collect_outcome
 from headrace.spark.ticks.ticker import DriverSink, open_outlets
 
 if TYPE_CHECKING:

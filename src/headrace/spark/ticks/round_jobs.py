@@ -14,9 +14,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from headrace.spark.ticks import task
 from headrace.spark.ticks.failures import decoded_errors
-from headrace.spark.ticks.messages import ARROW, TaskResult, results_of, run_tasks
+from headrace.spark.ticks.messages import (
+    ARROW,
+    TaskResult,
+    TickOutcome,
+    collect_outcome,
+    results_of,
+    run_tasks,
+)
 from headrace.spark.ticks.round_task import NOTHING, Leg, Sent, rounds_of, split_sent
-from headrace.spark.ticks.task_outcome import TickOutcome, collect_outcome
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,8 +22,14 @@ from headrace.engine.columnar.runner import as_rows
 from headrace.errors import UnreadableSource
 from headrace.expr.types import Rows
 from headrace.spark.ticks.cell import OpenCell, by_source, cell_number, run_stateless
-from headrace.spark.ticks.messages import BLOBS_OF_ONE_PLACE, TO_DRIVER, Message, TaskResult, messages_of
-from headrace.spark.ticks.task_outcome import chain_result
+from headrace.spark.ticks.messages import (
+    BLOBS_OF_ONE_PLACE,
+    TO_DRIVER,
+    Message,
+    TaskResult,
+    chain_result,
+    messages_of,
+)
 from headrace.state.chain import Chain
 from headrace.state.codec import decode, value_encoder
 

@@ -31,7 +31,11 @@ from headrace.spark.ticks.failures import Task
 from headrace.spark.ticks.intake import Tagged, Taken, read_inputs, tagged_batch
 from headrace.spark.ticks.messages import (
     Message,
+    TaskCost,
     TaskResult,
+    bad_result,
+    chain_result,
+    error_result,
     from_batches,
     piece_of,
     place_of,
@@ -42,7 +46,6 @@ from headrace.spark.ticks.messages import (
 from headrace.spark.ticks.output import takes_columns, write_changes
 from headrace.spark.ticks.plan import Compiled, CompiledStage, ShippedPlan
 from headrace.spark.ticks.round_task import Address, Leg, fetch_messages, post_output, run_rounds
-from headrace.spark.ticks.task_outcome import TaskCost, bad_result, chain_result, error_result
 from headrace.state.chain import Chain
 from headrace.state.checkpoint_files import make_durable
 

@@ -34,12 +34,11 @@ from headrace.operators.event_time.watermark import EARLIEST, Watermark
 from headrace.spark.sources.tick_input import Density, Expected, TickInput
 from headrace.spark.ticks import task
 from headrace.spark.ticks.failures import decoded_errors
-from headrace.spark.ticks.messages import results_of, run_tasks
+from headrace.spark.ticks.messages import CostMeter, TickOutcome, collect_outcome, results_of, run_tasks
 from headrace.spark.ticks.output import outbox_of
 from headrace.spark.ticks.plan import Compiled, ShippedPlan
 from headrace.spark.ticks.round_jobs import FEW_ROWS, SparkJobs, run_in_jobs, run_stages
 from headrace.spark.ticks.task import TickOrder
-from headrace.spark.ticks.task_outcome import CostMeter, TickOutcome, collect_outcome
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
