@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from headrace.analysis import Analysis
-from headrace.analysis.coordination_verdicts import Judgement, Verdict
+from headrace.analysis.checks import Judgement, Verdict
 from headrace.analysis.flow_report import MEANING
 from headrace.engine.change import Changes, TickOutput
 from headrace.engine.engine import Engine

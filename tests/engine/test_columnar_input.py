@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pl = pytest.importorskip("polars")
-pa = pytest.importorskip("pyarrow")
-
 import headrace as hr
 from headrace import col
 from headrace.engine import row_intake
 from headrace.engine.change import Changes
 from headrace.errors import BadInput, BadRow, EvaluationError, UserFunctionFailed
-from headrace.expr.annotations import Float32, Int8, Int16, Int32, TimestampNtz
-from headrace.expr.types import DecimalType
+from headrace.expr.types import DecimalType, Float32, Int8, Int16, Int32, TimestampNtz
 from tests.properties.effort import examples
+
+pl = pytest.importorskip("polars")
+pa = pytest.importorskip("pyarrow")
+
 
 NOON = datetime(2001, 9, 11, 12, 34, 56, 789012, UTC)
 NAN = float("nan")

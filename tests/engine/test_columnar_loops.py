@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("polars")
-
 import headrace as hr
 from headrace import col, left, right
 from headrace.analysis import analyse
@@ -26,8 +24,8 @@ from headrace.engine.columnar.columnar_option import Columnar, explain_large_tic
 from headrace.engine.columnar.loop_rounds import ColumnarLoop
 from headrace.engine.program import Program, compile_program
 from headrace.errors import NoFixpoint
-from headrace.expr.code_emission import CodeBounds, bounded_code
 from headrace.expr.code_runtime import NAN
+from headrace.expr.typing_rules import CodeBounds, bounded_code
 from headrace.graph.node import FlowGraph
 from headrace.testing.strategies import rows
 from tests.engine.test_columnar import ALWAYS, Plain, Run, _inside, _join, noting_declines
@@ -36,6 +34,9 @@ from tests.properties.test_recursion import RULES
 from tests.properties.test_recursion import Program as Rules
 from tests.random_flows.cases import Case, Tick, _add_sinks, cuts
 from tests.random_flows.grow import LOOPS, Grown, _distinct, _filter, _select, _union, grow
+
+pytest.importorskip("polars")
+
 
 Rows = list[tuple[Any, ...]]
 

@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pa = pytest.importorskip("pyarrow")
-import pyarrow.parquet as pq
-
 from headrace.errors import HeadraceError, UnreadableSource
-from headrace.expr.annotations import Int32
+from headrace.expr.types import Int32
 from headrace.io import CsvFiles, Feed, JsonFiles, ParquetFiles
 from headrace.io.files import file_source
 from headrace.io.files.file_reader import FileFormat, open_format, read_columns, read_rows, rows_of
@@ -28,6 +26,8 @@ from headrace.io.files.file_source import WHOLE, FilePart, Files
 from headrace.io.source import open_source
 from tests.io.feeds import Everything, Flat, Point, feed, read, write
 from tests.io.odd_files import csv_records, json_lines
+
+pa = pytest.importorskip("pyarrow")
 
 
 class Needed(NamedTuple):

@@ -11,9 +11,9 @@ from unittest import mock
 import pyarrow as pa
 
 from headrace import Engine, Flow
-from headrace.analysis.column_liveness import live_graph
+from headrace.analysis.column_lineage import live_graph
 from headrace.io.arrow import rows_to_table
-from headrace.operators.source import Source
+from headrace.operators.endpoints import Source
 from headrace.spark.placing.pushdown import insert_partial_operators
 from headrace.spark.placing.stages import LoopStages, cut_stages
 from headrace.spark.ticks import task
@@ -32,7 +32,7 @@ from headrace.spark.ticks.round_jobs import run_in_jobs
 from headrace.spark.ticks.round_task import Sent
 from headrace.spark.ticks.task import TickOrder
 from headrace.spark.ticks.ticker import Ends
-from headrace.state.chain import Chain
+from headrace.state.chain import BatchChain
 from headrace.state.codec import value_encoder
 
 SPOOLED = Spooled()
@@ -72,7 +72,7 @@ class InProcessTasks:
         plan = TickPlan(self.stages, tuple(inputs), outputs, str(folder), False)
         self.shipped = ShippedPlan.of(plan)
         self.plan = compiled(plan)
-        self.chains: dict[int, Chain] = {}
+        self.chains: dict[int, BatchChain] = {}
         self.pending: frozenset[int] = frozenset()
         self.waiting: frozenset[int] = frozenset()
         self.ticks = 0

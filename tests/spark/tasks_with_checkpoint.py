@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from headrace import Flow
-from headrace.analysis.column_liveness import live_graph
+from headrace.analysis.column_lineage import live_graph
 from headrace.spark.placing.pushdown import insert_partial_operators
 from headrace.spark.placing.stages import cut_stages
 from headrace.spark.resumption import Loops, SparkResumeBinding

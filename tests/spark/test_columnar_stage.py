@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace import Flow, col, io
-from headrace.analysis.column_liveness import live_graph
+from headrace.analysis.column_lineage import live_graph
 from headrace.engine.columnar.columnar_intake import columns_of_frame
 from headrace.engine.columnar.columnar_option import Columnar
 from headrace.engine.columnar.runner import as_rows

@@ -13,7 +13,7 @@ import pytest
 
 import headrace as hr
 from headrace import Change, Flow, col
-from headrace.analysis import canonical_data
+from headrace.analysis import fingerprints
 from headrace.errors import FlowChanged
 from headrace.io import Changelog, TableFiles
 
@@ -324,8 +324,8 @@ def test_another_python_is_named_where_it_makes_other_functions(
 ) -> None:
     run(with_function, tmp_path, BIDS[:5])
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    monkeypatch.setattr(canonical_data, "_code", lambda code: "of another Python")
-    monkeypatch.setattr(canonical_data, "sys", SimpleNamespace(version_info=(3, 99)))
+    monkeypatch.setattr(fingerprints, "_code", lambda code: "of another Python")
+    monkeypatch.setattr(fingerprints, "sys", SimpleNamespace(version_info=(3, 99)))
     with pytest.raises(FlowChanged) as caught:
         run(with_function, tmp_path, BIDS)
     text = str(caught.value)

@@ -15,7 +15,7 @@ from decimal import Context, Decimal
 from functools import partial
 from typing import Any, TypeAlias
 
-from headrace.expr.deferred_imports import np, pl
+from headrace.requirements import np, pl
 
 Codes: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
 _Hashes: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.uint64]]"

@@ -21,7 +21,7 @@ from headrace.arrangement.batch import (
 )
 from headrace.arrangement.codes import codes_of
 from headrace.arrangement.spine import Found, Probe, Spine
-from headrace.expr.deferred_imports import np, pl
+from headrace.requirements import np, pl
 
 _NOWHERE = range(0)
 _FEW = 4

@@ -24,7 +24,7 @@ from headrace.arrangement.batch import (
     take,
 )
 from headrace.arrangement.codes import Codes
-from headrace.expr.deferred_imports import np, pl
+from headrace.requirements import np, pl
 
 MERGED = 4
 """Batches that are merged at once, at least."""

@@ -65,7 +65,7 @@ def explain(
 
 def _here(flow: Flow, *, code: bool) -> str:
     from headrace.analysis import explain as explanation
-    from headrace.analysis.column_liveness import live_graph
+    from headrace.analysis.column_lineage import live_graph
     from headrace.engine.columnar.columnar_option import explain_large_ticks
 
     graph = flow.graph()
@@ -126,7 +126,7 @@ def draw(
 ) -> None:
     """Draw a flow with its strata: for GitHub (mermaid), for Graphviz (dot), or as a picture (svg)."""
     from headrace.cli.load_flow import load_flow
-    from headrace.path_or_url import local_path
+    from headrace.file_system import local_path
     from headrace.view import picture_of
 
     text = drawing_of(picture_of(load_flow(flow)), format)

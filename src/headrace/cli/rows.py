@@ -1,6 +1,7 @@
 """Rows on the command line: parsed from JSON, printed as a table or JSON.
 
-Plain text tables are as wide as the terminal, or unlimited if redirected."""
+Plain text tables are as wide as the terminal, or unlimited if redirected.
+"""
 
 from __future__ import annotations
 

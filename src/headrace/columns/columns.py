@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast, overload
 
 from headrace.errors import BadInput
-from headrace.expr.deferred_imports import pl
 from headrace.expr.polars_columns import (
     LoweredExpression,
     bounds_in,
@@ -17,12 +16,14 @@ from headrace.expr.polars_columns import (
     to_series,
 )
 from headrace.expr.types import INT64, TIMESTAMP, Rows
+from headrace.requirements import pl
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from collections.abc import Set as AbstractSet
 
     from headrace.expr.types import Schema
+
 
 WEIGHT_COLUMN = "weight"
 """Name of a frame's weight column: how many copies of each row are inserted or deleted."""

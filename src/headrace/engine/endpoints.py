@@ -24,14 +24,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace import pull
-from headrace.atomic_files import subfolder_for
 from headrace.engine.change import Changes, unknown_sink
 from headrace.engine.queue import PerSource, limit_for
 from headrace.engine.row_intake import check_iterable, unknown_source
 from headrace.errors import BadInput, SourceLocation, Step
-from headrace.expr.call_errors import check_function
+from headrace.expr.expression_errors import check_function
 from headrace.expr.row_classes import to_user
 from headrace.expr.types import TIMESTAMP
+from headrace.file_system import subfolder_for
 from headrace.io import Call, Feed, SinkTarget, Source, open_sink, open_source
 from headrace.io.in_process import TickTime
 from headrace.io.keyed_tables import HeldBack
@@ -46,9 +46,9 @@ from headrace.io.pull_streams import (
 )
 from headrace.io.sink import SinkRequest, Writer
 from headrace.io.source import DeadLetters, dead_letter_folder
-from headrace.operators.signals.endpoints import SignalSource
-from headrace.operators.source import TICK_TIME, KeyedSource
-from headrace.operators.source import Source as SourceOperator
+from headrace.operators.endpoints import TICK_TIME, KeyedSource
+from headrace.operators.endpoints import Source as SourceOperator
+from headrace.operators.signals.earlier_values import SignalSource
 
 if TYPE_CHECKING:
     from headrace.engine.engine import Engine

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Never, cast, overload
 
-from headrace.analysis.column_liveness import columns_read, live_graph
+from headrace.analysis.column_lineage import columns_read, live_graph
 from headrace.columns.columns import is_frame, read_whole
 from headrace.engine.change import Changes, TickOutput
 from headrace.engine.columnar.columnar_option import ColumnarName, begins_arranged, parse_columnar
@@ -30,8 +30,8 @@ from headrace.errors import BadInput, EngineStopped, SourceLocation
 from headrace.expr.row_classes import to_user
 from headrace.expr.types import Rows
 from headrace.graph.node import graph_of
-from headrace.operators.signals.endpoints import SignalSource
-from headrace.operators.source import TICK_TIME, Source
+from headrace.operators.endpoints import TICK_TIME, Source
+from headrace.operators.signals.earlier_values import SignalSource
 from headrace.shown import Shown
 
 if TYPE_CHECKING:

@@ -13,8 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from headrace.analysis.canonical_data import to_canonical_data
-from headrace.analysis.fingerprints import add_live_columns, describe_nodes, fingerprint, node_identities
+from headrace.analysis.fingerprints import (
+    add_live_columns,
+    describe_nodes,
+    fingerprint,
+    node_identities,
+    to_canonical_data,
+)
 from headrace.analysis.state_compatibility import (
     Kept,
     ResumedDescription,

@@ -13,11 +13,10 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from headrace.graph.operator_declarations import Delay
+from headrace.operators.endpoints import Sink, Source
 from headrace.operators.event_time.watermark import EndOfInput
-from headrace.operators.signals.endpoints import LastRow, SignalSource, ValueRows
-from headrace.operators.signals.signal_operator import SignalOperator
-from headrace.operators.sink import Sink
-from headrace.operators.source import Source
+from headrace.operators.signals.earlier_values import LastRow, SignalSource, ValueRows
+from headrace.operators.signals.lift import SignalOperator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,7 @@ from typing import Any, cast
 
 from headrace.engine.change import Change, KeyDeletion, Update
 from headrace.errors import BadRow
-from headrace.expr.row_classes import KeyedRows, from_user
-from headrace.expr.row_conversion import from_trusted
+from headrace.expr.row_classes import KeyedRows, from_trusted, from_user
 from headrace.expr.row_validation import RowValidator
 from headrace.expr.types import Row, Schema
 from headrace.io.files.text_values import UnfitValue

@@ -14,8 +14,8 @@ from headrace.engine.runtime_library import RUNTIME, TickBudget
 from headrace.engine.signals.durable import signal_slots
 from headrace.engine.signals.row_values import signal_part_of
 from headrace.errors import BadInput
-from headrace.expr.code_emission import CodeBounds, code_bounds
 from headrace.expr.compile_python import runtime_names
+from headrace.expr.typing_rules import CodeBounds, code_bounds
 from headrace.lowering.generated_source import Constants, Purpose
 from headrace.lowering.slot import Slot, thaw_list
 from headrace.operators.feedback import BagFeedback, Feedback

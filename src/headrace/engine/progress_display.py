@@ -15,8 +15,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TextIO
 
 from headrace.errors import SourceLocation
-from headrace.notebook_cells import in_notebook
 from headrace.requirements import require_package
+from headrace.shown import in_notebook
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -33,20 +33,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.analysis import Verdict, analyse
-from headrace.analysis.coordination_verdicts import ancestors_of
-from headrace.analysis.witness_paths import path_to_lost_fact, steps_by_location
-from headrace.atomic_files import (
+from headrace.analysis.checks import ancestors_of, path_to_lost_fact, steps_by_location
+from headrace.engine.endpoints import held_back_by, open_sinks
+from headrace.engine.engine import Engine
+from headrace.errors import BadInput, HeadraceError
+from headrace.expr.value_keys import with_representatives
+from headrace.file_system import (
     FolderLock,
     exchange_folders,
+    local_path,
     remove_folder,
     subfolder_for,
     sync_folder,
     write_file,
 )
-from headrace.engine.endpoints import held_back_by, open_sinks
-from headrace.engine.engine import Engine
-from headrace.errors import BadInput, HeadraceError
-from headrace.expr.dict_keys import with_representatives
 from headrace.io import (
     Call,
     DeltaChangelog,
@@ -64,13 +64,11 @@ from headrace.io.keyed_tables import consolidate_rows
 from headrace.io.outbox import BATCH_ROWS
 from headrace.io.sink import ReadableWriter
 from headrace.io.source import WEIGHT, dead_letter_folder, set_fields
-from headrace.operators.source import TICK_TIME
-from headrace.path_or_url import local_path
+from headrace.operators.endpoints import TICK_TIME
 from headrace.state.checkpoint import Checkpoint
-from headrace.state.commit import CommitLog
-from headrace.state.lease import Lease
+from headrace.state.commit import CommitLog, Lease
 from headrace.state.manifest import as_it_is
-from headrace.state.skipped_files import keep_skipping
+from headrace.state.rewind import keep_skipping
 from headrace.tables.version_folders import TICK
 
 if TYPE_CHECKING:
@@ -78,6 +76,7 @@ if TYPE_CHECKING:
     from headrace.expr.types import Schema
     from headrace.flow.flow import Flow
     from headrace.graph.node import FlowGraph
+
 
 _MARK = ".rebuilt"
 _OUTPUT = re.compile(r"tick=\d+|versions|current|buckets|[._].*")

@@ -12,13 +12,11 @@ from typing import Any, TypeAlias
 from headrace.columns.columns import rows_of_frame
 from headrace.engine.change import Change, KeyDeletion, Update
 from headrace.engine.signals.row_values import rows_of_signal
-from headrace.errors import BadInput, SourceLocation
-from headrace.expr.row_classes import from_user
-from headrace.expr.row_conversion import from_trusted
+from headrace.errors import BadInput, SourceLocation, did_you_mean
+from headrace.expr.row_classes import from_trusted, from_user
 from headrace.expr.types import Rows
-from headrace.near_names import did_you_mean
-from headrace.operators.signals.endpoints import SignalSource
-from headrace.operators.source import KeyedSource, Source
+from headrace.operators.endpoints import KeyedSource, Source
+from headrace.operators.signals.earlier_values import SignalSource
 
 Intake: TypeAlias = "Callable[[Iterable[Any]], Rows]"
 

@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.analysis.column_liveness import live_graph
+from headrace.analysis.column_lineage import live_graph
 from headrace.engine.endpoints import (
     TICK_ROWS,
     AnySink,
@@ -35,10 +35,9 @@ from headrace.engine.prometheus import Metrics, serving_metrics
 from headrace.engine.queue import PerSource, check_limits
 from headrace.engine.run_module import RunModule
 from headrace.errors import BadInput, SourceLocation
-from headrace.expr.call_errors import explains_calls
-from headrace.full_disk import telling_full_disk
+from headrace.expr.expression_errors import explains_calls
+from headrace.file_system import local_path, telling_full_disk
 from headrace.graph.node import graph_of
-from headrace.path_or_url import local_path
 from headrace.pull.argument_checks import check_confirm_within
 from headrace.pull.ask_buffer import StopOnce
 from headrace.pull.edge import CallbackEdge
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from headrace.engine.run_module import CheckpointedState
     from headrace.flow.flow import Flow
     from headrace.graph.node import FlowGraph
+
 
 __all__ = [
     "Progress",
@@ -214,7 +214,7 @@ def _open_state(
     # Only runs with a checkpoint need its codec.
     from headrace.engine.rebuild import finish_rebuild
     from headrace.engine.run_module import open_checkpoint
-    from headrace.state.skipped_files import telling_ways_past
+    from headrace.state.rewind import telling_ways_past
 
     folder = Path(local_path(options.checkpoint, "checkpoint"))
     finish_rebuild(folder)

@@ -30,10 +30,10 @@ from headrace.engine.program import compile_program
 from headrace.engine.progress import Progress, SourceProgress
 from headrace.expr.types import Rows
 from headrace.io.pull_streams import Prepare, Publish
+from headrace.state.checkpoint import DirectoryState
 from headrace.state.commit import POSITIONS
 from headrace.state.lazy_slots import Form
-from headrace.state.single_process_state import DirectoryState
-from headrace.state.skipped_files import skipped_files
+from headrace.state.rewind import skipped_files
 
 if TYPE_CHECKING:
     from headrace.engine.endpoints import Inlet, Outlet

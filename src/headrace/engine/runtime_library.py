@@ -16,21 +16,20 @@ from headrace.errors import (
     UnknownPort,
     UserFunctionFailed,
 )
-from headrace.expr.sort_keys import any_key
 from headrace.expr.types import Rows
+from headrace.expr.value_keys import any_key
 from headrace.lowering.round_history import RUNTIME as LOOPS
 from headrace.operators.aggregate import (
     collected_values,
     counts,
-    float_totals,
+    exact_totals,
+    extremes,
     histograms,
-    ordered_values,
     percentiles,
-    power_sums,
     sums,
 )
 from headrace.operators.keyed_tables.history import RUNTIME as HISTORIES
-from headrace.operators.keyed_tables.record_order import RUNTIME as UPSERTS
+from headrace.operators.keyed_tables.upsert_rule import RUNTIME as UPSERTS
 from headrace.operators.top_k import RUNTIME as TOP_K
 
 if TYPE_CHECKING:
@@ -149,11 +148,10 @@ RUNTIME: dict[str, Any] = {
     **LOOPS,
     **collected_values.RUNTIME,
     **counts.RUNTIME,
-    **float_totals.RUNTIME,
     **histograms.RUNTIME,
-    **ordered_values.RUNTIME,
+    **extremes.RUNTIME,
     **percentiles.RUNTIME,
-    **power_sums.RUNTIME,
+    **exact_totals.RUNTIME,
     **sums.RUNTIME,
     **TOP_K,
     **HISTORIES,

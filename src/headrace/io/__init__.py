@@ -6,6 +6,7 @@ before a source or sink is opened.
 
 from typing import TYPE_CHECKING, Any
 
+from headrace.errors import did_you_mean
 from headrace.io.change_data import ChangeData, Debezium, DeltaChanges, Operations, Upserts
 from headrace.io.delta import DeltaChangelog, DeltaRows, DeltaTable
 from headrace.io.files.changelog import Changelog, CsvChangelog
@@ -31,7 +32,6 @@ from headrace.io.source import (
     open_source,
 )
 from headrace.io.uri import parse_sink, parse_source
-from headrace.near_names import did_you_mean
 
 if TYPE_CHECKING:
     from headrace.io.pull_streams import rows_of

@@ -1,7 +1,8 @@
 """Shapes of columns: what values of a column have in common, merged value by value.
 
 A shape knows less than a type: nothing of a column that was always null, and of a column of texts and numbers
-that it has no type. `columns` decides at the end. Arrow is only needed for Parquet files."""
+that it has no type. `columns` decides at the end. Arrow is only needed for Parquet files.
+"""
 
 from __future__ import annotations
 

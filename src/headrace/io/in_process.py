@@ -14,10 +14,10 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from headrace.errors import BadInput, BadRow, SourceLocation, WrongType
-from headrace.expr.dict_keys import with_representatives
-from headrace.expr.durations import duration, format_duration
 from headrace.expr.functions.intervals import writer_of
+from headrace.expr.time_texts import duration, format_duration
 from headrace.expr.types import DataType, IntervalType, Schema
+from headrace.expr.value_keys import with_representatives
 from headrace.io.outbox import SpooledWriter
 from headrace.io.sink import SinkRequest, SinkTarget, Writer, open_sink
 from headrace.io.source import AT_LEAST_ONCE, Batch, Feed, Guarantee, NextDue, Reader, Source, open_source

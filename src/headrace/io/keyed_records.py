@@ -14,9 +14,9 @@ from operator import itemgetter
 from typing import Any, ClassVar
 
 from headrace.errors import BadInput
-from headrace.expr.dict_keys import has_representatives, key_function
 from headrace.expr.row_classes import KeyedRows, Unavailable
 from headrace.expr.types import INT64, Field, Row, Schema, StructType
+from headrace.expr.value_keys import has_representatives, key_function
 from headrace.io.change_data import (
     IMAGES,
     ChangeData,

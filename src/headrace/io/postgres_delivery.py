@@ -1,7 +1,8 @@
 """Delivery of ticks to PostgreSQL, one transaction per tick, and the columns and values of its tables.
 
 The transaction begins when a tick is prepared and stays open until the engine has committed. A change that
-the server rejects therefore fails the tick before it is committed."""
+the server rejects therefore fails the tick before it is committed.
+"""
 
 from __future__ import annotations
 

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 from urllib.parse import quote
 
-from headrace.atomic_files import move, remove_empty, sync_file
 from headrace.errors import BadInput, BadRow, SourceLocation
 from headrace.expr.types import Field, Schema, holds_any
+from headrace.file_system import move, remove_empty, sync_file
 from headrace.tables.version_folders import STAGING
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from headrace.expr.check import check
 from headrace.expr.compile_python import key_of
 from headrace.expr.row_classes import exact_test, to_user
-from headrace.expr.sort_keys import order_key
 from headrace.expr.tree import Column, Expr
 from headrace.expr.types import Field, IntegerType, Schema
 from headrace.expr.types import holds_any as type_holds_any
+from headrace.expr.value_keys import order_key
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headrace.expr.check import TypeAndNullability
     from headrace.graph.node import Node
     from headrace.lowering.step_writer import StepWriter
+
 
 # --- rows in generated code: Python sources of the columns and of the weight ----------------------
 

@@ -20,11 +20,11 @@ from headrace.columns.column_stream import (
 from headrace.columns.columns import FAILS, WEIGHT, Columns
 from headrace.columns.slot_forms import CountForm
 from headrace.expr.constructors import col
-from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import NotLowered, dtype_of
 from headrace.expr.tree import Column
 from headrace.graph.node import ALTERABLE, Operator, identity_lineage
 from headrace.graph.operator_declarations import (
+    EVENT_TIME,
     Facts,
     KeyedSlot,
     Need,
@@ -56,7 +56,7 @@ from headrace.operators.lifetime import (
     tick_needs,
     with_lifetimes,
 )
-from headrace.operators.unservable import EVENT_TIME
+from headrace.requirements import np, pl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ from headrace.lowering.forms import apply_operator, lower_operator
 from headrace.lowering.reference import Bag, Bags, Examples, Pair, answer_of_bags, copies
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.step import Step, register_step
-from headrace.operators.row_by_row import RowByRow
+from headrace.operators.rows import RowByRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from headrace.graph.node import identity_lineage
 from headrace.lowering.reference import Bag, Bags, Examples, Pair, answer_of_bags, copies
 from headrace.lowering.row_code import RowCode, item_sources, user_form, write_received
 from headrace.lowering.step import Step, loop_step_for, register_step, step_for
-from headrace.operators.row_by_row import RowFunction
+from headrace.operators.rows import RowFunction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,6 @@ from headrace.columns.columns import WEIGHT, Columns
 from headrace.columns.slot_forms import RowsForm, RowsInOrder, rows_in_order
 from headrace.expr.check import check
 from headrace.expr.constructors import col
-from headrace.expr.deferred_imports import F, np, pl
 from headrace.expr.polars_columns import NotLowered
 from headrace.expr.spark_columns import with_representatives
 from headrace.graph.node import ALTERABLE, Node, identity_lineage
@@ -45,6 +44,7 @@ from headrace.lowering.row_code import MappingCode, RowCode, comparable, item_so
 from headrace.lowering.slot import Slot, thaw_list
 from headrace.lowering.step import Step, register_step
 from headrace.operators.lifetime import Lifetime, WithLifetime, tick_needs, with_lifetimes
+from headrace.requirements import F, np, pl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

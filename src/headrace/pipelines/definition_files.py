@@ -32,14 +32,15 @@ from headrace.pipelines.definitions import (
 )
 from headrace.pipelines.delta_source import resolve_delta_paths
 from headrace.pipelines.errors import BadDefinition, Report, reporting
+from headrace.queries.catalyst_plan import QueryText
 from headrace.queries.plan_details import frame_of_plan, items, java_class, java_session, pairs
-from headrace.queries.query_positions import QueryText
 
 if TYPE_CHECKING:
     from pyspark.pipelines.flow import AutoCdcFlow, Flow
     from pyspark.pipelines.source_code_location import SourceCodeLocation
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
 
 # --- calls that are refused while files are imported and queries made -----------------------------
 

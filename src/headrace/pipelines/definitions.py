@@ -18,12 +18,13 @@ from headrace.expr.tree import Column as Read
 from headrace.operators.keyed_tables.history import END, START
 from headrace.operators.keyed_tables.upsert_rule import COMMITS
 from headrace.pipelines.errors import BadDefinition, Report, UnknownDataset, reporting
+from headrace.queries.catalyst_plan import QueryText
 from headrace.queries.plan_details import java_session
-from headrace.queries.query_positions import QueryText
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
 
 SEQUENCE, DELETED = "__headrace_sequence", "__headrace_deleted"
 """Columns that a flow adds to the records of its source."""

@@ -24,11 +24,10 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.atomic_files import remove_folder, sync_folder
 from headrace.errors import BadInput, HeadraceError, UnwritableSink
 from headrace.expr.spark_columns import quoted
+from headrace.file_system import local_path, remove_folder, sync_folder
 from headrace.io.source import WEIGHT as CHANGELOG_WEIGHT
-from headrace.path_or_url import local_path
 from headrace.pipelines.catalog import PipelineCatalog
 from headrace.pipelines.definitions import CHANGELOG, DELTA, DatasetKind
 from headrace.pipelines.delta_source import delta_table
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
 
 FILES = frozenset({"parquet", "json", "csv", "orc", "text"})
 """Formats of sinks that are folders of files."""

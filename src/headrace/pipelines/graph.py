@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from pyspark.errors import PySparkException
 
-from headrace.atomic_files import subfolder_for
 from headrace.errors import Step
 from headrace.expr.spark_columns import quoted
+from headrace.file_system import subfolder_for
 from headrace.pipelines.catalog import SINK, TableEntry
 from headrace.pipelines.definition_files import import_python_file, name_parts, queries_only, read_sql_file
 from headrace.pipelines.definitions import (

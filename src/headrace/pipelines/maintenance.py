@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.analysis.findings import Finding, Severity
+from headrace.analysis.flow_report import Finding, Severity
 from headrace.errors import UnreadableSource
 from headrace.io.files.compaction import erase as erase_changelog
 from headrace.pipelines.catalog import PipelineCatalog, Position, TableEntry, TableState

@@ -10,9 +10,9 @@ from signal import Signals
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from headrace.atomic_files import remove_folder
 from headrace.errors import CheckpointDamaged, FlowChanged, UnreadableSource
 from headrace.expr.spark_columns import quoted
+from headrace.file_system import remove_folder
 from headrace.io.source import WEIGHT as SOURCE_WEIGHT
 from headrace.pipelines.catalog import Position, Positions, TableEntry, TableState
 from headrace.pipelines.definitions import RESERVED, DatasetKind
@@ -28,6 +28,7 @@ from headrace.pipelines.weighted_rows import WEIGHT, consolidate, expand, has_re
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
 
 SHARD_ROWS = 2_000_000
 """Rows of the inputs for each shard of state, where that makes more shards than tasks run at a time."""

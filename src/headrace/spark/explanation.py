@@ -15,18 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from headrace.analysis import analyse
-from headrace.analysis.column_liveness import live_graph
-from headrace.analysis.node_labels import label
+from headrace.analysis.column_lineage import live_graph
 from headrace.engine.engine import Engine
 from headrace.engine.partial_operators import PartialAggregate, PartialWindow
 from headrace.engine.program import compile_program
 from headrace.errors import NotOnSpark
 from headrace.expr.spark_columns import spark_schema
 from headrace.graph.graph_algorithms import adjacency_lists, is_cyclic, strongly_connected_components
+from headrace.graph.node import label
 from headrace.io.source import guarantee_of
+from headrace.operators.endpoints import Sink, Source
 from headrace.operators.event_time.watermark import EndOfInput
-from headrace.operators.sink import Sink
-from headrace.operators.source import Source
 from headrace.spark.placing.earliest_stages import unpartitionable_reason, whose_order_is_read
 from headrace.spark.placing.pushdown import (
     combined_nodes,
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
 
     from headrace.flow.flow import Flow
     from headrace.graph.node import FlowGraph, Node
+
 
 _WIDTH, _INDENT = 100, "    "
 

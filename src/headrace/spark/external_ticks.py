@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from headrace.analysis.column_liveness import live_graph
+from headrace.analysis.column_lineage import live_graph
 from headrace.engine.engine import Engine
-from headrace.expr.code_emission import CodeBounds
 from headrace.expr.types import Rows
+from headrace.expr.typing_rules import CodeBounds
 from headrace.io.sink import SinkTarget
 from headrace.spark.placing.pushdown import insert_partial_operators
 from headrace.spark.placing.stages import cut_stages

@@ -6,7 +6,8 @@ stored.
 
 State is on the shard that received the rows it was made from. So its location follows from its key, by the
 values that also route these rows, for any number of shards. State without keys of its own (calendars of
-windows, rows deferred to the next tick) is taken apart and reassembled."""
+windows, rows deferred to the next tick) is taken apart and reassembled.
+"""
 
 from __future__ import annotations
 

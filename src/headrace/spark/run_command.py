@@ -12,8 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from headrace.analysis.column_liveness import live_graph
-from headrace.atomic_files import subfolder_for
+from headrace.analysis.column_lineage import live_graph
 from headrace.engine.endpoints import (
     as_read_by,
     as_sink,
@@ -31,10 +30,9 @@ from headrace.engine.prometheus import Metrics, serving_metrics
 from headrace.engine.rebuild import finish_rebuild
 from headrace.engine.run import RunResult
 from headrace.errors import BadInput, NotOnSpark
-from headrace.full_disk import telling_full_disk
+from headrace.file_system import local_path, subfolder_for, telling_full_disk
 from headrace.graph.node import graph_of
-from headrace.operators.source import Source as SourceOperator
-from headrace.path_or_url import local_path
+from headrace.operators.endpoints import Source as SourceOperator
 from headrace.spark.placing.earliest_stages import check_loops_run_in_rounds
 from headrace.spark.placing.pushdown import Chain, insert_partial_operators, native_parts, without_native
 from headrace.spark.placing.stages import LOOP_ROWS, StagePlan, cut_stages
@@ -59,13 +57,14 @@ from headrace.spark.ticks.ticker import Ticker, Way, open_outlets
 from headrace.state.checkpoint import Checkpoint
 from headrace.state.commit import KEEP_TICKS
 from headrace.state.manifest import Manifest
-from headrace.state.skipped_files import skipped_files, telling_ways_past
+from headrace.state.rewind import skipped_files, telling_ways_past
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.flow.flow import Flow
     from headrace.io.source import DeadLetters
+
 
 SOURCES = (pull_source, record_frames)
 """Modules for further kinds of sources, which register with `open_on_spark` and `source_frame`."""

@@ -26,7 +26,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.fs import DeltaStorageHandler
 
-from headrace.path_or_url import local_path, scheme_of, unsupported_scheme_error
+from headrace.file_system import local_path, scheme_of, unsupported_scheme_error
 from headrace.tables.versioned_table import (
     OPERATION,
     ArrowReader,

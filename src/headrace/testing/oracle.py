@@ -14,9 +14,9 @@ from headrace.errors import NoFixpoint
 from headrace.expr.types import Row
 from headrace.graph.node import FlowGraph, Operator
 from headrace.lowering.reference import Bag, NotOfBags, answer_of_bags, bag_of
-from headrace.operators.assume_ordered import AssumeOrdered
+from headrace.operators.endpoints import Source
 from headrace.operators.feedback import FeedbackOperator
-from headrace.operators.source import Source
+from headrace.operators.order import AssumeOrdered
 
 
 def reads_ticks(operator: Operator) -> bool:

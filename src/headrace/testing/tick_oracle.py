@@ -23,11 +23,11 @@ from headrace.lowering.reference import (
     output_of_tick,
     sum_bags,
 )
-from headrace.operators.aggregate.operator import Aggregate
-from headrace.operators.deferral import DeferTick
+from headrace.operators.across_ticks import DeferTick
+from headrace.operators.aggregate.aggregate import Aggregate
+from headrace.operators.endpoints import Source
 from headrace.operators.feedback import FeedbackOperator
 from headrace.operators.lifetime import Lifetime
-from headrace.operators.source import Source
 from headrace.operators.top_k import TopK
 from headrace.testing.oracle import reads_ticks
 

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.analysis import analyse, explain
-from headrace.analysis.column_liveness import live_graph
-from headrace.analysis.node_labels import label
+from headrace.analysis.column_lineage import live_graph
 from headrace.engine.program import compile_program
 from headrace.engine.progress import Observer
 from headrace.expr.types import Row
+from headrace.file_system import local_path
+from headrace.graph.node import label
 from headrace.io.files.changelog import Changelog
 from headrace.io.files.table_files import TableFiles
 from headrace.io.source import dead_letter_folder
 from headrace.operators.event_time.late_rows import LateRows
-from headrace.path_or_url import local_path
 from headrace.state.commit import CommitLog
 from headrace.state.inspection import CheckpointHeld, SlotHeld, inspect, plain, rows_of_key
 from headrace.ui.server import WHY_SECONDS, OneAtATime
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from headrace.flow.flow import Flow
     from headrace.graph.node import FlowGraph
     from headrace.ui.server import JsonObject
+
 
 # --- state of a checkpoint ----------------------------------------------------------
 

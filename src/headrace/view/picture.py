@@ -9,8 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from headrace.analysis import analyse
-from headrace.analysis.node_labels import label
-from headrace.graph.node import graph_of
+from headrace.graph.node import graph_of, label
 from headrace.graph.operator_declarations import Delay
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from headrace.pipelines.graph import Graph, StoredTable
     from headrace.pipelines.leaves import Leaf
     from headrace.pipelines.plans import TablePlan
+
 
 _TEXT_WIDTH = 36
 

@@ -17,16 +17,17 @@ from headrace.columns.slot_forms import SlotForm, Values, key_columns
 from headrace.engine.external_join_sides import SharedSide
 from headrace.engine.spilling import ShardedSlot, estimated_bytes
 from headrace.errors import NotPlainData
-from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import from_series, row_reader, value_reader
 from headrace.expr.types import TimestampType
+from headrace.requirements import np, pl
 from headrace.state.arranged_store import ArrangedForm
-from headrace.state.described_rows import DescribedRows
+from headrace.state.manifest import DescribedRows
 
 if TYPE_CHECKING:
     from headrace.arrangement.batch import Batch
     from headrace.engine.runtime_library import TickBudget
     from headrace.lowering.slot import SlotMapping
+
 
 _SAMPLE = 100_000
 """Rows by which the number of rows of a key is estimated."""

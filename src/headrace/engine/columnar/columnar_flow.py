@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import polars as pl
 
 from headrace.analysis import analyse
-from headrace.analysis.column_liveness import live_columns
+from headrace.analysis.column_lineage import live_columns
 from headrace.arrangement.batch import own_copy
 from headrace.columns.column_stream import build_stream, sum_weights
 from headrace.columns.columns import ColumnarDeclined, Columns
@@ -30,15 +30,15 @@ from headrace.engine.loop_code import write_rounds
 from headrace.engine.program import slot_variable
 from headrace.engine.region_writer import RegionWriter
 from headrace.engine.runtime_library import RUNTIME, consolidate
-from headrace.expr.code_emission import bounded_code
 from headrace.expr.compile_python import runtime_names
 from headrace.expr.tree import columns_of
 from headrace.expr.types import Rows
+from headrace.expr.typing_rules import bounded_code
 from headrace.lowering.forms import reduced_step_for
 from headrace.lowering.generated_source import Constants, Purpose, SourceCode
 from headrace.lowering.row_code import tuple_source
-from headrace.operators.aggregate.operator import Aggregate
-from headrace.operators.select import Select
+from headrace.operators.aggregate.aggregate import Aggregate
+from headrace.operators.rows import Select
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,8 +24,8 @@ from headrace.lowering.forms import (
     choose_reduction,
 )
 from headrace.operators import all_operators
+from headrace.operators.endpoints import Sink
 from headrace.operators.feedback import BagFeedback, Feedback, FeedbackOperator
-from headrace.operators.sink import Sink
 
 if TYPE_CHECKING:
     from headrace.analysis import Analysis

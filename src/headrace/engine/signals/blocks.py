@@ -21,12 +21,13 @@ from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
-from headrace.operators.signals.signal_operator import SignalOperator
+from headrace.operators.signals.lift import SignalOperator
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from headrace.graph.node import Node
+
 
 Primitives = frozenset[int]
 """Ids of sources and of operators that may stay silent."""

@@ -13,9 +13,9 @@ from headrace.errors import BadInput, BadRow, SourceLocation, Step
 from headrace.flow.signal import check_function, check_signal
 from headrace.graph.node import Node
 from headrace.operators.column_arguments import render_argument
-from headrace.operators.signals.endpoints import LastRow, SignalSource
-from headrace.operators.signals.signal_operator import SignalOperator
-from headrace.operators.sink import Sink
+from headrace.operators.endpoints import Sink
+from headrace.operators.signals.earlier_values import LastRow, SignalSource
+from headrace.operators.signals.lift import SignalOperator
 from headrace.shown import Shown
 
 if TYPE_CHECKING:

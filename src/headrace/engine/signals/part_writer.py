@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from headrace.engine.signals.blocks import BlockEntry, order_entries
 from headrace.lowering.generated_source import SourceCode
-from headrace.operators.signals.signal_operator import SignalOperator
+from headrace.operators.signals.lift import SignalOperator
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterator, Mapping
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.graph.node import Node
     from headrace.lowering.generated_source import Constants
     from headrace.lowering.signal_step import SignalStep
+
 
 NOTHING = "NOTHING"
 """Placeholder for the value of a signal that has none yet."""

@@ -16,14 +16,15 @@ from headrace.errors import BadInput, Step
 from headrace.expr.row_classes import from_user, to_user
 from headrace.expr.types import AnyType, Rows
 from headrace.lowering.generated_source import SourceCode
-from headrace.operators.signals.endpoints import LastRow, SignalSource, ValueRows
-from headrace.operators.signals.signal_operator import SignalOperator
+from headrace.operators.signals.earlier_values import LastRow, SignalSource, ValueRows
+from headrace.operators.signals.lift import SignalOperator
 
 if TYPE_CHECKING:
     from headrace.engine.flow_parts import CompiledPart
     from headrace.engine.signals.blocks import Block
     from headrace.graph.node import FlowGraph, Node
     from headrace.lowering.slot import SlotMapping
+
 
 LOOP = "loop"
 

@@ -28,8 +28,7 @@ from headrace.engine.signals.part_writer import (
 )
 from headrace.lowering.generated_source import Constants, SourceCode
 from headrace.lowering.signal_step import SignalStep, signal_step
-from headrace.operators.signals.lift import Constant, Lift
-from headrace.operators.signals.signal_operator import SignalOperator
+from headrace.operators.signals.lift import Constant, Lift, SignalOperator
 
 if TYPE_CHECKING:
     from headrace.graph.node import Node

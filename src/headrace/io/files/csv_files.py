@@ -17,8 +17,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import BadInput, UnreadableSource
-from headrace.expr.call_errors import explains_calls
+from headrace.errors import BadInput, UnreadableSource, nearest
+from headrace.expr.expression_errors import explains_calls
 from headrace.expr.types import BytesType, Field, StrType, with_article
 from headrace.io.files.csv_dialect import CsvDialect, Malformed
 from headrace.io.files.file_reader import Block, FileFormat, Record, near_miss, open_format, unreadable
@@ -35,7 +35,6 @@ from headrace.io.files.file_source import (
 from headrace.io.files.json_files import checked_weight
 from headrace.io.files.text_values import UnfitValue, parser_of, shortened
 from headrace.io.source import WEIGHT, BadRecord, Feed, printable, refuse_untyped, set_fields
-from headrace.near_names import nearest
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -25,11 +25,10 @@ from pathlib import Path
 from stat import S_ISDIR
 from typing import Any, TypeAlias
 
-from headrace.errors import BadInput, InputChanged, UnreadableSource
-from headrace.expr.call_errors import explains_calls
+from headrace.errors import BadInput, InputChanged, UnreadableSource, did_you_mean
+from headrace.expr.expression_errors import explains_calls
+from headrace.file_system import local_path
 from headrace.io.source import DONE, Source, dead_letter_folder, printable, set_fields
-from headrace.near_names import did_you_mean
-from headrace.path_or_url import local_path
 
 _CHECKED_AT_ONCE = 256
 """Number of files already read that are compared with what was read, in turn."""

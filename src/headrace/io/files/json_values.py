@@ -26,7 +26,6 @@ from functools import singledispatch
 from typing import Any, TypeAlias, cast
 
 from headrace.expr.code_runtime import NAN, float32
-from headrace.expr.dict_keys import distinct_entries
 from headrace.expr.functions import intervals
 from headrace.expr.types import (
     FLOAT64,
@@ -49,6 +48,7 @@ from headrace.expr.types import (
     TimestampType,
     with_article,
 )
+from headrace.expr.value_keys import distinct_entries
 from headrace.io.files.text_values import (
     NON_FINITE,
     UnfitValue,

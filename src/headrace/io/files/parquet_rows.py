@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import types
 
-from headrace.expr.dict_keys import distinct_entries
 from headrace.expr.functions.intervals import cut
 from headrace.expr.types import (
     BoolType,
@@ -39,6 +38,7 @@ from headrace.expr.types import (
     TimestampNtzType,
     TimestampType,
 )
+from headrace.expr.value_keys import distinct_entries
 from headrace.io.arrow import arrow_field, arrow_type, column_to_values, entries_of, is_valid
 from headrace.io.files.file_reader import Block, FileFormat, Record, Widened, near_miss, unreadable
 from headrace.io.files.file_source import WHOLE, FilePart, parts_from

@@ -19,8 +19,14 @@ from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
 from headrace.operators.event_time.due_calendar import DueCalendar
 from headrace.operators.event_time.watermark import WatermarkPolicy, watermark_function
-from headrace.operators.keyed_tables.record_order import MisfitTexts, TieRule
-from headrace.operators.keyed_tables.upsert_rule import OnMisfit, UpsertRule, held_row, records_by_key
+from headrace.operators.keyed_tables.upsert_rule import (
+    MisfitTexts,
+    OnMisfit,
+    TieRule,
+    UpsertRule,
+    held_row,
+    records_by_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

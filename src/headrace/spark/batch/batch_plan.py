@@ -35,11 +35,10 @@ from headrace.graph.graph_algorithms import (
 )
 from headrace.graph.operator_declarations import ANYWHERE, Delay
 from headrace.lowering.forms import lower_operator
+from headrace.operators.endpoints import Sink, Source
 from headrace.operators.event_time.watermark import EndOfInput
 from headrace.operators.feedback import FeedbackOperator
-from headrace.operators.join.operator import Join
-from headrace.operators.sink import Sink
-from headrace.operators.source import Source
+from headrace.operators.join.join import Join
 from headrace.spark.batch import frames  # noqa: F401  # registers the native form of sources
 from headrace.spark.placing.pushdown import is_native
 from headrace.spark.refusals import check_runs_on_spark

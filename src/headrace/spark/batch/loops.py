@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from headrace.analysis import analyse
 from headrace.expr.types import Rows
-from headrace.operators.source import Source
+from headrace.operators.endpoints import Source
 from headrace.spark.batch.frames import TaggedUnion, select_stream
 from headrace.spark.batch.subplans import InOneTask, frame_layout, loop_flow, subplan_task
 from headrace.spark.placing.earliest_stages import unpartitionable_reason

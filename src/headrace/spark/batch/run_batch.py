@@ -9,7 +9,8 @@ often as it is there, and no column of weights. Append sources are that already.
 its border (`frames`): the weights of equal rows are summed, and each row comes as often as its sum says. So
 every operator after it is plain relational algebra, and Catalyst sees the whole plan. Expressions are native
 columns. What has no native form runs on the in-process engine, inside tasks: loops (`loops`) and subplans
-(`batch_plan`, `subplans`)."""
+(`batch_plan`, `subplans`).
+"""
 
 from __future__ import annotations
 
@@ -26,8 +27,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql import functions as f
 
-from headrace.analysis.column_liveness import live_columns, live_graph
-from headrace.atomic_files import subfolder_for
+from headrace.analysis.column_lineage import live_columns, live_graph
 from headrace.engine.endpoints import as_read_by, as_sink, dead_letters_of
 from headrace.engine.engine import Engine
 from headrace.engine.progress import Progress
@@ -35,17 +35,16 @@ from headrace.engine.run import RunResult
 from headrace.errors import BadInput
 from headrace.expr.spark_columns import spark_schema, with_representatives
 from headrace.expr.types import INT64, Field, Schema
+from headrace.file_system import subfolder_for
 from headrace.graph.graph_algorithms import adjacency_lists, is_cyclic, strongly_connected_components
 from headrace.io.arrow import arrow_schema, rows_to_table, table_to_rows
 from headrace.io.files.file_reader import Widened, WideningLog
 from headrace.io.files.table_files import TableFiles
 from headrace.io.source import WEIGHT, BadRecord
 from headrace.lowering.forms import lower_operator
-from headrace.operators.deferral import DeferTick
-from headrace.operators.filter import Filter
-from headrace.operators.select import Select
-from headrace.operators.sink import Sink
-from headrace.operators.source import Source
+from headrace.operators.across_ticks import DeferTick
+from headrace.operators.endpoints import Sink, Source
+from headrace.operators.rows import Filter, Select
 from headrace.operators.union import Union
 from headrace.spark.batch.batch_plan import BatchPlan, Loop, Native, Subplan, plan_batch
 from headrace.spark.batch.frames import ORDINAL, Site, checked_columns, exact_column, grouped_rows

@@ -29,9 +29,9 @@ from headrace.graph.graph_algorithms import (
     strongly_connected_components,
     topological_order,
 )
+from headrace.operators.endpoints import Sink
 from headrace.operators.feedback import FeedbackOperator
-from headrace.operators.join.operator import Join
-from headrace.operators.sink import Sink
+from headrace.operators.join.join import Join
 from headrace.spark.placing.row_placement import (
     ANYHOW,
     ON_ONE,

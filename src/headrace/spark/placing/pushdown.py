@@ -32,15 +32,13 @@ from headrace.expr.tree import Column, Expr
 from headrace.expr.types import INT64, Field, Schema
 from headrace.graph.node import FlowGraph, Node, Operator
 from headrace.io.source import WEIGHT
-from headrace.operators.aggregate.accumulator import all_partial_columns
-from headrace.operators.aggregate.operator import Aggregate
+from headrace.operators.aggregate.aggregate import Aggregate
+from headrace.operators.aggregate.aggregation import all_partial_columns
+from headrace.operators.endpoints import Sink, Source
 from headrace.operators.event_time.window import Window
-from headrace.operators.event_time.window_shapes import Grid
-from headrace.operators.filter import Filter
 from headrace.operators.lifetime import Lifetime
-from headrace.operators.select import Select
-from headrace.operators.sink import Sink
-from headrace.operators.source import Source
+from headrace.operators.rows import Filter, Select
+from headrace.operators.time_spans import Grid
 from headrace.operators.top_k import TopK
 from headrace.spark.placing.stages import Stage, StagePlan, cut_stages
 
@@ -51,6 +49,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from headrace.operators.aggregate.aggregation import Aggregation
+
 
 Chain: TypeAlias = tuple[Node, ...]
 """A source and the operators after it that Spark runs natively."""

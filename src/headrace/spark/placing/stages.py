@@ -21,9 +21,8 @@ from headrace.engine.flow_parts import live_consumers
 from headrace.engine.partial_operators import ExchangeSink
 from headrace.errors import NoFixpoint, SourceLocation, Step
 from headrace.graph.node import FlowGraph, Node
+from headrace.operators.endpoints import Sink, Source
 from headrace.operators.feedback import FeedbackOperator
-from headrace.operators.sink import Sink
-from headrace.operators.source import Source
 from headrace.spark.placing.earliest_stages import Levels, RoundsLevels
 from headrace.spark.placing.row_placement import ByBucket, Route
 from headrace.spark.refusals import check_runs_on_spark

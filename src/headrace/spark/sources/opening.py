@@ -28,7 +28,7 @@ from headrace.io.files.file_reader import open_format
 from headrace.io.files.file_source import WHOLE, FilePart, Files, Listing, UnreadFile
 from headrace.io.in_process import TickTime
 from headrace.io.source import WEIGHT, Feed
-from headrace.operators.source import Source as SourceOperator
+from headrace.operators.endpoints import Source as SourceOperator
 from headrace.spark.placing.pushdown import Chain, apply_native_chain
 from headrace.spark.session import tasks_at_a_time
 from headrace.spark.sources.arrivals import (
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from headrace.engine.engine import Engine
     from headrace.expr.types import Schema
     from headrace.io.versioned_tables import SourceVersions
+
 
 # --- names of streaming sources -------------------------------------------------------------------
 

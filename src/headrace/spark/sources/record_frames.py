@@ -11,7 +11,7 @@ from functools import reduce, singledispatch
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import BadInput, UnwritableSink, WrongType
-from headrace.expr.functions.spark_casts import without_zone
+from headrace.expr.functions.cast_columns import without_zone
 from headrace.expr.row_classes import KeyedRows, placeholder
 from headrace.expr.spark_columns import quoted, spark_type
 from headrace.expr.types import (
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import Column, DataFrame, SparkSession
+
 
 RECORD = "headrace record"
 """Column of a source with the bytes of each record; null for a tombstone."""

@@ -24,7 +24,7 @@ from headrace.spark.placing.stages import Exchange
 from headrace.spark.ticks.columnar_stage import leaving
 from headrace.spark.ticks.messages import rows_of
 from headrace.spark.ticks.plan import Compiled, CompiledStage
-from headrace.state.chain import Chain
+from headrace.state.chain import BatchChain
 from headrace.state.lazy_slots import Form
 from headrace.state.shard import ShardState
 
@@ -59,7 +59,7 @@ class CellOutcome:
     seconds_loading: time spent loading state while the cell ran.
     """
 
-    chain: Chain
+    chain: BatchChain
     pending: bool
     waiting: bool
     files: tuple[Path, ...] = ()
@@ -76,7 +76,7 @@ def run_stateless(
 
 
 def open_stage_on_shard(
-    plan: Compiled, stage: int, shard: int, chain: Chain, tick: int
+    plan: Compiled, stage: int, shard: int, chain: BatchChain, tick: int
 ) -> OpenCell | StatelessCell:
     """Open a stage on a shard with the state of `chain`; the caller closes it."""
     if not plan.stages[stage].slots:
@@ -90,7 +90,7 @@ class StatelessCell:
 
     of: CompiledStage
     shard: int
-    chain: Chain
+    chain: BatchChain
 
     takes_columns: ClassVar[bool] = False
 
@@ -109,7 +109,7 @@ class StatelessCell:
 class OpenCell:
     """An open cell with state: run one or more times, then finished."""
 
-    def __init__(self, plan: Compiled, stage: int, shard: int, chain: Chain, tick: int) -> None:
+    def __init__(self, plan: Compiled, stage: int, shard: int, chain: BatchChain, tick: int) -> None:
         self._of = of = plan.stages[stage]
         number = cell_number(stage, shard, plan.plan.stages.shards)
         slots: dict[str, Any] = {}

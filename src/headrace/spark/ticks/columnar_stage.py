@@ -19,8 +19,8 @@ from headrace.expr.tree import Column
 from headrace.expr.types import Rows
 from headrace.io.arrow import arrow_schema, table_to_rows, with_all_columns
 from headrace.lowering.forms import has_columnar_form
-from headrace.operators.select import Select
-from headrace.operators.sink import Sink
+from headrace.operators.endpoints import Sink
+from headrace.operators.rows import Select
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

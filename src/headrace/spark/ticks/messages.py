@@ -45,7 +45,7 @@ from headrace.io.arrow import rows_to_table, table_to_rows
 from headrace.io.files.file_reader import Widened
 from headrace.io.source import BadRecord
 from headrace.spark.ticks.failures import Task
-from headrace.state.chain import Chain
+from headrace.state.chain import BatchChain
 from headrace.state.codec import decode, value_encoder
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ class TickOutcome:
     passing: state files needed only by later jobs of the same tick.
     """
 
-    chains: dict[int, Chain] = field(default_factory=dict[int, Chain])
+    chains: dict[int, BatchChain] = field(default_factory=dict[int, BatchChain])
     pending: set[int] = field(default_factory=set[int])
     waiting: set[int] = field(default_factory=set[int])
     files: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
@@ -207,7 +207,7 @@ class TickOutcome:
     costs: list[Any] = field(default_factory=list[Any])
 
 
-def chain_result(cell: int, chain: Chain, pending: bool, waiting: bool) -> TaskResult:
+def chain_result(cell: int, chain: BatchChain, pending: bool, waiting: bool) -> TaskResult:
     return TaskResult("chain", (cell, json.dumps(chain.to_json()), pending, waiting))
 
 
@@ -235,7 +235,7 @@ def collect_outcome(results: Iterable[TaskResult]) -> TickOutcome:
             case "error", (stage, content):
                 errors.append((stage, content))
             case "chain", (cell, text, pending, waiting):
-                outcome.chains[cell] = Chain.from_json(json.loads(text))
+                outcome.chains[cell] = BatchChain.from_json(json.loads(text))
                 if pending:
                     outcome.pending.add(cell)
                 if waiting:

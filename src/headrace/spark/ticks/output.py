@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import pyarrow as pa
 
-from headrace.atomic_files import subfolder_for, sync_folder
-from headrace.expr.dict_keys import with_representatives
 from headrace.expr.types import Rows
+from headrace.expr.value_keys import with_representatives
+from headrace.file_system import subfolder_for, sync_folder
 from headrace.io.files import changelog, table_files
 from headrace.io.files.changelog import Changelog
 from headrace.io.files.table_files import TableFiles

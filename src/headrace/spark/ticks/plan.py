@@ -21,18 +21,18 @@ from typing import Any, cast
 from headrace.engine.columnar.columnar_flow import large_ticks_code
 from headrace.engine.partial_operators import PartialAggregate, PartialWindow
 from headrace.engine.program import Program, compile_program
-from headrace.expr.code_emission import CodeBounds, bounded_code
-from headrace.expr.dict_keys import has_representatives
 from headrace.expr.tree import Column
 from headrace.expr.types import Schema
+from headrace.expr.typing_rules import CodeBounds, bounded_code
+from headrace.expr.value_keys import has_representatives
 from headrace.graph.node import Edge, FlowGraph, Node
 from headrace.io.arrow import arrow_schema
 from headrace.io.files.file_source import Files
 from headrace.io.source import WEIGHT
+from headrace.operators.endpoints import Sink
 from headrace.operators.event_time.late_rows import OnTime
 from headrace.operators.event_time.watermark import EndOfInput
-from headrace.operators.select import Select
-from headrace.operators.sink import Sink
+from headrace.operators.rows import Select
 from headrace.spark.placing.row_placement import Divide, DivideTable, row_divider, table_divider
 from headrace.spark.placing.stages import Exchange, Stage, StagePlan
 from headrace.spark.ticks.columnar_stage import ColumnarStage

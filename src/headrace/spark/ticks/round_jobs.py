@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from headrace.spark.placing.stages import LoopStages, StagePlan
     from headrace.spark.ticks.task import TickOrder
-    from headrace.state.chain import Chain
+    from headrace.state.chain import BatchChain
 
 
 FEW_ROWS = 20_000
@@ -113,7 +113,7 @@ def run_in_jobs(stages: StagePlan, order: TickOrder, jobs: Jobs, folder: str) ->
     return outcome
 
 
-def files_of(chains: Mapping[int, Chain]) -> set[str]:
+def files_of(chains: Mapping[int, BatchChain]) -> set[str]:
     return {file.name for chain in chains.values() for file in chain.files()}
 
 

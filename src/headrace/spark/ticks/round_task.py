@@ -30,12 +30,13 @@ from headrace.spark.ticks.messages import (
     chain_result,
     messages_of,
 )
-from headrace.state.chain import Chain
+from headrace.state.chain import BatchChain
 from headrace.state.codec import decode, value_encoder
 
 if TYPE_CHECKING:
     from headrace.spark.placing.stages import LoopStages
     from headrace.spark.ticks.task import Attempt, CellOutput
+
 
 Address: TypeAlias = tuple[int, int, int, int]
 """Destination of rows: stage, shard, exchange, place."""
@@ -247,7 +248,7 @@ class _Cells:
         number = cell_number(stage, shard, attempt.plan.plan.stages.shards)
         cell = self._open.get(number)
         if cell is None:
-            chain = attempt.order.chains.get(number, Chain())
+            chain = attempt.order.chains.get(number, BatchChain())
             cell = OpenCell(attempt.plan, stage, shard, chain, attempt.order.tick)
             self._closing.callback(cell.close)
             self._open[number] = cell

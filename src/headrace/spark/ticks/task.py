@@ -46,8 +46,7 @@ from headrace.spark.ticks.messages import (
 from headrace.spark.ticks.output import takes_columns, write_changes
 from headrace.spark.ticks.plan import Compiled, CompiledStage, ShippedPlan
 from headrace.spark.ticks.round_task import Address, Leg, fetch_messages, post_output, run_rounds
-from headrace.state.chain import Chain
-from headrace.state.checkpoint_files import make_durable
+from headrace.state.chain import BatchChain, make_durable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,7 +73,7 @@ class TickOrder:
 
     shipped: ShippedPlan
     tick: int
-    chains: Mapping[int, Chain]
+    chains: Mapping[int, BatchChain]
     due: frozenset[int]
     leg: Leg | None = None
     times: tuple[int, ...] | None = None
@@ -267,7 +266,7 @@ class Attempt:
         is_due = number in self.order.due
         if not arrived and not is_due:
             return
-        chain = self.order.chains.get(number, Chain())
+        chain = self.order.chains.get(number, BatchChain())
         self.cost.enter("load state")
         with closing(open_stage_on_shard(self.plan, stage, shard, chain, self.order.tick)) as cell:
             self.cost.enter("compute")

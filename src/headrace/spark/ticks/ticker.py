@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from headrace.io.source import DeadLetters
     from headrace.spark.placing.stages import StagePlan
     from headrace.spark.sources.arrivals import Arrivals
-    from headrace.state.chain import Chain
+    from headrace.state.chain import BatchChain
     from headrace.state.checkpoint import Checkpoint
     from headrace.state.commit import Commit
 
@@ -119,7 +119,7 @@ class Ticker:
         positions: Any,
         ended: Iterable[str] = (),
         times: tuple[int, ...] | None = None,
-        sources: Chain | None = None,
+        sources: BatchChain | None = None,
     ) -> None:
         """Run the next tick. Raises the errors of the tick.
 

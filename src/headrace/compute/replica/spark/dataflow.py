@@ -13,7 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from headrace.atomic_files import subfolder_for
 from headrace.compute.collections.store import Collections, open_collections
 from headrace.compute.errors import StoreUnavailable
 from headrace.compute.frontier import Frontier
@@ -47,6 +46,7 @@ from headrace.compute.replica.spark.state import (
 )
 from headrace.errors import SparkProcessDied
 from headrace.expr.types import Schema
+from headrace.file_system import subfolder_for
 from headrace.flow.flow import Flow
 from headrace.spark.external_ticks import Session, TimedRows
 

@@ -22,9 +22,9 @@ from headrace.compute.protocol.commands import DataflowLimits
 from headrace.compute.protocol.responses import Counted, Update
 from headrace.compute.replica.spark.inputs import GoesOn, Inputs, ReadSummary, Versions
 from headrace.errors import CheckpointDamaged, FlowChanged
-from headrace.expr.code_emission import CodeBounds
+from headrace.expr.typing_rules import CodeBounds
 from headrace.flow.flow import Flow
-from headrace.operators.source import Source
+from headrace.operators.endpoints import Source
 from headrace.spark.external_ticks import DrivenFlow, Session, TimedRows
 from headrace.spark.ticks.output import ChangeFiles
 from headrace.tables.change_files import LAST_HASH
