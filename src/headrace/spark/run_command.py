@@ -34,7 +34,12 @@ from headrace.file_system import local_path, subfolder_for, telling_full_disk
 from headrace.graph.node import graph_of
 from headrace.operators.endpoints import Source as SourceOperator
 from headrace.spark.placing.earliest_stages import check_loops_run_in_rounds
-from headrace.spark.placing.pushdown import Chain, insert_partial_operators, native_parts, without_native
+from headrace.spark.placing.pushdown import (
+    NativeChain,
+    insert_partial_operators,
+    native_parts,
+    without_native,
+)
 from headrace.spark.placing.stages import LOOP_ROWS, StagePlan, cut_stages
 from headrace.spark.resumption import Loops, SparkResumeBinding
 from headrace.spark.session import is_local, tasks_at_a_time
@@ -320,7 +325,7 @@ class _Run:
         positions: SourcePositions,
         read: frozenset[str],
         follow: bool,
-        native: Mapping[str, Chain],
+        native: Mapping[str, NativeChain],
         named: bool,
     ) -> list[OpenedSource]:
         opened: list[OpenedSource] = []

@@ -51,14 +51,14 @@ if TYPE_CHECKING:
     from headrace.operators.aggregate.aggregation import Aggregation
 
 
-Chain: TypeAlias = tuple[Node, ...]
+NativeChain: TypeAlias = tuple[Node, ...]
 """A source and the operators after it that Spark runs natively."""
 
 
-def native_parts(graph: FlowGraph, names: Iterable[str]) -> dict[str, Chain]:
+def native_parts(graph: FlowGraph, names: Iterable[str]) -> dict[str, NativeChain]:
     """Return the longest native chain of each source, by name; just the source if there is none."""
     readers = graph.consumers()
-    chains: dict[str, Chain] = {}
+    chains: dict[str, NativeChain] = {}
     for name in names:
         chain = [graph.nodes[graph.sources[name]]]
         while len(readers[chain[-1].id]) == 1:
@@ -76,7 +76,7 @@ def is_native(node: Node) -> bool:
     return is_filter or isinstance(node.operator, Select)
 
 
-def apply_native_chain(frame: DataFrame, chain: Chain, *, weighted: bool) -> DataFrame:
+def apply_native_chain(frame: DataFrame, chain: NativeChain, *, weighted: bool) -> DataFrame:
     """Apply a native chain to the rows of a source.
 
     weighted: the last column is the weight, which is kept. Since the rows belong to a table, -0.0 is replaced
@@ -104,13 +104,13 @@ def apply_native_chain(frame: DataFrame, chain: Chain, *, weighted: bool) -> Dat
     return frame
 
 
-def without_native(plan: StagePlan, chains: Mapping[str, Chain]) -> StagePlan:
+def without_native(plan: StagePlan, chains: Mapping[str, NativeChain]) -> StagePlan:
     """Return the plan with native parts removed from stage 0."""
     first, *others = plan.stages
     return replace(plan, stages=(_shortened(first, chains), *others))
 
 
-def _shortened(stage: Stage, chains: Mapping[str, Chain]) -> Stage:
+def _shortened(stage: Stage, chains: Mapping[str, NativeChain]) -> Stage:
     # Of a source that nobody reads, the stage has the source alone.
     there = {name: [n.id for n in chain if n.id in stage.origins] for name, chain in chains.items()}
     gone = {node for chain in there.values() for node in chain[:-1]}
