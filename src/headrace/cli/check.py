@@ -202,7 +202,7 @@ def _checked_project(name: str) -> CheckedFile:
         )
     spec = read_spec(path)
     need_pyspark()
-    from headrace.pipelines.explanation import findings_of_project
+    from headrace.pipelines.maintenance import findings_of_project
     from headrace.pipelines.run import spark_for
 
     with spark_for(spec) as spark:

@@ -162,7 +162,7 @@ def dry_run(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
 @pipeline.command()
 def explain(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
     """Show how each table is brought up to date, from what, and what it keeps."""
-    from headrace.pipelines.explanation import explain_pipeline
+    from headrace.pipelines.maintenance import explain_pipeline
     from headrace.pipelines.run import planned
 
     with (

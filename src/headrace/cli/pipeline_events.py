@@ -90,7 +90,7 @@ JSON_PRINTER = Printer(
 
 
 class News:
-    """What is new in a run after others: tables that changed, and failures and orphans that were not there.
+    """News of a run after others: tables that changed, and failures and orphans that were not there.
 
     report: of the run before.
     """

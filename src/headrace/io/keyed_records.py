@@ -37,10 +37,10 @@ from headrace.io.in_process import Rows
 from headrace.io.source import WEIGHT, BadRecord, Source, set_fields
 
 SET_OR_DELETE = "a key has one row, which a record sets (1) or deletes (-1)"
-"""What a weight means in a table with a key."""
+"""Meaning of a weight in a table with a key."""
 
 ORDERS = "orders the records of a key"
-"""What a sequence does."""
+"""Effect of a sequence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,10 +30,10 @@ from headrace.file_system import local_path, remove_folder, sync_folder
 from headrace.io.source import WEIGHT as CHANGELOG_WEIGHT
 from headrace.pipelines.catalog import PipelineCatalog
 from headrace.pipelines.definitions import CHANGELOG, DELTA, DatasetKind
-from headrace.pipelines.delta_inputs import rows_at
 from headrace.pipelines.delta_source import delta_table
 from headrace.pipelines.errors import BadDefinition
 from headrace.pipelines.graph import StoredTable, stored_schema
+from headrace.pipelines.inputs import rows_at
 from headrace.pipelines.query_errors import message_of
 from headrace.pipelines.table_versions import TableVersions, adds_only, save
 from headrace.pipelines.weighted_rows import (
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
 
 FILES = frozenset({"parquet", "json", "csv", "orc", "text"})
 """Formats of sinks that are folders of files."""

@@ -2,6 +2,8 @@
 
 The leaves of an analysed plan say it. A leaf can be replaced by other rows of the same columns: by one
 version of a table, or by some of the files of a folder, which Spark reads with the options of the query.
+The plan is walked in the JVM, where leaves are replaced; `headrace.queries` reads plans as JSON, because
+all of such a plan becomes Python.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ from headrace.expr.spark_columns import quoted
 from headrace.file_system import local_path
 from headrace.pipelines.definitions import TableName
 from headrace.pipelines.delta_source import DeltaRelation, index_of_files, table_of_relation, table_of_stream
-from headrace.pipelines.input_contents import FileMark, mark_of
-from headrace.pipelines.relation_identity import (
+from headrace.pipelines.input_identity import (
+    FileMark,
     Identity,
     identity_of,
+    mark_of,
     place_of,
     without_secret_options,
     without_secrets,

@@ -14,22 +14,21 @@ from headrace.errors import CheckpointDamaged, FlowChanged, UnreadableSource
 from headrace.expr.spark_columns import quoted
 from headrace.file_system import remove_folder
 from headrace.io.source import WEIGHT as SOURCE_WEIGHT
-from headrace.pipelines.catalog import Position, Positions, TableEntry
-from headrace.pipelines.costs import Costs
+from headrace.pipelines.catalog import Position, Positions, TableEntry, TableState
 from headrace.pipelines.definitions import RESERVED, DatasetKind
 from headrace.pipelines.deliveries import stage
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.graph import AnalysedQuery, StoredTable, empty_frame, settings
 from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, with_leaves
-from headrace.pipelines.plans import ANSWER, Method, TablePlan, in_time_order
+from headrace.pipelines.plans import ANSWER, Costs, Method, TablePlan, in_time_order
 from headrace.pipelines.run_snapshot import RunSnapshot
 from headrace.pipelines.table_fingerprints import describe_changes
-from headrace.pipelines.table_state import TableState
 from headrace.pipelines.table_versions import TableVersions
 from headrace.pipelines.weighted_rows import WEIGHT, consolidate, expand, has_removals, with_weight
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
 
 SHARD_ROWS = 2_000_000
 """Rows of the inputs for each shard of state, where that makes more shards than tasks run at a time."""

@@ -42,7 +42,10 @@ _WIDTH = 8
 
 @dataclass(frozen=True, slots=True)
 class SparkFinding:
-    """One finding. about: its subject. text: the observation. fix: a line to copy, empty if not needed."""
+    """Finding of an examination.
+
+    about: its subject. text: the observation. fix: a line to copy, empty if not needed.
+    """
 
     about: str
     level: Level
@@ -59,7 +62,7 @@ class SparkFinding:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """All findings, in the order of the examination."""
+    """Findings in the order of the examination."""
 
     findings: tuple[SparkFinding, ...]
 

@@ -105,10 +105,10 @@ class VersionedTable(ABC):
     """
 
     kind: ClassVar[str]
-    """What messages call it, such as "Delta table"."""
+    """Name of the format in messages, such as "Delta table"."""
     errors: ClassVar[tuple[type[Exception], ...]]
     feed_setting: ClassVar[str]
-    """What turns its change feed on, as in "set ..."."""
+    """Instruction that turns its change feed on, as in "set ..."."""
 
     def __init__(self, location: str, error: ErrorFactory, options: Mapping[str, str] | None = None) -> None:
         self.location = location

@@ -192,7 +192,7 @@ class Query:
                 query = writer.start()
             self._ticker.lag.query = query
             try:
-                with listening(self._spark, query, self._ticker.metrics):
+                with record_phases(self._spark, query, self._ticker.metrics):
                     self._watch(query, interrupt)
             finally:
                 self._stop(query)
@@ -288,7 +288,7 @@ class _Stopped(Exception):
 
 
 @contextmanager
-def listening(spark: SparkSession, query: StreamingQuery, metrics: RunMetrics | None) -> Generator[None]:
+def record_phases(spark: SparkSession, query: StreamingQuery, metrics: RunMetrics | None) -> Generator[None]:
     """Record the batch phases of `query` inside this block, if metrics are enabled."""
     if metrics is None:
         yield
