@@ -25,7 +25,7 @@ from headrace.operators.signals.earlier_values import (
     Sample,
     ScanSignal,
     ValueRows,
-    When,
+    WhenSignal,
     WindowSignal,
 )
 from headrace.operators.signals.lift import Align, Argument, Constant, Lift
@@ -91,7 +91,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
         location = SourceLocation.of_caller()
         if isinstance(predicate, Signal):
             condition = cast("Signal[Any]", predicate)
-            return self.add(When(), location, (condition,), schema=self._schema, name=name)
+            return self.add(WhenSignal(), location, (condition,), schema=self._schema, name=name)
         check_function("filter", predicate, location)
         return self.add(FilterSignal(predicate), location, schema=self._schema, name=name)
 

@@ -437,7 +437,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
 
         The arguments are as in `lattice_fold`.
         """
-        from headrace.operators.scan import State
+        from headrace.operators.scan import RunningState
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -447,7 +447,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         item = item_column("state", value, self._schema, location, keys)
         typed = check(item, self._schema)
         lattice.column(Field("item", typed.type, typed.nullable))
-        operator = State(lattice, item, tuple(expr for _, expr in keys), life, nondet)
+        operator = RunningState(lattice, item, tuple(expr for _, expr in keys), life, nondet)
         return self._add(operator, self._schema, name, location)
 
     def at_least(

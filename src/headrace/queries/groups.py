@@ -23,7 +23,7 @@ from headrace.operators.aggregate.moments import Moments
 from headrace.operators.aggregate.percentiles import Mode, Percentile
 from headrace.operators.aggregate.sums import NullOnError
 from headrace.operators.over import row_functions
-from headrace.operators.over.window_function import Frame, FrameUnit, Months, Over, WindowFunction
+from headrace.operators.over.window_function import FrameUnit, Months, Over, WindowFrame, WindowFunction
 from headrace.queries.catalyst_plan import (
     CONSTANT,
     PIVOT,
@@ -411,10 +411,10 @@ def _constant(node: CatalystNode, at: int) -> int:
     return sign * int(child.fields["value"])
 
 
-def _frame(node: CatalystNode) -> Frame:
+def _frame(node: CatalystNode) -> WindowFrame:
     unit = FrameUnit.ROWS if node.setting("frameType") == "RowFrame" else FrameUnit.RANGE
     lower, upper = (_bound(node.child(name)) for name in ("lower", "upper"))
-    return Frame(unit, lower, upper)
+    return WindowFrame(unit, lower, upper)
 
 
 def _bound(node: CatalystNode) -> Any:

@@ -21,7 +21,7 @@ from headrace.operators.aggregate import collected_values
 from headrace.operators.aggregate.aggregation import Aggregation
 from headrace.operators.map import FlatMap, Map, VectorisedFunction
 from headrace.queries.catalyst_plan import FUNCTION, CatalystNode, parse_type
-from headrace.queries.relations import AnyStream, Planner, Relation, lowers
+from headrace.queries.relations import Planner, Relation, UntypedStream, lowers
 from headrace.queries.udf_values import (
     from_pandas,
     from_result,
@@ -95,7 +95,9 @@ def _eval_python(node: CatalystNode, planner: Planner) -> Relation:
     return Relation(stream.select(*columns.values()), columns)
 
 
-def _evaluated(udf: CatalystNode, stream: AnyStream, scope: Scope, planner: Planner) -> tuple[AnyStream, str]:
+def _evaluated(
+    udf: CatalystNode, stream: UntypedStream, scope: Scope, planner: Planner
+) -> tuple[UntypedStream, str]:
     """Add a column with the value of a function, and return its name."""
     arguments: list[str] = []
     for child in udf.children:
@@ -117,7 +119,7 @@ def _evaluated(udf: CatalystNode, stream: AnyStream, scope: Scope, planner: Plan
     return _added(Map(step), (*fields, result), stream), result.name
 
 
-def _added(operator: Any, fields: tuple[Field, ...], stream: AnyStream) -> AnyStream:
+def _added(operator: Any, fields: tuple[Field, ...], stream: UntypedStream) -> UntypedStream:
     return stream.flow.add(operator, computed_schema(fields), (stream,), None, SourceLocation.of_caller())
 
 
@@ -237,7 +239,7 @@ def collected(udf: CatalystNode, scope: Scope, names: tuple[str, ...] | None = N
     return collected_values.collect(Call("struct", scope.lower_all(udf.children), (names,)))
 
 
-def with_aggregate(udf: CatalystNode, stream: AnyStream, rows: str, name: str) -> AnyStream:
+def with_aggregate(udf: CatalystNode, stream: UntypedStream, rows: str, name: str) -> UntypedStream:
     """Replace the list of a group's rows in column `rows` by the value of an aggregate, as `name`."""
     function = _function(udf, _PANDAS_AGGREGATE, _ARROW_AGGREGATE)
     at = stream.schema.names.index(rows)

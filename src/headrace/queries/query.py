@@ -12,7 +12,7 @@ from headrace.expr.row_classes import schema_of
 from headrace.expr.tree import Column
 from headrace.expr.types import Schema
 from headrace.flow.flow import Flow
-from headrace.operators.endpoints import TICK_TIME, Source
+from headrace.operators.endpoints import TICK_TIME, SourceOperator
 from headrace.queries import groups as groups  # registers groups
 from headrace.queries import joins as joins  # registers joins
 from headrace.queries import python_functions as python_functions  # registers Python functions
@@ -167,7 +167,7 @@ def _flow_of(
     else:
         flow = Flow(name)
         inputs = {
-            table: flow.add_source(Source(table, schema, False, table in append), location)
+            table: flow.add_source(SourceOperator(table, schema, False, table in append), location)
             for table, schema in schemas.items()
         }
     if reads_table(plan, TICK_TIME):
