@@ -250,7 +250,7 @@ def _open_files(files: Files, reading: Files | ChangeData, opening: Opening) -> 
 def _division(
     reading: Files | ChangeData, opening: Opening
 ) -> tuple[Callable[[UnreadFile], list[FilePart]], Callable[[UnreadFile, FilePart], int | None]]:
-    """Return what divides a file into parts, and what counts the rows of a part."""
+    """Return two functions: one splits a file into parts, one counts the rows of a part."""
     if not isinstance(reading, Files):
         return lambda file: [WHOLE], lambda file, part: None
     file_format = open_format(reading, Feed(opening.name, opening.operator.schema, append=opening.append))
