@@ -172,9 +172,8 @@ def test_every_nan_that_is_computed_is_the_one_nan() -> None:
 
 
 def test_both_zeros_are_one_key_and_so_are_all_nan() -> None:
-    compute = eval(
-        f"lambda x, y: {dict_key_source(col.y * 1.0, CodeScope(ROW, Row._fields, {}))}", dict(RUNTIME)
-    )
+    source = dict_key_source(col.y * 1.0, CodeScope(ROW, Row._fields, {}))
+    compute = eval(f"lambda x, y: {source}", dict(RUNTIME))
     positive, negative = compute(0, 0.0), compute(0, -0.0)
     assert math.copysign(1, positive) == math.copysign(1, negative) == 1
     assert compute(0, math.inf * 0) is NAN

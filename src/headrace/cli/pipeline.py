@@ -112,7 +112,7 @@ def drop(
     ] = False,
     spec: Spec = None,
 ) -> None:
-    """Remove tables that the project no longer defines, with rows, state and what was delivered of them."""
+    """Remove tables that the project no longer defines, with their rows, state and deliveries."""
     from headrace.pipelines.maintenance import drop as remove
 
     if bool(tables) == orphans:

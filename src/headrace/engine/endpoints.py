@@ -46,8 +46,7 @@ from headrace.io.pull_streams import (
 )
 from headrace.io.sink import SinkRequest, Writer
 from headrace.io.source import DeadLetters, dead_letter_folder
-from headrace.operators.endpoints import TICK_TIME, KeyedSource
-from headrace.operators.endpoints import Source as SourceOperator
+from headrace.operators.endpoints import TICK_TIME, KeyedSource, SourceOperator
 from headrace.operators.signals.earlier_values import SignalSource
 
 if TYPE_CHECKING:
@@ -305,7 +304,7 @@ def open_sources(
 
 
 def as_read_by(operator: object, source: Any) -> Any:
-    """Return the source that reads what is given for a source of the flow. Raises `BadInput`."""
+    """Wrap a user's source as its operator reads it: by key, for a keyed table. Raises `BadInput`."""
     if not isinstance(operator, KeyedSource):
         return source
     # Imported here, so that flows without such tables need not load it.

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from headrace.flow.grouped_streams import WindowGroups
     from headrace.operators.time_spans import Windows
 
+
 _OF_OTHER_JOINS = {
     **dict.fromkeys(("left_on", "right_on"), "join(other, on=hr.left.one == hr.right.two)"),
     **dict.fromkeys(("suffixes", "rsuffix"), 'suffix="_right", appended to names of right columns'),
@@ -208,7 +209,7 @@ class Stream(
         name: Any,
         location: SourceLocation,
     ) -> Stream[Any, B, G, O]:
-        """Add columns of which some are window functions: one operator for all of one partition and order."""
+        """Add columns that include window functions, with one operator per partitioning and order."""
         stream: Any = self
         for group in grouped_by_partition(computed.items()):
             # A column that is replaced is read by the others.

@@ -1,4 +1,4 @@
-"""Durable catalogue of a pipeline's tables: what the last run published, and how far any run has come.
+"""Durable catalogue of a pipeline's tables: the last published run, and the progress of an unfinished one.
 
     <storage>/catalog/current                   link to the catalogue of the last run that ended
     <storage>/catalog/unpublished.json          the tables of a run that has not ended, as far as it came
@@ -153,7 +153,7 @@ class PipelineCatalog:
         return not self._oldest_versions_read().keys().isdisjoint(name.keys)
 
     def new_version(self, name: TableName) -> int:
-        """Return the number of a table's next version, and remove what a run that died has left of it."""
+        """Return a table's next version number, removing leftovers of a crashed run."""
         entry = self.entries.get(name)
         version = entry.version + 1 if entry else 1
         self.rows(name).remove(version)
@@ -161,7 +161,7 @@ class PipelineCatalog:
         return version
 
     def record(self, entries: Mapping[TableName, TableEntry]) -> None:
-        """Record the progress of a run, before one table reads what it has made of another."""
+        """Record the progress of a run, before a table reads another's unpublished version."""
         self._check_lease()
         aside = self._folder / f".{_UNPUBLISHED}.tmp"
         write_checked(aside, {"after": self._current, **_body(entries)}, durable=True)
@@ -229,7 +229,7 @@ class PipelineCatalog:
             ) from None
 
     def _read(self) -> tuple[int, dict[TableName, TableEntry], dict[TableName, TableEntry]]:
-        """Return the number of the last run that ended, what it published, and what it left ahead of that."""
+        """Return the last finished run's number, its published tables, and unpublished progress."""
         link = self._folder / _CURRENT
         if link.exists() and not link.is_symlink():
             raise _damaged(link, "it is not the link to the catalogue of a run.")

@@ -327,7 +327,7 @@ def read_sql_file(
 
 @dataclass(slots=True)
 class _Reader:
-    """Reader of the statements of a file. settings: those of SET so far."""
+    """Reader of a file's statements. settings: those set by SET so far."""
 
     file: Path
     definitions: Definitions
@@ -489,7 +489,7 @@ def _scd_type(plan: Any) -> int:
 
 
 def _given(value: Any) -> Any:
-    """Return what an optional clause says; None without one."""
+    """Return the value of an optional clause; None if absent."""
     if isinstance(value, int):
         return value
     kind = value.getClass().getName()

@@ -169,7 +169,7 @@ class Policy(Enum):
 
 
 def parse_policy(text: str, of: str, where: list[SourceLocation]) -> Policy:
-    """Return the policy of a name. Raises `BadDefinition`, located at `where`. of: what has this policy."""
+    """Parse a policy. Raises `BadDefinition`, located at `where`. of: names its owner in the error."""
     try:
         return Policy(text.lower())
     except ValueError:
@@ -221,7 +221,7 @@ class TableName:
 
 
 class DatasetKind(Enum):
-    """Kind of a dataset. The value is what messages call it."""
+    """Kind of a dataset. The value is its name in messages."""
 
     MATERIALIZED_VIEW = "materialized view"
     STREAMING_TABLE = "streaming table"
@@ -334,7 +334,7 @@ class Definitions:
         others.append(query)
 
     def name(self, parts: list[str], location: SourceLocation) -> TableName:
-        """Return the full name of one in parts. Raises `BadDefinition` for another catalogue."""
+        """Build the full name from its parts. Raises `BadDefinition` for another catalogue."""
         if len(parts) > 3 or (len(parts) == 3 and parts[0].lower() != CATALOG):
             raise BadDefinition(
                 f"{'.'.join(parts)} is not in {CATALOG}",
@@ -359,7 +359,7 @@ class Definitions:
         return found
 
     def check(self, report: Report | None = None) -> None:
-        """Raise or report `BadDefinition` for queries without a dataset, and for what `checked` refuses."""
+        """Raise or report `BadDefinition` for queries without a dataset, and like `checked`."""
         for name, queries in self.queries.items():
             with reporting(report):
                 if name not in self.datasets:
@@ -374,7 +374,7 @@ class Definitions:
                 self.checked(name)
 
     def checked(self, name: TableName) -> Dataset:
-        """Return a dataset by its folded name. Raises `BadDefinition` if it has not the right queries."""
+        """Return a dataset by its folded name. Raises `BadDefinition` for a bad format or query count."""
         dataset, queries = self.datasets[name], self.queries.get(name, [])
         if dataset.format not in _FORMATS and dataset.kind is not DatasetKind.SINK:
             raise BadDefinition(

@@ -84,7 +84,7 @@ class StoredTable:
 
     @property
     def layout(self) -> str:
-        """Format of its files, and what they are partitioned by; of a sink, that it is one."""
+        """File format and partition columns; `SINK` for a sink."""
         if self.dataset.kind is DatasetKind.SINK:
             return SINK
         return " ".join((self.dataset.format, *map(quoted, self.dataset.partitioned_by)))
@@ -269,7 +269,7 @@ class _Analyser:
         )
 
     def _read_from_snapshots(self, query: AnalysedQuery) -> AnalysedQuery:
-        """Return a query that reads kept snapshots of what cannot be asked for its changes."""
+        """Replace inputs that cannot report changes by their kept snapshots."""
         kept = {leaf.exact: self._snapshot(leaf, query.query) for leaf in query.leaves if is_kept(leaf)}
         if not kept:
             return query
@@ -489,7 +489,7 @@ _LONGEST = 40
 
 
 def columns_of_snapshot(schema: StructType) -> StructType:
-    """Return the columns of a snapshot as files have them, without what a database says of its own."""
+    """Return the columns of a snapshot as stored: nullable, without database metadata."""
     from pyspark.sql.types import StructField, StructType
 
     return StructType([StructField(each.name, each.dataType) for each in schema.fields])

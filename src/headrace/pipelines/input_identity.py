@@ -157,7 +157,7 @@ COPIED = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A file as it was seen last. mark: under which its content is known. digest: of the content."""
+    """A file as last seen. mark: identifies its content. digest: hash of the content."""
 
     seen: FileMark
     mark: FileMark
@@ -209,7 +209,7 @@ class InputContents:
         return known.digest if known is not None and known.mark == mark else None
 
     def keep(self, found: Mapping[str, FileMark]) -> None:
-        """Keep the contents of files, which have these marks."""
+        """Keep the contents of files, given the mark of each."""
         copied = sum(size for size, _ in found.values()) <= COPIED
         for path, mark in found.items():
             known, kept = self.known.get(path), self._place(path, mark)
@@ -227,7 +227,7 @@ class InputContents:
                 self.distrust(path, mark)
 
     def kept(self, path: str, mark: FileMark) -> Path | None:
-        """Return the file that holds the content of a mark; None if there is none."""
+        """Return the stored file with the content that `mark` identifies; None if it is not kept."""
         kept = self._place(path, mark)
         return kept if _mark_of(kept) == mark else None
 
@@ -237,7 +237,7 @@ class InputContents:
         return _mark_of(path) == (known.seen if known is not None and known.mark == mark else mark)
 
     def base(self, root: str) -> str:
-        """Return the folder in which contents lie as their files do in `root`."""
+        """Return the folder that mirrors `root` with kept contents."""
         return f"{self.folder / 'of'}{root}"
 
     def _place(self, path: str, mark: FileMark) -> Path:
@@ -261,7 +261,7 @@ class InputContents:
             self._write()
 
     def clean(self, needed: Iterable[tuple[str, FileMark]]) -> None:
-        """Remove all contents but some, and what is known of files that are not among these."""
+        """Remove all contents except `needed`, and the records of all other files."""
         paths, places = set[str](), set[Path]()
         for path, mark in needed:
             paths.add(path)

@@ -62,15 +62,15 @@ class RunInput(ABC, Generic[L]):
         """Return all rows."""
 
     def changes(self, before: Position | None) -> DataFrame | None:
-        """Return what changed since a position, with weights; None if that is not known."""
+        """Return the weighted changes since a position; None if unknown."""
         return None
 
     def adds_only(self, before: Position | None) -> bool:
-        """Return whether known changes since a position surely take nothing back, without computing them."""
+        """Return whether the changes since a position are known to be append-only, without computing them."""
         return True
 
     def why_unknown(self, before: Position | None) -> str:
-        """Return why it is not known what changed since a position."""
+        """Return why the changes since a position are unknown."""
         return f"{self.leaf.key} {'was not read before' if before is None else 'has changed'}"
 
     def is_unchanged(self, before: Position | None) -> bool:
@@ -78,14 +78,14 @@ class RunInput(ABC, Generic[L]):
         return before is not None and before == self.position()
 
     def rows_changed(self, before: Position | None) -> int | None:
-        """Return how many rows changed since a position, or are there, once an update has read them.
+        """Return the number of rows changed since a position, or of all rows, once an update has read them.
 
         None where that is not known.
         """
         return None
 
     def has_retractions(self, before: Position | None, changes: DataFrame) -> bool:
-        """Return whether the changes since a position take rows back."""
+        """Return whether the changes since a position include retractions."""
         return not self.adds_only(before) and has_removals(changes)
 
     def unread(self, before: Position | None, table: StoredTable) -> DataFrame:
@@ -220,7 +220,7 @@ class DeltaInput(RunInput[DeltaLeaf]):
         return rows_at(self._table, self._number, self._schema(), self.spark)
 
     def changes(self, before: Position | None) -> DataFrame | None:
-        """Return what changed since a position, with weights; None if that is not known.
+        """Return the weighted changes since a position; None if unknown.
 
         Raises `PipelineError` if it is not known of a stream, which reads no row twice.
         """
@@ -316,7 +316,7 @@ def read_version(table: VersionedTable, number: int | None = None) -> TableVersi
 
 
 def rows_at(table: VersionedTable, number: int, schema: StructType, spark: SparkSession) -> DataFrame:
-    """Return the rows of a version: as Spark reads its files, where these hold the rows as they are."""
+    """Return the rows of a version, by Spark if it can read the data files as they are."""
     files = table.files(number)
     if files is None:
         return _scan_in_one_task(table.location, number, schema, spark)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def drop(spec: PipelineSpec, spark: SparkSession, names: Sequence[str], *, orphans: bool) -> list[TableName]:
-    """Remove tables with their rows, their state and what was delivered of them, and return their names.
+    """Remove tables with their rows, state and deliveries, and return their names.
 
     orphans: all that the project does not define.
 
@@ -51,7 +51,7 @@ def drop(spec: PipelineSpec, spark: SparkSession, names: Sequence[str], *, orpha
 
 
 def erase(spec: PipelineSpec) -> list[str]:
-    """Remove from a storage all values that no current row has; return what stays nevertheless.
+    """Erase all values from a storage that no current row has; return what could not be erased.
 
     Changes, and earlier contents of input files, stay where a table has not read what came after. Raises
     `PipelineInUse`, `CatalogDamaged` and `CheckpointDamaged`.
@@ -83,7 +83,7 @@ def erase(spec: PipelineSpec) -> list[str]:
 
 
 def _is_behind(entry: TableEntry, catalog: PipelineCatalog, inputs: InputContents) -> bool:
-    """Return whether a table was made from what its inputs no longer hold."""
+    """Return whether a table was computed from input contents that have since changed."""
     versions = {key: each.version for name, each in catalog.entries.items() for key in name.keys}
     return any(
         _has_moved_on(key, position, versions, inputs)

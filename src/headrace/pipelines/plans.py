@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 
 def in_time_order(rows: DataFrame, query: AnalysedQuery, leaf: Leaf, spark: SparkSession) -> DataFrame:
-    """Return rows of a leaf in the order of the time that has a watermark; as they are without one."""
+    """Sort rows of a leaf by the time column with a watermark; unchanged without a watermark."""
     from pyspark.sql import Column
 
     for watermark in _watermarks(query.plan):
@@ -75,7 +75,7 @@ def in_time_order(rows: DataFrame, query: AnalysedQuery, leaf: Leaf, spark: Spar
 
 
 def why_refused(query: AnalysedQuery, states: Sequence[str], spark: SparkSession) -> tuple[str, str] | None:
-    """Return why Spark's late rows would be others than those of a flow, and the way out; None if not.
+    """Return why Spark and a flow would disagree on late rows, and a fix; None if they agree.
 
     states: names of the operators with state. To Spark a row is late only to an operator that forgets by the
     least of all watermarks; in a flow, to all that is above its own watermark.
@@ -271,7 +271,7 @@ _LINEAR = frozenset(
 
 
 def _is_linear(query: AnalysedQuery) -> bool:
-    """Return whether the changes of a query's rows are what it makes of the changes of its inputs."""
+    """Return whether a query is linear: applied to input changes, it yields its output changes."""
     if not all(isinstance(leaf, (TableLeaf, FilesLeaf, DeltaLeaf)) for leaf in query.leaves):
         return False
     plan: Any = query.plan
@@ -352,7 +352,7 @@ def _name_inputs(leaves: tuple[Leaf, ...]) -> dict[str, Leaf]:
 
 
 def _check_can_change(table: StoredTable, query: AnalysedQuery, spark: SparkSession) -> None:
-    """Raise `UnsupportedQuery` for inputs without changes, and for what is not computed as Spark would."""
+    """Raise `UnsupportedQuery` for unversioned inputs, reserved column names and unsupported settings."""
     for leaf in query.leaves:
         if isinstance(leaf, UnversionedLeaf):
             raise UnsupportedQuery(
@@ -386,7 +386,7 @@ def _nodes_with_state(query: AnalysedQuery) -> list[str]:
 
 
 def _is_row_by_row(node: Any) -> bool:
-    """Return whether the new rows of a stream are made of new rows of its input alone."""
+    """Return whether a stream's new rows depend only on new rows of its input."""
     streaming = [each.isStreaming() for each in items(node.children())]
     kind = node.nodeName()
     if kind == "Union":
@@ -416,7 +416,7 @@ def _nodes(plan: Any) -> Iterator[Any]:
 
 
 def _is_stable(query: AnalysedQuery, spark: SparkSession) -> bool:
-    """Return whether a query gives the same rows as long as its inputs are the same."""
+    """Return whether a query is deterministic."""
     plan: Any = query.plan
     known = all(each.deterministic() for each in with_subqueries(plan))
     return known and not reads_current_time(plan, spark)
@@ -470,7 +470,7 @@ class Costs:
         return {**made, "estimated": [self.estimated]} if self.estimated else made
 
     def after(self, seconds: float, rows: int | None, *, whole: bool, estimated: bool = False) -> Costs:
-        """Return the costs after one more update; as they were if its rows were few, or not counted.
+        """Return the costs after one more update; unchanged if its rows were few or not counted.
 
         whole: from all rows; estimated: because that was estimated to cost less.
         """

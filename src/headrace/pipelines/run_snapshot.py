@@ -95,7 +95,7 @@ class RunSnapshot:
                 FileInput(leaf, self.spark, self.files).keep()
 
     def check(self, leaves: Iterable[Leaf]) -> None:
-        """Look at the files of inputs once more, after they were read: what has changed is not compared."""
+        """Check input files again after reading; those that have changed are not compared later."""
         for leaf in leaves:
             if isinstance(leaf, FilesLeaf):
                 FileInput(leaf, self.spark, self.files).check()
@@ -113,7 +113,7 @@ class RunSnapshot:
         return sum(known) if len(known) == len(counts) else None
 
     def rows_of(self, leaves: Collection[Leaf]) -> int | None:
-        """Return how many rows inputs have; None where only reading them tells."""
+        """Return the row count of inputs; None if it is only known after reading."""
         inside = all(isinstance(leaf, (TableLeaf, DeltaLeaf)) for leaf in leaves)
         return self.rows_changed(leaves, {}) if inside else None
 
@@ -288,7 +288,7 @@ class FileInput(RunInput[FilesLeaf]):
         return rows.select("*"), count  # Readers may persist and release theirs.
 
     def _new_rows(self, paths: Collection[str], *, count: bool = True) -> DataFrame:
-        """Return the rows of added files. count: count them while they are read, if the files do not tell."""
+        """Return the rows of added files. count: count rows while reading, if the files lack counts."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
 

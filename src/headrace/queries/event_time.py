@@ -27,7 +27,7 @@ from headrace.operators.time_spans import session, tumbling
 from headrace.queries import relations
 from headrace.queries.catalyst_plan import DELAY, SESSION, CatalystNode, parse_tree
 from headrace.queries.expressions import Scope, lowers
-from headrace.queries.relations import Planner, Relation, UntypedStream
+from headrace.queries.relations import Planner, Relation, RowStream
 
 
 @lowers("PreciseTimestampConversion")
@@ -239,7 +239,7 @@ def _deduplicated_within(node: CatalystNode, planner: Planner) -> Relation:
 
 
 def first_of_each(below: Relation, keys: tuple[Expr, ...]) -> Relation:
-    """Keep a row for each value of the keys: the least one."""
+    """Keep one row per key: the least."""
     stream, names = below.stream, below.stream.schema.names
     if _passing(stream, keys) is None or any(isinstance(f.type, MapType) for f in stream.schema.fields):
         return Relation(stream.top_k(1, by=[], per=keys), below.columns)
@@ -275,13 +275,13 @@ def closing_sessions(below: Relation, key: CatalystNode) -> SessionGroups | None
 
 
 def grouped(
-    stream: UntypedStream,
+    stream: RowStream,
     keys: Mapping[str, Expr],
     aggregations: Mapping[str, Aggregation],
     sessions: SessionGroups | None = None,
     *,
     closes: bool = False,
-) -> UntypedStream:
+) -> RowStream:
     """Aggregate by keys; groups whose time has passed are forgotten. closes: they come only then."""
     wanted = aggregations or {"rows of a group": counts.count()}
     if sessions is not None:
@@ -310,12 +310,12 @@ def grouped(
     return stream.group_by(**keys).agg(**aggregations)
 
 
-def _passing(stream: UntypedStream, keys: Iterable[Expr]) -> Expr | None:
+def _passing(stream: RowStream, keys: Iterable[Expr]) -> Expr | None:
     """Return a time with a watermark that is a key, or that a key's value is of alone."""
     return next((time for key in keys for time in _times(key, stream) if has_watermark(stream, time)), None)
 
 
-def _times(key: Expr, stream: UntypedStream) -> Iterator[Expr]:
+def _times(key: Expr, stream: RowStream) -> Iterator[Expr]:
     typed = check(key, stream.schema)
     if typed.nullable:
         return

@@ -25,7 +25,7 @@ from headrace.queries.expressions import Scope, zero_of
 from headrace.queries.relations import (
     Planner,
     Relation,
-    UntypedStream,
+    RowStream,
     exists_column,
     filtered,
     join_type,
@@ -364,12 +364,12 @@ def _equal_attribute(part: CatalystNode, left: Relation, right: Relation) -> int
     return theirs[0].expr_id if theirs else None
 
 
-def _on(left: UntypedStream, right: UntypedStream, on: Expr, kind: str) -> UntypedStream:
+def _on(left: RowStream, right: RowStream, on: Expr, kind: str) -> RowStream:
     how: Any = _HOW[kind]
     return left.join(right, on=on, how=how)
 
 
-def _selected(stream: UntypedStream, columns: Mapping[int, str]) -> Relation:
+def _selected(stream: RowStream, columns: Mapping[int, str]) -> Relation:
     if columns and tuple(columns.values()) != stream.schema.names:
         stream = stream.select(*columns.values())
     return Relation(stream, columns)

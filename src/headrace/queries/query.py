@@ -30,7 +30,7 @@ from headrace.queries.catalyst_plan import (
 from headrace.queries.event_time import step_of_windows
 from headrace.queries.plan_details import items
 from headrace.queries.planning import plan_frame, plan_over_leaves, plan_query
-from headrace.queries.relations import AnyStream, Planner, output_of
+from headrace.queries.relations import Planner, RowStream, output_of
 from headrace.source_location import caller_at
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def plan_flow(
     name: str,
     spark: SparkSession | None,
     location: SourceLocation,
-    streams: Mapping[str, AnyStream] | None = None,
+    streams: Mapping[str, RowStream] | None = None,
 ) -> Flow:
     """Plan a query that stands at `location` (see `sql`).
 
@@ -127,7 +127,7 @@ def flow_over_leaves(
     text: QueryText | None = None,
     append: AbstractSet[str] = frozenset(),
     closes: bool = False,
-    then: Callable[[AnyStream], AnyStream] = lambda rows: rows,
+    then: Callable[[RowStream], RowStream] = lambda rows: rows,
 ) -> Flow:
     """Plan a DataFrame as a flow over relations of its own plan, by their names.
 
@@ -158,8 +158,8 @@ def _flow_of(
     name: str,
     location: SourceLocation,
     closes: bool = False,
-    then: Callable[[AnyStream], AnyStream] = lambda rows: rows,
-    streams: Mapping[str, AnyStream] | None = None,
+    then: Callable[[RowStream], RowStream] = lambda rows: rows,
+    streams: Mapping[str, RowStream] | None = None,
 ) -> Flow:
     plan = planned.root
     if streams:

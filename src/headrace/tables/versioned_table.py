@@ -1,4 +1,4 @@
-"""The interface of table formats that keep a log of commits, for all who read, follow and write such tables.
+"""Interface of table formats with a commit log, for code that reads, follows or writes such tables.
 
 A table is a sequence of numbered versions. A commit makes the next one, whole or not at all; a version never
 changes, and can be read until its files are vacuumed. Each commit can carry transaction numbers of

@@ -112,7 +112,7 @@ _PARTS: Mapping[str, type[Any]] = {
     "over": window_function.Over,
     "over.cume_dist": row_functions.CumeDist,
     "over.dense_rank": row_functions.DenseRank,
-    "over.frame": window_function.Frame,
+    "over.frame": window_function.WindowFrame,
     "over.lag": row_functions.Lag,
     "over.months": window_function.Months,
     "over.nth_value": row_functions.NthValue,

@@ -28,7 +28,7 @@ from headrace.io.files.file_reader import open_format
 from headrace.io.files.file_source import WHOLE, FilePart, Files, Listing, UnreadFile
 from headrace.io.in_process import TickTime
 from headrace.io.source import WEIGHT, Feed
-from headrace.operators.endpoints import Source as SourceOperator
+from headrace.operators.endpoints import SourceOperator
 from headrace.spark.placing.pushdown import NativeChain, apply_native_chain
 from headrace.spark.session import tasks_at_a_time
 from headrace.spark.sources.arrivals import (
@@ -250,7 +250,7 @@ def _open_files(files: Files, reading: Files | ChangeData, opening: Opening) -> 
 def _division(
     reading: Files | ChangeData, opening: Opening
 ) -> tuple[Callable[[UnreadFile], list[FilePart]], Callable[[UnreadFile, FilePart], int | None]]:
-    """Return what divides a file into parts, and what counts the rows of a part."""
+    """Return two functions: one splits a file into parts, one counts the rows of a part."""
     if not isinstance(reading, Files):
         return lambda file: [WHOLE], lambda file, part: None
     file_format = open_format(reading, Feed(opening.name, opening.operator.schema, append=opening.append))

@@ -201,7 +201,7 @@ def by_source(
 
 
 def _in_columns(exchange: Exchange, pieces: list[Rows | pa.Table]) -> Columns | None:
-    """Return what came over an exchange as columns; None if it came as rows, or is little."""
+    """Return an exchange's input as columns; None if it arrived as rows, or is small."""
     if any(isinstance(piece, list) for piece in pieces) or sum(map(len, pieces)) < _FEW_ROWS:
         return None
     import pyarrow as pa

@@ -105,7 +105,7 @@ def _schema() -> StructType:
 
 
 def to_table(rows: Rows, exchange: Exchange) -> pa.Table | None:
-    """Return rows of an exchange as columns; None if they are few, or hold what columns cannot."""
+    """Convert rows of an exchange to columns; None if they are few, or do not fit columns."""
     if len(rows) < _FEW_ROWS:
         return None
     try:
@@ -142,7 +142,7 @@ def piece_of(body: bytes | pa.Buffer) -> Rows | pa.Table:
 
 
 def rows_of(piece: Rows | pa.Table, exchange: Exchange) -> Rows:
-    """Return what came over an exchange as rows."""
+    """Convert an exchange's input to rows."""
     if isinstance(piece, list):
         return piece
     return table_to_rows(piece, exchange.schema, weighted=not exchange.append)
@@ -289,7 +289,7 @@ class TaskCost:
     _since: float = field(default_factory=time.thread_time)
 
     def enter(self, phase: Phase) -> Phase:
-        """Count what comes as part of a phase; return the phase before."""
+        """Attribute time from now on to `phase`; return the previous phase."""
         now = time.thread_time()
         before = self._phase
         self.phases[before] += now - self._since
@@ -326,7 +326,7 @@ def _most_memory() -> int | None:
 
 @dataclass(slots=True)
 class CostMeter:
-    """Meter of what ticks cost, on the driver. exchanges: their names, by number."""
+    """Driver-side meter of tick costs. exchanges: their names, by number."""
 
     spark: SparkSession | None = None
     exchanges: tuple[str, ...] = ()
@@ -337,7 +337,7 @@ class CostMeter:
         self._jvm = self._jvm_seconds()
 
     def lap(self, tasks: Iterable[TaskCostReport]) -> Cost:
-        """Return what was spent since the last lap, tasks included."""
+        """Return the cost since the last lap, including tasks."""
         driver, jvm = time.process_time(), self._jvm_seconds()
         phases, exchanges = dict.fromkeys(get_args(Phase), 0.0), Counter[str]()
         workers, shuffled = 0.0, 0
@@ -359,7 +359,7 @@ class CostMeter:
         return self.exchanges[exchange] if exchange < len(self.exchanges) else str(exchange)
 
     def _jvm_seconds(self) -> float | None:
-        """Return the processor time of the JVM that this process has started, if the system says it."""
+        """Return the CPU time of the JVM that this process started, if the system reports it."""
         gateway: Any = getattr(getattr(self.spark, "_sc", None), "_gateway", None)
         process: Any = getattr(gateway, "proc", None)
         try:

@@ -294,7 +294,7 @@ class Attempt:
         return ({0: {}} | turns if is_due else turns).items()
 
     def post_output(self, out: CellOutput, stage: int) -> Iterator[Message | TaskResult]:
-        """Yield what a stage has sent."""
+        """Yield the messages sent by a stage."""
         self.cost.enter("exchange")
         for message in post_output(out, stage, self.order.leg, self.name, self.order.shared):
             if not isinstance(message, TaskResult):

@@ -240,7 +240,7 @@ class Ticker:
         return run_tasks(rows, task.scatter(order, shares))
 
     def _start(self, spark: SparkSession, given: TickInput, tasks: int) -> tuple[DataFrame, task.Shares]:
-        """Return the frame whose partitions start the tasks, and what each of these reads besides it."""
+        """Return the frame whose partitions start the tasks, and the additional input of each task."""
         if given.frames:
             return given.frame(spark), ()
         # Only made once, since Spark takes long to plan a frame.
@@ -331,7 +331,7 @@ class Ends:
         return frozenset().union(*self.operators.values())
 
     def ended_operators(self, before: Iterable[str], now: Iterable[str]) -> list[str]:
-        """Return the operators whose last source ends with `now`, if the sources in `before` have ended."""
+        """Return the operators whose last sources end in `now`; those in `before` have already ended."""
         earlier = frozenset(before)
         after = earlier | frozenset(now)
         return [name for name, of in self.operators.items() if of <= after and not of <= earlier]
