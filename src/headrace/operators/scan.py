@@ -21,7 +21,7 @@ from headrace.graph.operator_declarations import (
     place_by_key,
 )
 from headrace.lattice import Max
-from headrace.lowering.reference import Examples, Pair
+from headrace.lowering.reference import ExamplePair, Examples
 from headrace.lowering.row_code import RowCode, holds_any, merged_item, user_form, write_received
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
@@ -92,7 +92,7 @@ class OrderedOperator(WithLifetime):
         return [*keys, *describe_lifetime(self.lifetime)]
 
 
-def _carry(last: int, pair: Pair) -> tuple[int, int]:
+def _carry(last: int, pair: ExamplePair) -> tuple[int, int]:
     return pair.a, pair.a - last
 
 

@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.arrangement.batch import Layout, batch_of, differing, joined, masked, select, take
-from headrace.arrangement.spine import Found
+from headrace.arrangement.spine import FoundRows
 from headrace.columns.column_stream import ColumnStream, empty_stream
 from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined, weights_of
 from headrace.columns.expressions import reads_columns
@@ -246,14 +246,14 @@ def _unwrapped(row: Expr) -> tuple[tuple[Expr, ...], Call]:
     return tuple(conditions), row
 
 
-def present_rows(layout: Layout, found: Found) -> Found:
+def present_rows(layout: Layout, found: FoundRows) -> FoundRows:
     """Return the rows that are there of those found, none of which is there more than once."""
     asked, rows = found
     if rows.height and (rows[WEIGHT].to_numpy() < 0).any():
         by_number = Layout({**layout.types, _NUMBER: pl.Int64()}, (_NUMBER,), (WEIGHT,), nullable=False)
         rows = batch_of(by_number, rows.hstack([pl.Series(_NUMBER, asked)])).frame
         asked = rows[_NUMBER].to_numpy()
-    return Found(asked, select(rows, layout.types))
+    return FoundRows(asked, select(rows, layout.types))
 
 
 def weighted(layout: Layout, rows: pl.DataFrame, weight: int) -> pl.DataFrame:
