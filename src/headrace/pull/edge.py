@@ -53,7 +53,7 @@ class EdgeRun(Protocol):
     def opened(self, edge: Edge) -> None: ...
 
     def stopping(self, module: EdgeModule, edge: Edge) -> None:
-        """Called when the module upstream of an edge was told to stop."""
+        """Called when the module upstream of an edge has been stopped."""
         ...
 
     def closed(self, edge: Edge) -> None:

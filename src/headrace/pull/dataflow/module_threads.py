@@ -153,7 +153,7 @@ class ModuleContext(module_context.Module):
         return passed
 
     def read(self, source: Opens) -> Edge:
-        """Open a source of this form as a further input."""
+        """Open `source` as a further input of this module."""
         edge = source.open_in(self.run)
         self.connect(edge)
         return edge

@@ -125,7 +125,7 @@ class Sink:
         return cls(name, location, open)
 
     def open_in(self, run: Run, edge: Edge, on_result: ResultListener | None = None) -> CallbackModule:
-        """Open the modules in a run, reading from an edge, and return the sink's own.
+        """Open the modules in a run, reading from an edge; return the sink's module.
 
         on_result: receiver of its result; by default the run.
         """
