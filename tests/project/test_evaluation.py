@@ -36,7 +36,7 @@ JUDGED = {
     ("cli/load_flow.py", "exec_module"): "the user's own file, whose flow is to be run",
     ("cli/load_flow.py", "get_type_hints"): _ANNOTATIONS,
     ("cli/load_flow.py", "import_module"): "the user's own module, whose flow is to be run",
-    ("compute/plans/decoding.py", "loads"): "only with --allow-callables, which says so",
+    ("compute/plans/encoding.py", "loads"): "only with --allow-callables, which says so",
     ("compute/replica/durable_exports.py", "import_module"): _BY_NAME,
     ("compute/replica/peek_finishing.py", "eval"): _GENERATED,
     ("compute/controller/status.py", "get_type_hints"): _ANNOTATIONS,

@@ -30,7 +30,7 @@ from headrace.errors import BadInput, EngineStopped, SourceLocation
 from headrace.expr.row_classes import to_user
 from headrace.expr.types import Rows
 from headrace.graph.node import graph_of
-from headrace.operators.endpoints import TICK_TIME, Source
+from headrace.operators.endpoints import TICK_TIME, SourceOperator
 from headrace.operators.signals.earlier_values import SignalSource
 from headrace.shown import Shown
 
@@ -284,7 +284,7 @@ class Engine(Shown, RunsSignals, TickListeners):
         found = self._frame_intakes.get(name)
         if found is None:
             graph, rows = self.program.graph, self._intake[name]
-            operator = cast("Source", graph.nodes[graph.sources[name]].operator)
+            operator = cast("SourceOperator", graph.nodes[graph.sources[name]].operator)
             unread = frozenset(operator.schema.names) - self.columns_read(name)
             found = FrameIntake(operator, self.program.source_append[name], rows, unread)
             self._frame_intakes[name] = found
@@ -517,4 +517,4 @@ class Engine(Shown, RunsSignals, TickListeners):
 
 
 def _is_bounded(operator: object) -> bool:
-    return isinstance(operator, Source) and operator.bounded
+    return isinstance(operator, SourceOperator) and operator.bounded

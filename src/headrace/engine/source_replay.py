@@ -19,7 +19,7 @@ from headrace.io.change_data import ChangeData
 from headrace.io.delta import DeltaRows
 from headrace.io.files.file_source import Files
 from headrace.io.in_process import Rows
-from headrace.operators.endpoints import Source as SourceOperator
+from headrace.operators.endpoints import SourceOperator
 from headrace.operators.signals.earlier_values import SignalSource
 
 if TYPE_CHECKING:

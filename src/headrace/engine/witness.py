@@ -34,8 +34,7 @@ from headrace.engine.source_replay import ReplayLimits, SourceRead, SourceRow, r
 from headrace.errors import HeadraceError
 from headrace.expr.compile_python import compile_rows
 from headrace.expr.types import Row
-from headrace.operators.endpoints import TICK_TIME
-from headrace.operators.endpoints import Source as SourceOperator
+from headrace.operators.endpoints import TICK_TIME, SourceOperator
 
 if TYPE_CHECKING:
     from headrace.engine.queue import PerSource

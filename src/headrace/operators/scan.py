@@ -194,7 +194,7 @@ class Enumerate(OrderedOperator):
 
 
 @dataclass(frozen=True, slots=True)
-class State(OrderedOperator):
+class RunningState(OrderedOperator):
     """The rows whose item is not yet contained in the merge of the earlier ones.
 
     The operator is non-blocking, and rows keep their order. With keys `per`, each key has a value of its own.
@@ -383,11 +383,11 @@ class EnumerateStep(Step):
                 self.code.line(f"{self.slot('count')}[()] = {self.count}")
 
 
-@register_step(State)
+@register_step(RunningState)
 class StateStep(Step):
     """Step of state. Slot: key -> the merge so far; absent while that is the bottom."""
 
-    operator: State
+    operator: RunningState
     keeps_state = True
 
     def __init__(self, node: Node, writer: StepWriter) -> None:

@@ -13,7 +13,7 @@ from headrace.errors import BadInput, BadRow, SourceLocation, Step
 from headrace.flow.signal import check_function, check_signal
 from headrace.graph.node import Node
 from headrace.operators.column_arguments import render_argument
-from headrace.operators.endpoints import Sink
+from headrace.operators.endpoints import SinkOperator
 from headrace.operators.signals.earlier_values import LastRow, SignalSource
 from headrace.operators.signals.lift import SignalOperator
 from headrace.shown import Shown
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headrace.flow.flow import Flow
     from headrace.flow.signal import Signal
     from headrace.graph.node import FlowGraph
+
 
 Callback = Callable[[Any], object]
 
@@ -76,7 +77,12 @@ class SignalSubscriptions:
         self._made += 1
         name = f"subscription_{self._made}"
         ending = Node(
-            _ENDINGS + self._made, name, Sink(name), (self._id(signal.node_id),), signal.schema, location
+            _ENDINGS + self._made,
+            name,
+            SinkOperator(name),
+            (self._id(signal.node_id),),
+            signal.schema,
+            location,
         )
         added[ending.id] = ending
         older = {i for node in added.values() for i in node.inputs if i not in added}

@@ -23,7 +23,7 @@ from headrace.lowering.signal_step import (
     register_signal_step,
 )
 from headrace.operators.column_arguments import ANY_VALUE
-from headrace.operators.endpoints import Sink
+from headrace.operators.endpoints import SinkOperator
 from headrace.operators.lifetime import CutDependent
 from headrace.operators.signals.lift import ONE_INPUT, Constant, SignalOperator, constant_source
 
@@ -252,7 +252,7 @@ class FilterSignal(SignalOperator):
 
 
 @dataclass(frozen=True, slots=True)
-class When(SignalOperator):
+class WhenSignal(SignalOperator):
     """The value of `value` when it fires while `condition`, as settled in this tick, is true.
 
     A firing of the condition alone does not fire it.
@@ -349,7 +349,7 @@ class FilterSignalStep(SignalStep):
         return SignalOutcome(inputs[0], f"{writer.constant('f', self.operator.predicate)}({inputs[0]})")
 
 
-@register_signal_step(When)
+@register_signal_step(WhenSignal)
 class WhenStep(SignalStep):
     def write(self, writer: SignalWriter, *inputs: str) -> SignalOutcome:
         value, condition = inputs
@@ -518,7 +518,7 @@ class SignalSourceStep(SignalStep):
     """Step of a source, without code: the value is an argument or loop variable of the function."""
 
 
-@register_signal_step(Sink, ValueRows)
+@register_signal_step(SinkOperator, ValueRows)
 class EmittingStep(SignalStep):
     """Step that emits a value to a sink or a stream."""
 
