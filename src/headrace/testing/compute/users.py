@@ -21,8 +21,7 @@ from headrace.compute.errors import (
 from headrace.compute.protocol.client_messages import PeekRequest
 from headrace.compute.protocol.responses import Counted
 from headrace.expr.types import Row
-from headrace.testing.compute.reader_checks import CopyWatch, PeekWatch, SubscriptionWatch, Violation
-from headrace.testing.compute.simulation_trace import shown
+from headrace.testing.compute.reader_checks import CopyWatch, PeekWatch, SubscriptionWatch, Violation, shown
 from headrace.testing.compute.workload import GroundTruth, Workload, kept
 
 

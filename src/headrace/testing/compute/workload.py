@@ -44,7 +44,7 @@ from headrace.expr.types import (
 from headrace.flow.flow import Flow
 from headrace.graph.node import FlowGraph
 from headrace.lowering.reference import Bag, NotOfBags
-from headrace.testing.tick_oracle import TickOracle
+from headrace.testing.oracle import TickOracle
 
 DrawRow: TypeAlias = Callable[[random.Random], Any]
 """Function that draws a row in user form from a random generator, reproducibly for a seed."""
