@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import Any, TypeAlias
 
-from headrace.analysis.claim_examples import EXAMPLES, Outcome, Pool, find_list, pools
+from headrace.analysis.claim_examples import EXAMPLES, CallOutcome, Pool, find_list, pools
 from headrace.errors import BrokenClaim, Step
 from headrace.expr.row_classes import from_user, to_user
 from headrace.expr.tree import Column, Expr
@@ -22,7 +22,7 @@ from headrace.operators.fold import FoldOperator, user_item
 from headrace.operators.lattice_fold import LatticeFold, LatticeGrowth
 from headrace.operators.scan import State
 
-Sides: TypeAlias = tuple[tuple[str, Outcome], tuple[str, Outcome]]
+Sides: TypeAlias = tuple[tuple[str, CallOutcome], tuple[str, CallOutcome]]
 """Two calls whose results must be equal, each as its text and its result."""
 _MERGES = 40
 
@@ -87,7 +87,7 @@ def check_law(
 def _merges(lattice: Lattice, values: Sequence[Any]) -> list[Any]:
     """List the merges of two values."""
     pairs = ((one, other) for at, one in enumerate(values) for other in values[:at])
-    merged = (Outcome.of(lattice.merge, *pair) for pair, _ in zip(pairs, range(_MERGES), strict=False))
+    merged = (CallOutcome.of(lattice.merge, *pair) for pair, _ in zip(pairs, range(_MERGES), strict=False))
     return [outcome.value for outcome in merged if outcome.error is None]
 
 
@@ -108,32 +108,32 @@ def _broken_law(lattice: Lattice, law: Law, values: Sequence[Any], where: tuple[
 def _associative(lattice: Lattice, a: Any, b: Any, c: Any) -> Sides:
     merge = lattice.merge
     return (
-        (f"merge(merge({a!r}, {b!r}), {c!r})", Outcome.of(lambda: merge(merge(a, b), c))),
-        (f"merge({a!r}, merge({b!r}, {c!r}))", Outcome.of(lambda: merge(a, merge(b, c)))),
+        (f"merge(merge({a!r}, {b!r}), {c!r})", CallOutcome.of(lambda: merge(merge(a, b), c))),
+        (f"merge({a!r}, merge({b!r}, {c!r}))", CallOutcome.of(lambda: merge(a, merge(b, c)))),
     )
 
 
 def _commutative(lattice: Lattice, a: Any, b: Any) -> Sides:
     return (
-        (f"merge({a!r}, {b!r})", Outcome.of(lattice.merge, a, b)),
-        (f"merge({b!r}, {a!r})", Outcome.of(lattice.merge, b, a)),
+        (f"merge({a!r}, {b!r})", CallOutcome.of(lattice.merge, a, b)),
+        (f"merge({b!r}, {a!r})", CallOutcome.of(lattice.merge, b, a)),
     )
 
 
 def _idempotent(lattice: Lattice, a: Any) -> Sides:
-    return (f"merge({a!r}, {a!r})", Outcome.of(lattice.merge, a, a)), (repr(a), Outcome(a))
+    return (f"merge({a!r}, {a!r})", CallOutcome.of(lattice.merge, a, a)), (repr(a), CallOutcome(a))
 
 
 def _bottom(lattice: Lattice, a: Any) -> Sides:
     bottom = lattice.bottom
-    return (f"merge({bottom!r}, {a!r})", Outcome.of(lattice.merge, bottom, a)), (repr(a), Outcome(a))
+    return (f"merge({bottom!r}, {a!r})", CallOutcome.of(lattice.merge, bottom, a)), (repr(a), CallOutcome(a))
 
 
 def _order(lattice: Lattice, a: Any, b: Any) -> Sides:
-    merged = Outcome.of(lattice.merge, a, b)
-    absorbed = merged if merged.error is not None else Outcome(merged.agrees(Outcome(b)))
+    merged = CallOutcome.of(lattice.merge, a, b)
+    absorbed = merged if merged.error is not None else CallOutcome(merged.agrees(CallOutcome(b)))
     return (
-        (f"leq({a!r}, {b!r})", Outcome.of(lattice.leq, a, b)),
+        (f"leq({a!r}, {b!r})", CallOutcome.of(lattice.leq, a, b)),
         (f"merge({a!r}, {b!r}) == {b!r}", absorbed),
     )
 
@@ -295,7 +295,7 @@ def _try_claim(claim: str, folded: FoldFunction, kinds: list[Pool]) -> ClaimResu
         """Return the first pair of lists that violates the claimed relation."""
         nonlocal tried
         for before, after in variants(items):
-            one, other = Outcome.of(folded.of, before), Outcome.of(folded.of, after)
+            one, other = CallOutcome.of(folded.of, before), CallOutcome.of(folded.of, after)
             tried += one.error is None and other.error is None
             if not agree(one, other):
                 return before, after
@@ -313,8 +313,8 @@ def _broken(claim: str, folded: FoldFunction, before: Items, after: Items) -> Br
     return BrokenClaim(
         f"{node.operator.kind} {node.name!r} claims to be {claim}, and is not",
         where=[folded.claimed.step],
-        why=f"Of {_listed(before)} the value {Outcome.of(folded.of, before)},\n"
-        f"of {_listed(after)} it {Outcome.of(folded.of, after)}.",
+        why=f"Of {_listed(before)} the value {CallOutcome.of(folded.of, before)},\n"
+        f"of {_listed(after)} it {CallOutcome.of(folded.of, after)}.",
         fix=_FIXES[claim],
         operator=node.name,
         claim=claim,
@@ -341,10 +341,10 @@ def _longer(items: Items) -> Iterator[tuple[Items, Items]]:
     yield items[:-1], items
 
 
-def _not_less(one: Outcome, other: Outcome) -> bool:
+def _not_less(one: CallOutcome, other: CallOutcome) -> bool:
     if one.error is not None or other.error is not None:
         return True
-    order = Outcome.of(Max().leq, one.value, other.value)
+    order = CallOutcome.of(Max().leq, one.value, other.value)
     return order.error is not None or order.value
 
 
@@ -353,9 +353,9 @@ _VARIANTS: Mapping[str, Callable[[Items], Iterator[tuple[Items, Items]]]] = {
     "idempotent": _repeated,
     "monotone": _longer,
 }
-_AGREE: Mapping[str, Callable[[Outcome, Outcome], bool]] = {
-    "commutative": Outcome.agrees,
-    "idempotent": Outcome.agrees,
+_AGREE: Mapping[str, Callable[[CallOutcome, CallOutcome], bool]] = {
+    "commutative": CallOutcome.agrees,
+    "idempotent": CallOutcome.agrees,
     "monotone": _not_less,
 }
 _FIXES: Mapping[str, str] = {
@@ -378,7 +378,7 @@ def _try_lattice(lattice: Lattice, item: Expr, claimed: ClaimedOperator) -> Iter
     claim, tried = f"{lattice} is a lattice", 0
     try:
         for pool in claimed.pools(item):
-            found = (Outcome.of(lattice.value, one) for one in pool)
+            found = (CallOutcome.of(lattice.value, one) for one in pool)
             values = [outcome.value for outcome in found if outcome.error is None]
             for law in LAWS:
                 tried += check_law(lattice, law, values, claimed.examples, (claimed.step,))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import headrace as hr
-from headrace.compute.channels import Limits
+from headrace.compute.channels import ConnectionLimits
 from headrace.compute.client.client import AsyncClient
 from headrace.compute.client.conversation import _Waiting
 from headrace.compute.controller.pending import StashedOnReplica
@@ -134,7 +134,9 @@ def test_wrong_rows_keys_columns_and_numbers_are_found_before_anything_is_sent()
 
 def test_a_request_above_the_limit_of_messages_is_not_sent() -> None:
     async def test(client: AsyncClient, controller: PaperController, _: Any) -> None:
-        client._conversation._endpoint = replace(client._conversation._endpoint, limits=Limits(message=1000))
+        client._conversation._endpoint = replace(
+            client._conversation._endpoint, limits=ConnectionLimits(message=1000)
+        )
         with pytest.raises(MessageTooLarge, match=r"a write of [0-9,]+ bytes is too large") as caught:
             await client.insert("sales", [Sale("a" * 1000, 1)])  # here
         assert caught.value.facts["size"] > caught.value.facts["limit"] == 1000

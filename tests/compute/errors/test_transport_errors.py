@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.compute.channels import Greeting, Limits, check_version
+from headrace.compute.channels import ConnectionLimits, Greeting, check_version
 from headrace.compute.credentials import Security, host_of
 from headrace.compute.errors import ComputeError
 from headrace.compute.frontier import START
@@ -92,7 +92,7 @@ MISTAKES: dict[str, Callable[[], HeadraceError]] = {
     "another_version": lambda: raised(lambda: check_version({"x-headrace-protocol": "7"})),
     "another_replica": lambda: raised(lambda: Greeting(Epoch(1, 1), b"", "r1").check_name("r2")),
     "a_stale_controller": stale,
-    "a_plan_that_is_too_large": lambda: raised(lambda: Limits(plan=10).check(DATAFLOW)),
+    "a_plan_that_is_too_large": lambda: raised(lambda: ConnectionLimits(plan=10).check(DATAFLOW)),
     "a_violation": lambda: raised(lambda: ControllerStages().check_sent(Schedule("u1"))),
 }
 

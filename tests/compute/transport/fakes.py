@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 
-from headrace.compute.channels import STREAM, Limits, Wakeup
+from headrace.compute.channels import STREAM, ConnectionLimits, Wakeup
 from headrace.compute.credentials import Security
 from headrace.compute.errors import ComputeError, ResultGone
 from headrace.compute.frontier import Frontier
@@ -202,7 +202,7 @@ class Served:
 @contextlib.asynccontextmanager
 async def served(
     security: Security = Security(),
-    limits: Limits = Limits(),
+    limits: ConnectionLimits = ConnectionLimits(),
     name: str | None = None,
     address: str = "127.0.0.1:0",
 ) -> AsyncIterator[Served]:
@@ -226,7 +226,7 @@ async def served(
 async def linked(
     server: Served | str,
     security: Security = Security(),
-    limits: Limits = Limits(),
+    limits: ConnectionLimits = ConnectionLimits(),
     *,
     name: str = "r1",
     controller_epoch: int = 1,
@@ -248,7 +248,10 @@ async def linked(
 
 
 async def run_link(
-    server: Served | str, security: Security = Security(), limits: Limits = Limits(), **named: Any
+    server: Served | str,
+    security: Security = Security(),
+    limits: ConnectionLimits = ConnectionLimits(),
+    **named: Any,
 ) -> tuple[FakeController, ReplicaLink]:
     """A controller with a link that is over."""
     controller = FakeController(named.pop("controller_epoch", 1))

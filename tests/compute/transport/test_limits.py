@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headrace.compute.channels import Greeting, Limits
+from headrace.compute.channels import ConnectionLimits, Greeting
 from headrace.compute.errors import (
     ConnectionBroken,
     DataflowFailed,
@@ -48,7 +48,7 @@ from headrace.compute.protocol.rows import decode_counted
 from headrace.compute.serve import replica_server
 from tests.compute.transport.fakes import answered, linked, raw_stream, run_link, served, until
 
-SMALL = Limits(message=100_000, plan=10_000, batch=1_000_000, keys=10, peeks=5)
+SMALL = ConnectionLimits(message=100_000, plan=10_000, batch=1_000_000, keys=10, peeks=5)
 BEGIN: list[Command] = [
     CreateTimely(TimelyConfig(), Epoch(1, 1), b"A" * 16),
     CreateInstance(InstanceConfig("memory:")),

@@ -22,7 +22,7 @@ from headrace.compute import channels
 from headrace.compute.channels import (
     END_OF_CALL,
     MEGABYTE,
-    Limits,
+    ConnectionLimits,
     abort_call,
     check_version,
     metadata_mapping,
@@ -323,7 +323,7 @@ class ReplicaLinks:
     security: the controller's credentials, and those required of replicas.
     """
 
-    def __init__(self, controller: Controller, security: Security, limits: Limits) -> None:
+    def __init__(self, controller: Controller, security: Security, limits: ConnectionLimits) -> None:
         self._controller = controller
         self._security = security
         self._limits = limits
@@ -398,7 +398,7 @@ class Options:
     timely: TimelyConfig = TimelyConfig()  # noqa: RUF009
     clients: Security = Security()  # noqa: RUF009
     links: Security = Security()  # noqa: RUF009
-    limits: Limits = Limits()  # noqa: RUF009
+    limits: ConnectionLimits = ConnectionLimits()  # noqa: RUF009
     parameters: Parameters = PARAMETERS
     settings: ControllerSettings = ControllerSettings()  # noqa: RUF009
     allow_callables: bool = False

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from headrace.pull import Source
+from headrace.pull import PullSource
 from headrace.pull.errors import CallCancelled
 from headrace.pull.module_context import Module
 from headrace.pull.protocol import AnswerTo, End
@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from headrace.pull.pipeline_runtime import Cancellable
 
 
-def rows_ahead(rows: AsyncIterable[Any], room: int | None) -> Source:
+def rows_ahead(rows: AsyncIterable[Any], room: int | None) -> PullSource:
     """Build a source of an asynchronous iterable's rows that reads up to `room` rows ahead (None: unlimited).
 
     Reading starts with the first request. An exception of the iterable is answered after the rows before it.
     A stop cancels the pending read, and is confirmed once the iterable is closed.
     """
-    return Source.of("async rows", lambda module: _Ahead(module, rows, room).read, batches=True, linear=True)
+    return PullSource.of(
+        "async rows", lambda module: _Ahead(module, rows, room).read, batches=True, linear=True
+    )
 
 
 class _Ahead:

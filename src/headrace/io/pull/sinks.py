@@ -16,8 +16,8 @@ from headrace.io.outbox import Spool
 from headrace.io.pull.sources import CloseOnce
 from headrace.io.sink import SinkRequest, Writer
 from headrace.io.source import Guarantee, guarantee_of
-from headrace.pull import Sink, Transformer
-from headrace.pull.edge import Edge
+from headrace.pull import PullSink, PullTransformer
+from headrace.pull.edge import PullEdge
 from headrace.pull.module_context import Module
 from headrace.pull.protocol import AnswerTo, End
 
@@ -42,10 +42,10 @@ class Publish(NamedTuple):
 Step = Prepare | Publish
 
 
-def writer_sink(name: str, writer: Writer, close: CloseOnce) -> Sink:
+def writer_sink(name: str, writer: Writer, close: CloseOnce) -> PullSink:
     """Build a sink, for one run, over a recovered writer, which it closes at the end."""
 
-    def open(module: Module, edge: Edge) -> None:
+    def open(module: Module, edge: PullEdge) -> None:
         def got(end: End | None, step: Any = None, /) -> None:
             if end is None:
                 if step.__class__ is Publish:
@@ -67,11 +67,11 @@ def writer_sink(name: str, writer: Writer, close: CloseOnce) -> Sink:
         module.closing(closing)
         edge(None, got)
 
-    return Sink.of(name, open)
+    return PullSink.of(name, open)
 
 
 @guarantee_of.register
-def _(end: Sink) -> Guarantee:
+def _(end: PullSink) -> Guarantee:
     return Guarantee(
         "at least once",
         "a tick has arrived once the sink asks for more after its last change, otherwise it comes again",
@@ -104,9 +104,9 @@ class CommittedTickDelivery:
             self._spool.drop_others(tick)
             self._show(tick, self._spool.rows_of_tick(tick) or [])
 
-    def transformer(self) -> Transformer:
+    def transformer(self) -> PullTransformer:
         """Build a transformer from tick steps to changes, asking for a step once all are delivered."""
-        return Transformer.of("changes", lambda _module, edge: _Changes(self, edge).read, batches=True)
+        return PullTransformer.of("changes", lambda _module, edge: _Changes(self, edge).read, batches=True)
 
     # -- for its module -------------------------------------------------------------------------
 
@@ -138,7 +138,7 @@ class CommittedTickDelivery:
 
 
 class _Changes:
-    def __init__(self, handover: CommittedTickDelivery, edge: Edge) -> None:
+    def __init__(self, handover: CommittedTickDelivery, edge: PullEdge) -> None:
         self._handover = handover
         self._edge = edge
         self._asks: deque[tuple[AnswerTo, int]] = deque()

@@ -20,8 +20,8 @@ from headrace.io.source import (
     guarantee_of,
     open_source,
 )
-from headrace.pull import Source, Transformer, pull
-from headrace.pull.edge import Edge
+from headrace.pull import PullSource, PullTransformer, pull
+from headrace.pull.edge import PullEdge
 from headrace.pull.fusion import Kernel
 from headrace.pull.module_context import Module
 from headrace.pull.protocol import AnswerTo, End, Read
@@ -59,14 +59,14 @@ class PendingPositions(ChainMap[Any, Any]):
 
 def reader_source(
     name: str, reader: Reader, limit: int | None, close: CloseOnce, pending: PendingPositions | None = None
-) -> Source:
+) -> PullSource:
     """Build a source of a reader's batches, `limit` rows (None: all available) per request, for one run.
 
     close: closes the reader. pending: the reader's positions, if they should travel with the batches.
     The reader is read only on request. If it has nothing yet, the answer comes later. The source is done when
     the reader is; a stop closes the reader before it is confirmed.
     """
-    return Source.of(
+    return PullSource.of(
         name, lambda module: ReaderSourceRun(module, reader, limit, close, pending).read, linear=True
     )
 
@@ -116,25 +116,25 @@ _AT_ONCE = 1000
 
 
 @guarantee_of.register
-def _(end: Source) -> Guarantee:
+def _(end: PullSource) -> Guarantee:
     return Guarantee("exactly once", "if the source brings the same rows again: those taken are skipped")
 
 
-def group_into_batches(feed: Feed, limit: int | None) -> Transformer:
+def group_into_batches(feed: Feed, limit: int | None) -> PullTransformer:
     """Group rows into batches: each request, for `limit` rows or all, makes upstream's answer one batch.
 
     The position is the number of rows taken. A later run skips as many, so upstream must produce the same
     rows again. Raises `BadRow` for a value that is not a row.
     """
 
-    def open(_module: Module, edge: Edge) -> Read:
+    def open(_module: Module, edge: PullEdge) -> Read:
         return (_Whole if limit is None else _Parts)(feed, edge, limit or _AT_ONCE).read
 
-    return Transformer.of("rows", open, linear=True)
+    return PullTransformer.of("rows", open, linear=True)
 
 
 class _Parts:
-    def __init__(self, feed: Feed, edge: Edge, limit: int) -> None:
+    def __init__(self, feed: Feed, edge: PullEdge, limit: int) -> None:
         self._feed = feed
         self._edge = edge
         self._limit = limit
@@ -178,7 +178,7 @@ class _Parts:
 class _Whole(_Parts):
     """Accumulator of all rows into one batch."""
 
-    def __init__(self, feed: Feed, edge: Edge, limit: int) -> None:
+    def __init__(self, feed: Feed, edge: PullEdge, limit: int) -> None:
         super().__init__(feed, edge, limit)
         self._rows: list[Any] = []
 
@@ -199,7 +199,7 @@ class _Whole(_Parts):
 
 def rows_of(
     source: Any, rows: Any, *, name: str = "rows", follow: bool = False, read_rows: int = 1000
-) -> Source:
+) -> PullSource:
     """Create a source of the rows of a `headrace.io` source, as objects of their class `rows`, in order.
 
     name:      name of the source in errors and dead letter files.
@@ -229,10 +229,10 @@ def rows_of(
         reader = open_source(source, Feed(name, schema, follow=follow, from_user=convert))
         return ReaderSourceRun(module, reader, read_rows, CloseOnce(reader.close), None).read
 
-    return pull(Source.of("rows_of", open, linear=True), _unpacked(schema, letters))
+    return pull(PullSource.of("rows_of", open, linear=True), _unpacked(schema, letters))
 
 
-def _unpacked(schema: Schema, letters: DeadLetters | None) -> Transformer:
+def _unpacked(schema: Schema, letters: DeadLetters | None) -> PullTransformer:
     """Transform batches to user rows, setting unreadable ones aside."""
     user = to_user(schema)
 
@@ -250,4 +250,4 @@ def _unpacked(schema: Schema, letters: DeadLetters | None) -> Transformer:
 
         return rows
 
-    return Transformer.of_kernel("rows_of", kernel)
+    return PullTransformer.of_kernel("rows_of", kernel)

@@ -88,7 +88,7 @@ def _identity(plan: Plan) -> str:
 PeekAnswer: TypeAlias = Rows | Stashed | Problem | Canceled
 
 
-class Violation(AssertionError):
+class ReaderViolation(AssertionError):
     """Raised when the system violates a guarantee."""
 
 
@@ -115,26 +115,26 @@ class PeekWatch:
     def check_answer(self, truth: GroundTruth, answer: PeekAnswer) -> None:
         """Check that an answer is correct, and the only one."""
         if self.answer is not None:
-            raise Violation(f"a second answer to a peek of {self.view}: {answer} after {self.answer}")
+            raise ReaderViolation(f"a second answer to a peek of {self.view}: {answer} after {self.answer}")
         self.answer = answer
         match answer:
             case Rows():
                 self._check_rows(truth, answer)
             case Canceled():
                 if not self.cancelled:
-                    raise Violation(f"a peek of {self.view} was cancelled by nobody")
+                    raise ReaderViolation(f"a peek of {self.view} was cancelled by nobody")
             case Stashed():
-                raise Violation("so few rows are not stashed")
+                raise ReaderViolation("so few rows are not stashed")
             case Problem():
                 self._check_problem(truth, answer)
 
     def _check_rows(self, truth: GroundTruth, answer: Rows) -> None:
         found = Counter(dict(answer.rows))
         if len(found) != len(answer.rows) or any(count <= 0 for count in found.values()):
-            raise Violation(f"rows of a peek are not counted once, above zero: {answer.rows}")
+            raise ReaderViolation(f"rows of a peek are not counted once, above zero: {answer.rows}")
         times = [self.at] if self.at is not None else [t for t in truth.times if t >= self.earliest]
         if not any(found == self._wanted(truth, time) for time in times):
-            raise Violation(
+            raise ReaderViolation(
                 f"a peek of {self.view} at {self.at} for {self.keys}, after the write of {self.earliest},"
                 f" saw {_shown(found)}; right is {_shown(self._wanted(truth, times[-1]))}"
             )
@@ -154,7 +154,7 @@ class PeekWatch:
         until = truth.times[-1] if self.at is None else self.at
         failed = problem.code == DataflowFailed.code and truth.fails_by(self.view, until)
         if not (lost or gone or dropped or failed):
-            raise Violation(f"a peek of {self.view} failed: {problem}")
+            raise ReaderViolation(f"a peek of {self.view} failed: {problem}")
 
 
 @dataclass
@@ -180,7 +180,7 @@ class SubscriptionWatch:
     def check_event(self, truth: GroundTruth, event: Batch | DroppedAt) -> None:
         """Check an event: batches are contiguous, and add up to the view."""
         if self.ended:
-            raise Violation(f"a subscription to {self.view} was told {event} after its end")
+            raise ReaderViolation(f"a subscription to {self.view} was told {event} after its end")
         match event:
             case DroppedAt():
                 self.ended = True
@@ -190,7 +190,9 @@ class SubscriptionWatch:
                     _check_failed(f"a subscription to {self.view}", self, truth, updates)
                     return
                 if lower != self.seen or upper <= lower:
-                    raise Violation(f"a batch from {lower} to {upper} came after {self.seen} of {self.view}")
+                    raise ReaderViolation(
+                        f"a batch from {lower} to {upper} came after {self.seen} of {self.view}"
+                    )
                 self.seen = upper
                 self.ended = upper.ended
                 if isinstance(updates, EncodedUpdates):
@@ -204,9 +206,9 @@ class SubscriptionWatch:
             t for _, t, _ in updates if lower.has_passed(t) or not upper.has_passed(t) or t < self.as_of
         ]
         if outside:
-            raise Violation(f"times {outside} are outside {lower} to {upper}, from {self.as_of} on")
+            raise ReaderViolation(f"times {outside} are outside {lower} to {upper}, from {self.as_of} on")
         if len({(row, time) for row, time, _ in updates}) != len(updates) or not all(w for *_, w in updates):
-            raise Violation(f"updates of {self.view} are not consolidated: {updates}")
+            raise ReaderViolation(f"updates of {self.view} are not consolidated: {updates}")
         for row, _, weight in updates:
             self.sum[row] += weight
         last = upper.step_back()
@@ -217,7 +219,7 @@ class SubscriptionWatch:
         found = Counter({row: n for row, n in self.sum.items() if n})
         wanted = self._wanted(truth, time)
         if found != wanted:
-            raise Violation(
+            raise ReaderViolation(
                 f"a subscription to {self.view} from {self.as_of} adds up to {_shown(found)}"
                 f" at {time}; right is {_shown(wanted)}"
             )
@@ -249,13 +251,13 @@ class CopyWatch:
     def check_answer(self, truth: GroundTruth, answer: RowCount | Problem | Dropped) -> None:
         """Check that an answer is correct, and the only one."""
         if self.answer is not None:
-            raise Violation(f"a second answer to a copy of {self.view}: {answer} after {self.answer}")
+            raise ReaderViolation(f"a second answer to a copy of {self.view}: {answer} after {self.answer}")
         self.answer = answer
         match answer:
             case RowCount(count):
                 found = (truth.view(self.view, t) for t in truth.times if t >= self.earliest)
                 if count not in [rows.total() for rows in found if rows is not None]:
-                    raise Violation(f"a copy of {self.view} has {count} rows")
+                    raise ReaderViolation(f"a copy of {self.view} has {count} rows")
             case Problem():
                 _check_failed(f"a copy of {self.view}", self, truth, answer)
             case Dropped():
@@ -269,7 +271,7 @@ def _check_failed(
     lost = watch.targeted and problem.code == TargetReplicaLost.code
     failed = problem.code == DataflowFailed.code and truth.fails_by(watch.view, truth.times[-1])
     if not (lost or failed):
-        raise Violation(f"{what} failed: {problem}")
+        raise ReaderViolation(f"{what} failed: {problem}")
 
 
 def _shown(rows: Counter[Row] | None) -> str:

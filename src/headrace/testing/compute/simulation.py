@@ -19,7 +19,7 @@ from headrace.compute.replica.building import PlanDecoder
 from headrace.compute.replica.in_process.runtime import InProcessRuntime
 from headrace.compute.replica.replica import Replica
 from headrace.testing.compute.network import Link, Process
-from headrace.testing.compute.reader_checks import SimulationTrace, Violation
+from headrace.testing.compute.reader_checks import ReaderViolation, SimulationTrace
 from headrace.testing.compute.users import Users
 from headrace.testing.compute.workload import GroundTruth, Recipe, Workload
 
@@ -237,7 +237,7 @@ class Simulation:
             self.add_replica(f"r{len(self.processes)}")
 
     def run(self) -> None:
-        """Run the schedule, then let everything settle. Call once. Raises `Violation`."""
+        """Run the schedule, then let everything settle. Call once. Raises `ReaderViolation`."""
         try:
             self._make_schedule()
             self.come_to_rest()
@@ -275,7 +275,7 @@ class Simulation:
             self.controller.check()
         for process in self.processes.values():
             if process is not None and process.ended is not None:
-                raise Violation(f"{process.name} has ended itself: {process.ended}")
+                raise ReaderViolation(f"{process.name} has ended itself: {process.ended}")
 
     def clock(self) -> int:
         return self.now
@@ -413,7 +413,7 @@ class Simulation:
             link.connection.record_stream_end(error)
             self.note(f"  {link} is refused", error)
             if self.controller is not None and link.epoch.controller == self.controller.epoch:
-                raise Violation(f"the present controller was refused: {error}") from error
+                raise ReaderViolation(f"the present controller was refused: {error}") from error
             return
         self.links.append(link)
         self.note(f"  {link} is connected")
@@ -433,7 +433,9 @@ class Simulation:
         try:
             message = link.deliver_command() if down else link.deliver_response()
         except ProtocolViolation as error:
-            raise Violation(f"{'command' if down else 'response'} against the protocol: {error}") from error
+            raise ReaderViolation(
+                f"{'command' if down else 'response'} against the protocol: {error}"
+            ) from error
         if message is not None:
             self.note(f"  {link} {'<-' if down else '->'}", message)
 
@@ -465,7 +467,7 @@ class Simulation:
         self._until(lambda: not self.users.unrest())
         for view in self.controller.status().views:
             if broken := [on.replica for on in view.replicas if on.broken]:
-                raise Violation(f"{view.name} is broken on {broken}")
+                raise ReaderViolation(f"{view.name} is broken on {broken}")
 
     def _readers_come_back(self) -> None:
         """Disconnect readers briefly after a long quiet period, and let them resume.
@@ -494,7 +496,7 @@ class Simulation:
             self.deliver_everything()
             if done():
                 return
-        raise Violation(f"it does not come to rest: {self.users.unrest()} {self._unconnected()}")
+        raise ReaderViolation(f"it does not come to rest: {self.users.unrest()} {self._unconnected()}")
 
     def _unconnected(self) -> list[str]:
         connected = {link.process.name for link in self.links}

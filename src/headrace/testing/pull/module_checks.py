@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from headrace.pull.compose import Pipeline, pull
 from headrace.pull.edge_recorder import Recorder, probe, probe_around
 from headrace.pull.errors import EndNotConfirmed
-from headrace.pull.modules import Sink, Source, Transformer, sink, source, transformer
+from headrace.pull.modules import PullSink, PullSource, PullTransformer, sink, source, transformer
 from headrace.pull.pipeline_run import Run
 from headrace.pull.protocol import End, Read
 from headrace.pull.rules.checker import Profile, check
@@ -178,7 +178,7 @@ Expected = Callable[[list[int]], Sequence[Any]]
 
 
 def check_source(
-    make: Callable[[], Source | Read],
+    make: Callable[[], PullSource | Read],
     *,
     expected: Sequence[Any] | None = None,
     end: End | type[Exception] = True,
@@ -215,7 +215,7 @@ def check_source(
     for case, order in cases_with_seeds(few, many, seeds, seed):
         seen, recorder = Seen(), Recorder(stop_at_once=False)
         made = make()
-        piece = made if isinstance(made, Source) else source(made)
+        piece = made if isinstance(made, PullSource) else source(made)
         pipeline = pull(piece, probe(recorder), reference_sink(case, seen))
         trial = try_out(pipeline, recorder, parameters=str(case), seed=order)
         trial.judge_trace(checkable_profiles(case, profiles), except_for=except_for)
@@ -238,7 +238,7 @@ def _judge_source_end(trial: Trial, case: SinkCase, seen: Seen, end: End | type[
 
 
 def check_transformer(
-    make: Callable[[], Transformer | Callable[[Read], Read]],
+    make: Callable[[], PullTransformer | Callable[[Read], Read]],
     *,
     one_to_one: bool = True,
     expected: Expected | None = None,
@@ -281,7 +281,7 @@ def check_transformer(
     for (above, below), order in cases_with_seeds(few, many, seeds, seed):
         seen, recorder = Seen(), Recorder(stop_at_once=False)
         made = make()
-        piece = made if isinstance(made, Transformer) else transformer(made)
+        piece = made if isinstance(made, PullTransformer) else transformer(made)
         pipeline = pull(source_of(above), probe_around(piece, recorder), reference_sink(below, seen))
         trial = try_out(pipeline, recorder, parameters=f"{above} | {below}", seed=order)
         trial.judge_trace(checkable_profiles(below, profiles), one_to_one=one_to_one, except_for=except_for)
@@ -319,7 +319,7 @@ def _judge_transformer_end(
 
 
 def check_sink(
-    make: Callable[[], Sink | Callable[[Read], Any]],
+    make: Callable[[], PullSink | Callable[[Read], Any]],
     *,
     result: Callable[[list[int]], Any] | None = None,
     partial: Callable[[list[int]], Any] | None = None,
@@ -348,7 +348,7 @@ def check_sink(
     for (above, window), order in cases_with_seeds(few, shuffle_deterministically(list(few)), seeds, seed):
         recorder = Recorder(stop_at_once=False)
         made = make()
-        piece = made if isinstance(made, Sink) else sink(made)
+        piece = made if isinstance(made, PullSink) else sink(made)
         pipeline = pull(source_of(above), probe(recorder, below=True), piece)
         asks = f"at most {window} at once"
         trial = try_out(pipeline, recorder, parameters=f"{above} | {asks}", seed=order, window=window)
