@@ -19,7 +19,7 @@ from headrace.engine.progress import RunResult
 from headrace.engine.started_run import RunOptions, StartedRun
 from headrace.errors import UserFunctionFailed
 from headrace.io import Batch, Feed, Reader, SinkRequest, SinkTarget, Writer, open_sink, open_source
-from headrace.io.source import PullSource as IoSource
+from headrace.io.source import Source as IoSource
 from headrace.pull import PullSource, Recorder, collect, drain, find, for_each, probe, pull, take
 from headrace.pull.module_context import Module
 from headrace.pull.protocol import AnswerTo, End, Read

@@ -32,7 +32,7 @@ from headrace.compute.errors import (
     problem_of_any,
 )
 from headrace.compute.protocol import serialization
-from headrace.compute.protocol.commands import Command, CreateDataflow, Epoch, Peek, Plan
+from headrace.compute.protocol.commands import Command, CreateDataflow, Epoch, Peek, PlanBytes
 from headrace.compute.protocol.responses import Problem
 from headrace.errors import BadOption, HeadraceError, SourceLocation
 
@@ -109,7 +109,7 @@ class ConnectionLimits:
     idle: float = 3.0
     silence: float = 5.0
 
-    def check_plan(self, plan: Plan) -> None:
+    def check_plan(self, plan: PlanBytes) -> None:
         """Raise `MessageTooLarge` for a plan above the limit, which every replica would refuse."""
         size = len(plan.body) + len(plan.places)
         if size > self.plan:

@@ -35,7 +35,7 @@ from headrace.compute.errors import (
 from headrace.compute.frontier import Frontier
 from headrace.compute.protocol import row_batch
 from headrace.compute.protocol.client_messages import DropRequest
-from headrace.compute.protocol.responses import Batch, EncodedUpdates, RowCount, Rows
+from headrace.compute.protocol.responses import BatchResponse, EncodedUpdates, RowCount, RowsResponse
 from headrace.compute.protocol.row_batch import RowBatch
 from headrace.compute.serve import client_session
 from headrace.errors import BadInput, BadRow, UnknownColumn
@@ -347,7 +347,7 @@ def test_a_subscription_reads_columns_and_refuses_bad_ones() -> None:
 
         def tell(lower: int, *chunks: bytes) -> None:
             updates = EncodedUpdates(lower, chunks)
-            subscriber.deliver(Batch(Frontier(lower), Frontier(lower + 1), updates))
+            subscriber.deliver(BatchResponse(Frontier(lower), Frontier(lower + 1), updates))
 
         tell(1, columns_of(SALES), columns_of([Sale("c", 3)]))
         (batch,) = await batches(subscription, 1)
@@ -624,7 +624,7 @@ def test_a_read_may_be_more_patient_than_its_client_or_wait_for_ever() -> None:
         assert not subscribed.done()
         (answer,) = controller.held.values()
         controller.held.clear()
-        answer(Rows(((("a", 1), 1),)))
+        answer(RowsResponse(((("a", 1), 1),)))
         assert await endless == [Sale("a", 1)]
         controller._deliver(next(iter(controller.subscribers.values())), Frontier(1))
         assert (await subscribed).upper == 1

@@ -13,7 +13,7 @@ from headrace.compute.channels import ConnectionLimits, Greeting, check_version
 from headrace.compute.credentials import Security, host_of
 from headrace.compute.errors import ComputeError
 from headrace.compute.frontier import START
-from headrace.compute.protocol.commands import CreateDataflow, Dataflow, Epoch, Plan, Schedule
+from headrace.compute.protocol.commands import CreateDataflow, Dataflow, Epoch, PlanBytes, Schedule
 from headrace.compute.protocol.stages import ControllerStages
 from headrace.errors import HeadraceError
 from tests.compute.transport.fakes import linked, run_link, served
@@ -61,7 +61,7 @@ def raised(act: Callable[[], object]) -> HeadraceError:
     return error.value
 
 
-DATAFLOW = CreateDataflow(Dataflow(Plan(b"x" * 100), (), (), (), START))
+DATAFLOW = CreateDataflow(Dataflow(PlanBytes(b"x" * 100), (), (), (), START))
 MISTAKES: dict[str, Callable[[], HeadraceError]] = {
     "listening_beyond_this_machine": lambda: raised(lambda: Security().check_listen("0.0.0.0:7411")),
     "connecting_beyond_this_machine": lambda: raised(lambda: Security(token="x").target("10.0.0.9:7411")),

@@ -33,7 +33,7 @@ from headrace.compute.protocol.commands import (
     Schedule,
     TimelyConfig,
 )
-from headrace.compute.protocol.responses import PeekResponse, Rows
+from headrace.compute.protocol.responses import PeekResponse, RowsResponse
 from headrace.compute.replica import make_runtime
 from headrace.compute.replica.replica import Replica
 from headrace.compute.serve.replica_link import ReplicaLink
@@ -167,7 +167,7 @@ class Attacked:
                 while True:
                     response = await controller.answer()
                     if isinstance(response, PeekResponse):
-                        assert response.answer == Rows((((7, 30), 2),))
+                        assert response.answer == RowsResponse((((7, 30), 2),))
                         return
             finally:
                 task.cancel()

@@ -54,7 +54,7 @@ from headrace.compute.protocol.client_messages import (
     SubscriptionRequest,
 )
 from headrace.compute.protocol.commands import Id, InstanceConfig, Parameters, TimelyConfig
-from headrace.compute.protocol.responses import Batch, DroppedAt, EncodedUpdates, Problem
+from headrace.compute.protocol.responses import BatchResponse, DroppedAt, EncodedUpdates, Problem
 from headrace.compute.protocol.rows import encode_chunks
 from headrace.compute.serve.client_session import ClientSession, GroupCommit, SessionHost
 from headrace.compute.serve.replica_link import ReplicaLink
@@ -94,7 +94,7 @@ class SubscriptionBuffer:
         self._controller = controller
         self._view = view
         self._replica = replica
-        self._waiting: deque[Batch | DroppedAt] = deque()
+        self._waiting: deque[BatchResponse | DroppedAt] = deque()
         self._updates = 0
         self._upper = START
         self._arrived = asyncio.Event()
@@ -111,8 +111,8 @@ class SubscriptionBuffer:
             self._view, deliver, as_of=as_of, snapshot=snapshot, replica=self._replica
         )
 
-    def _deliverer(self) -> Callable[[Batch | DroppedAt], None]:
-        def deliver(event: Batch | DroppedAt) -> None:
+    def _deliverer(self) -> Callable[[BatchResponse | DroppedAt], None]:
+        def deliver(event: BatchResponse | DroppedAt) -> None:
             if current is self._current:
                 self._take(event)
 
@@ -120,12 +120,12 @@ class SubscriptionBuffer:
         current = self._current = object()
         return deliver
 
-    def _take(self, event: Batch | DroppedAt) -> None:
+    def _take(self, event: BatchResponse | DroppedAt) -> None:
         if isinstance(event, DroppedAt):
             self._ended = True
         else:
             if self._upper.has_passed(0):
-                event = Batch(max(event.lower, self._upper), event.upper, event.updates)
+                event = BatchResponse(max(event.lower, self._upper), event.upper, event.updates)
             if event.lower >= event.upper and not isinstance(event.updates, Problem):
                 return
             self._upper = event.upper
@@ -154,7 +154,7 @@ class SubscriptionBuffer:
             id, self._id, self._current = self._id, None, object()
             self._controller.unsubscribe(id)
 
-    async def next(self) -> Batch | DroppedAt | None:
+    async def next(self) -> BatchResponse | DroppedAt | None:
         """Wait for the next event; None after the last."""
         while not self._waiting:
             if self._ended:
@@ -166,7 +166,7 @@ class SubscriptionBuffer:
             self._arrived.clear()
             await self._arrived.wait()
         event = self._waiting.popleft()
-        if isinstance(event, Batch):
+        if isinstance(event, BatchResponse):
             self._updates -= _count(event)
         return event
 
@@ -182,7 +182,7 @@ class SubscriptionBuffer:
         return len(self._waiting)
 
 
-def _count(batch: Batch) -> int:
+def _count(batch: BatchResponse) -> int:
     """Return how many updates a batch has, about, if they are encoded."""
     match batch.updates:
         case Problem():
@@ -262,9 +262,9 @@ class ClientService:
         try:
             while (event := await outlet.next()) is not None:
                 match event:
-                    case Batch(updates=Problem() as problem):
+                    case BatchResponse(updates=Problem() as problem):
                         yield problem
-                    case Batch():
+                    case BatchResponse():
                         for part in _parts(event):
                             yield part
                     case DroppedAt():
@@ -303,7 +303,7 @@ class ClientService:
             self._calls.discard(task)
 
 
-def _parts(batch: Batch) -> Iterator[BatchPart]:
+def _parts(batch: BatchResponse) -> Iterator[BatchPart]:
     updates, lower, upper = batch.updates, batch.lower.time, batch.upper.time
     assert not isinstance(updates, Problem)
     if isinstance(updates, EncodedUpdates):

@@ -6,7 +6,7 @@ The trace of a simulation has all events as lines, identical in every process fo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from enum import Enum
 from hashlib import sha256
@@ -15,16 +15,16 @@ from typing import Any, TypeAlias, cast
 from headrace.compute.errors import DataflowFailed, SinceViolation, TargetReplicaLost, UnknownName
 from headrace.compute.frontier import START, Frontier
 from headrace.compute.plans.generated import plan_pb2
-from headrace.compute.protocol.commands import Plan
+from headrace.compute.protocol.commands import PlanBytes
 from headrace.compute.protocol.responses import (
-    Batch,
+    BatchResponse,
     Canceled,
     Dropped,
     DroppedAt,
     EncodedUpdates,
     Problem,
     RowCount,
-    Rows,
+    RowsResponse,
     Stashed,
     Update,
 )
@@ -51,7 +51,7 @@ def shown(value: object) -> str:
     match value:
         case Frontier():
             return str(value)
-        case Plan():
+        case PlanBytes():
             return f"plan {_identity(value)}"
         case bytes():
             return value.hex()
@@ -78,18 +78,18 @@ def _default(field: Field[Any]) -> object:
     return field.default if field.default_factory is MISSING else field.default_factory()
 
 
-def _identity(plan: Plan) -> str:
+def _identity(plan: PlanBytes) -> str:
     """Return the identity of a plan without its functions, whose pickles differ between processes."""
     body = plan_pb2.Body.FromString(plan.body)
     body.ClearField("functions")
     return sha256(body.SerializeToString(deterministic=True)).hexdigest()[:8]
 
 
-PeekAnswer: TypeAlias = Rows | Stashed | Problem | Canceled
-
-
 class ReaderViolation(AssertionError):
     """Raised when the system violates a guarantee."""
+
+
+PeekOutcome: TypeAlias = RowsResponse | Stashed | Problem | Canceled
 
 
 @dataclass
@@ -110,15 +110,15 @@ class PeekWatch:
     targeted: bool
     uuid: bytes = b""
     cancelled: bool = False
-    answer: PeekAnswer | None = None
+    answer: PeekOutcome | None = None
 
-    def check_answer(self, truth: GroundTruth, answer: PeekAnswer) -> None:
+    def check_answer(self, truth: GroundTruth, answer: PeekOutcome) -> None:
         """Check that an answer is correct, and the only one."""
         if self.answer is not None:
             raise ReaderViolation(f"a second answer to a peek of {self.view}: {answer} after {self.answer}")
         self.answer = answer
         match answer:
-            case Rows():
+            case RowsResponse():
                 self._check_rows(truth, answer)
             case Canceled():
                 if not self.cancelled:
@@ -128,7 +128,7 @@ class PeekWatch:
             case Problem():
                 self._check_problem(truth, answer)
 
-    def _check_rows(self, truth: GroundTruth, answer: Rows) -> None:
+    def _check_rows(self, truth: GroundTruth, answer: RowsResponse) -> None:
         found = Counter(dict(answer.rows))
         if len(found) != len(answer.rows) or any(count <= 0 for count in found.values()):
             raise ReaderViolation(f"rows of a peek are not counted once, above zero: {answer.rows}")
@@ -177,14 +177,14 @@ class SubscriptionWatch:
     abandoned: bool = False
     id: str = ""
 
-    def check_event(self, truth: GroundTruth, event: Batch | DroppedAt) -> None:
+    def check_event(self, truth: GroundTruth, event: BatchResponse | DroppedAt) -> None:
         """Check an event: batches are contiguous, and add up to the view."""
         if self.ended:
             raise ReaderViolation(f"a subscription to {self.view} was told {event} after its end")
         match event:
             case DroppedAt():
                 self.ended = True
-            case Batch(lower, upper, updates):
+            case BatchResponse(lower, upper, updates):
                 if isinstance(updates, Problem):
                     self.ended = True
                     _check_failed(f"a subscription to {self.view}", self, truth, updates)
@@ -276,9 +276,6 @@ def _check_failed(
 
 def _shown(rows: Counter[Row] | None) -> str:
     return "nothing: it fails" if rows is None else ", ".join(sorted(map(shown, rows.items())))
-
-
-Deliver: TypeAlias = Callable[[Batch | DroppedAt], None]
 
 
 def _decoded(updates: EncodedUpdates, schema: Schema) -> tuple[Update, ...]:
