@@ -25,8 +25,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benches.measure import Table
+from headrace.state.arranged_store import stored_entries
 from headrace.state.checkpoint import Checkpoint
-from headrace.state.entry_store import stored_entries
 from headrace.state.manifest import as_it_is
 
 CHANGES = 1_000

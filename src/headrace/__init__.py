@@ -9,6 +9,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from headrace.shown import render_html_by
+from headrace.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from headrace import functions, io, lattice, spark
     from headrace.analysis import explain
@@ -16,7 +19,6 @@ if TYPE_CHECKING:
     from headrace.engine.engine import Engine
     from headrace.engine.run import arun, run
     from headrace.errors import HeadraceError
-    from headrace.expr.annotations import Float32, Int8, Int16, Int32, TimestampNtz
     from headrace.expr.constructors import (
         array,
         coalesce,
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
         when,
     )
     from headrace.expr.tree import Expr
-    from headrace.expr.types import DecimalType
+    from headrace.expr.types import DecimalType, Float32, Int8, Int16, Int32, TimestampNtz
     from headrace.flow.flow import Flow
     from headrace.flow.signal import Signal, lift
     from headrace.flow.signal_statistics import crossed, diff, ewm, lag, moving_mean, timer
@@ -48,14 +50,23 @@ if TYPE_CHECKING:
     from headrace.operators.aggregate.moments import corr, covariance, kurtosis, skewness, stddev, variance
     from headrace.operators.aggregate.percentiles import median, mode, percentile
     from headrace.operators.aggregate.sums import mean, sum
-    from headrace.operators.event_time.window_shapes import session, sliding, tumbling
-    from headrace.operators.over.navigation import first_value, last_value, lead, nth_value
-    from headrace.operators.over.ranks import cume_dist, dense_rank, ntile, percent_rank, rank, row_number
+    from headrace.operators.over.row_functions import (
+        cume_dist,
+        dense_rank,
+        first_value,
+        last_value,
+        lead,
+        nth_value,
+        ntile,
+        percent_rank,
+        rank,
+        row_number,
+    )
+    from headrace.operators.time_spans import session, sliding, tumbling
     from headrace.queries.query import from_dataframe, sql
     from headrace.queries.query_file import load_flow, save_flow
     from headrace.view.drawing import draw
 
-__version__ = "0.1.0"
 
 # Modules are imported when one of their names is first used, so that a command, a worker or a test
 # loads only its part of the package. Type checkers read the same names above.
@@ -65,12 +76,14 @@ _NAMES_OF = {
     "headrace.engine.engine": "Engine",
     "headrace.engine.run": "arun run",
     "headrace.errors": "HeadraceError",
-    "headrace.expr.annotations": "Float32 Int8 Int16 Int32 TimestampNtz",
+    "headrace.expr.types": "DecimalType Float32 Int8 Int16 Int32 TimestampNtz",
     "headrace.expr.constructors": (
         "array coalesce col concat date greatest hash least left lit right struct timestamp when"
     ),
     "headrace.expr.tree": "Expr",
-    "headrace.expr.types": "DecimalType",
+    "headrace.operators.over.row_functions": (
+        "first_value last_value lead nth_value cume_dist dense_rank ntile percent_rank rank row_number"
+    ),
     "headrace.operators.aggregate.collected_values": "bit_and bit_or bit_xor collect string_agg",
     "headrace.operators.aggregate.counts": "count count_distinct",
     "headrace.operators.aggregate.extremes": "first last max min",
@@ -83,14 +96,12 @@ _NAMES_OF = {
     "headrace.flow.signal": "Signal lift",
     "headrace.flow.signal_statistics": "crossed diff ewm lag moving_mean timer",
     "headrace.flow.stream": "Stream Table",
-    "headrace.operators.event_time.window_shapes": "session sliding tumbling",
+    "headrace.operators.time_spans": "session sliding tumbling",
     "headrace.functions": "aggregate exists filter forall transform zip_with",
     "headrace.queries.query": "from_dataframe sql",
     "headrace.queries.query_file": "load_flow save_flow",
     "headrace.sql_magic": "load_ipython_extension",
     "headrace.view.drawing": "draw",
-    "headrace.operators.over.navigation": "first_value last_value lead nth_value",
-    "headrace.operators.over.ranks": "cume_dist dense_rank ntile percent_rank rank row_number",
 }
 _MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names.split()}
 _SUBPACKAGES = ("functions", "io", "lattice", "spark", "testing", "view")
@@ -107,11 +118,19 @@ _OF_SPARK = {
 """Names of other libraries for what Headrace calls otherwise."""
 
 
+def _html_of(value: object) -> str:
+    html: str = importlib.import_module("headrace.notebook").html_of(value)
+    return html
+
+
+render_html_by(_html_of)
+
+
 def __getattr__(name: str) -> Any:
     if name in _SUBPACKAGES:
         return importlib.import_module(f"headrace.{name}")
     if name not in _MODULE_OF:
-        from headrace.near_names import did_you_mean
+        from headrace.errors import did_you_mean
 
         guess = did_you_mean(name, _MODULE_OF)
         if name in _OF_SPARK:

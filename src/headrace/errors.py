@@ -6,7 +6,8 @@ files that caused it, a reason and a way out. Its facts are attributes, for prog
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from enum import Enum
 from typing import Any, ClassVar, Self
 
@@ -80,7 +81,7 @@ class HeadraceError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """Return what IPython shows: the user's frames, ours on demand."""
-        from headrace.notebook_cells import rendered_traceback
+        from headrace.shown import rendered_traceback
 
         return rendered_traceback(self)
 
@@ -353,3 +354,18 @@ class BadOption(HeadraceError):
     """A pipeline, a command or a server received an invalid option."""
 
     code = "P610"
+
+
+def did_you_mean(name: object, known: Iterable[str], shown: Callable[[str], str] = repr) -> str:
+    """Return "did you mean 'x'?" for the known name nearest to `name`, or "" if none is near.
+
+    shown: text of the guess, as in `".filter(...)"`. What is no text is near to nothing.
+    """
+    near = nearest(name, known)
+    return "" if near is None else f"did you mean {shown(near)}?"
+
+
+def nearest(name: object, known: Iterable[str]) -> str | None:
+    """Return the known name nearest to `name`, or None if none is near."""
+    near = get_close_matches(name, list(known), 1) if isinstance(name, str) else []
+    return near[0] if near else None

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from headrace.expr.annotations import as_type
 from headrace.expr.constructors import lambda_from
 from headrace.expr.function_records import FixedFunction, HigherOrderFunction, Parameter
 from headrace.expr.functions import CATALOGUE
 from headrace.expr.tree import Call, Expr, operand
-from headrace.expr.types import STR, DataType
+from headrace.expr.types import STR, DataType, as_type
 from headrace.expr.typing_rules import Function
 
 _FUNCTIONS = {name: each for name, each in CATALOGUE.items() if each.meaning}

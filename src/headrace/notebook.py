@@ -13,11 +13,11 @@ from itertools import islice
 from typing import Any
 
 from headrace.analysis import Analysis
-from headrace.analysis.coordination_verdicts import Judgement, Verdict
+from headrace.analysis.checks import Judgement, Verdict
 from headrace.analysis.flow_report import MEANING
 from headrace.engine.change import Changes, TickOutput
 from headrace.engine.engine import Engine
-from headrace.engine.signals.replay import Emissions
+from headrace.engine.signals.engine_mixin import Emissions
 from headrace.errors import HeadraceError
 from headrace.expr.tree import Expr
 from headrace.expr.types import Schema

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from headrace.notebook_cells import cell_name
+from headrace.shown import cell_name
 
 if TYPE_CHECKING:
     from collections.abc import Generator

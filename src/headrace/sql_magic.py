@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from headrace.columns.frames import is_frame
+from headrace.columns.columns import is_frame
 from headrace.engine.change import Changes
 from headrace.engine.engine import Engine
 from headrace.errors import BadInput, HeadraceError, UnknownRowType
@@ -22,12 +22,13 @@ from headrace.expr.row_classes import schema_of
 from headrace.expr.types import Schema
 from headrace.flow.flow import Flow
 from headrace.flow.stream_base import StreamBase
+from headrace.queries.catalyst_plan import QueryText, QuotedLocation
 from headrace.queries.query import plan_flow
-from headrace.queries.query_positions import QueryText, QuotedLocation
 from headrace.requirements import require_package
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
 
 _MAGIC = "%%headrace_sql"
 _USAGE = f"{_MAGIC} [NAME] --table TABLE[=VARIABLE] --source TABLE[=VARIABLE]"

@@ -13,13 +13,12 @@ from headrace.expr.types import INT64, Field, Schema
 from headrace.graph.check_context import CheckContext
 from headrace.graph.node import Columns, Edge, FlowGraph, Node, Operator
 from headrace.graph.operator_declarations import WHOLE, Delay, Facts, Placement, Port, Unservable
-from headrace.operators.aggregate.operator import Aggregate
-from headrace.operators.deferral import DeferTick
+from headrace.operators.across_ticks import DeferTick
+from headrace.operators.aggregate.aggregate import Aggregate
 from headrace.operators.distinct import Distinct
+from headrace.operators.endpoints import Sink, Source
 from headrace.operators.feedback import Feedback
-from headrace.operators.join.difference import Difference
-from headrace.operators.sink import Sink
-from headrace.operators.source import Source
+from headrace.operators.join.join import Difference
 from headrace.operators.union import Union
 
 ROW = Schema((Field("value", INT64),), scalar=True)

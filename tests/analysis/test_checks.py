@@ -8,14 +8,14 @@ import pytest
 from hypothesis import assume, given
 
 from headrace.analysis import analyse
+from headrace.analysis.analysis import find_facts
 from headrace.analysis.checks import check_changing_loops, check_cycles, check_needs, check_nondet_reasons
-from headrace.analysis.fact_propagation import find_facts
-from headrace.analysis.findings import Severity, findings_of
+from headrace.analysis.flow_report import Severity, findings_of
 from headrace.analysis.strata import find_loops
 from headrace.errors import CycleThroughBlockingInput, GuardMissing, HeadraceError, NeedNotMet
 from headrace.graph.node import FlowGraph, Node
 from headrace.graph.operator_declarations import Delay
-from headrace.operators.sink import Sink
+from headrace.operators.endpoints import Sink
 from tests.analysis.graphs import Draft, blocked_cycles, graphs, unguarded_cycles
 
 

@@ -12,9 +12,9 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.analysis.column_liveness import live_columns, live_graph
+from headrace.analysis.column_lineage import live_columns, live_graph
 from headrace.errors import BadRow
-from headrace.operators.select import Select
+from headrace.operators.rows import Select
 
 
 class Bid(NamedTuple):

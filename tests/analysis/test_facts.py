@@ -9,7 +9,7 @@ from typing import ClassVar
 from hypothesis import given
 
 from headrace.analysis import Verdict, analyse
-from headrace.analysis.fact_propagation import find_facts
+from headrace.analysis.analysis import find_facts
 from headrace.graph.node import FlowGraph
 from headrace.graph.operator_declarations import FACT_NAMES, Facts, meet
 from tests.analysis.graphs import Draft, Remembering, graphs

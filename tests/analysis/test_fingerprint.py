@@ -16,18 +16,22 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from headrace.analysis.canonical_data import to_canonical_data
-from headrace.analysis.fingerprints import describe_nodes, fingerprint, fingerprint_from_description
-from headrace.analysis.flow_diff import render_flow_diff
+from headrace.analysis.fingerprints import (
+    describe_nodes,
+    fingerprint,
+    fingerprint_from_description,
+    render_flow_diff,
+    to_canonical_data,
+)
 from headrace.errors import SourceLocation
 from headrace.expr.tree import Call, Column, Expr, Literal
 from headrace.expr.types import INT32, INT64, STR, DecimalType, Field, Schema, StructType
 from headrace.graph.node import FlowGraph, Node
-from headrace.operators.deferral import DeferTick
+from headrace.operators.across_ticks import DeferTick
+from headrace.operators.endpoints import Source
 from headrace.operators.feedback import Feedback
-from headrace.operators.filter import Filter
 from headrace.operators.map import Map
-from headrace.operators.source import Source
+from headrace.operators.rows import Filter
 from tests.analysis.graphs import ROW, Draft, drafts, graphs
 
 

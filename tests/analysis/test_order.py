@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from headrace.analysis.regions import find_activation, find_regions
-from headrace.analysis.strata import find_execution_order
+from headrace.analysis.strata import find_activation, find_execution_order, find_regions
 from headrace.graph.node import FlowGraph
 from headrace.graph.operator_declarations import Delay
 from tests.analysis.graphs import Draft, graphs, reach

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.arrangement import first_rows as module
+from headrace.arrangement import reading as module
 from headrace.arrangement import spine
 from headrace.arrangement.batch import Layout, Order
-from headrace.arrangement.first_rows import change_of_first_rows, first_rows
+from headrace.arrangement.reading import change_of_first_rows, first_rows
 from headrace.arrangement.spine import Probe, Spine, together
 from tests.arrangement.test_spine import few_codes, frame_of
 

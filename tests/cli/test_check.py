@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from headrace.analysis.findings import Finding, Severity
+from headrace.analysis.flow_report import Finding, Severity
 from headrace.cli.check import OutputFormat, PlacedFinding, lines_of
 from headrace.cli.main import app
 from headrace.errors import BadFlow, SourceLocation

@@ -11,8 +11,14 @@ import pytest
 from rich.console import Console
 
 from headrace.engine.progress import Cost, Progress, SourceProgress
-from headrace.engine.progress_display import ThrottledLinePrinter, format_progress_block
-from headrace.engine.progress_text import RunTotals, format_bytes, format_duration, status_parts
+from headrace.engine.progress_display import (
+    RunTotals,
+    ThrottledLinePrinter,
+    format_bytes,
+    format_duration,
+    format_progress_block,
+    status_parts,
+)
 from tests.cli.conftest import Run
 
 EVERYTHING = Progress(

@@ -40,9 +40,7 @@ def page() -> str:
 def _section(name: str) -> str:
     if name in COMPOSED:
         return COMPOSED[name].section
-    chapters = (
-        title for title, modules in CHAPTERS.items() for each in modules if CATALOGUE[name] in each.FUNCTIONS
-    )
+    chapters = (title for title, records in CHAPTERS.items() if CATALOGUE[name] in records)
     return next(chapters)
 
 

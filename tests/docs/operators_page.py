@@ -9,12 +9,12 @@ from __future__ import annotations
 from headrace import operators
 from headrace.analysis import analyse
 from headrace.compute.plans.servable import unservable_reason
-from headrace.engine.plan import live_consumers
+from headrace.engine.flow_parts import live_consumers
 from headrace.errors import NotOnSpark
 from headrace.graph.node import FlowGraph, Operator
+from headrace.graph.operator_declarations import SIGNAL
 from headrace.operators import all_operators
-from headrace.operators.join.operator import Join
-from headrace.operators.unservable import SIGNAL
+from headrace.operators.join.join import Join
 from headrace.spark.batch.batch_plan import BatchPlan, Loop, Native, Subplan, plan_batch
 from headrace.spark.batch.loops import why_in_one_task
 from headrace.spark.batch.subplans import distribution_of, loop_flow

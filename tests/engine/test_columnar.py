@@ -16,8 +16,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("polars")
-
 import headrace as hr
 from headrace.analysis import analyse
 from headrace.columns.columns import ColumnarDeclined, Columns
@@ -28,19 +26,19 @@ from headrace.engine.columnar.columnar_option import Columnar, explain_large_tic
 from headrace.engine.columnar.runner import PartRunner
 from headrace.engine.machine import Machine
 from headrace.engine.program import Program, compile_program
-from headrace.expr.code_emission import bounded_code
 from headrace.expr.constructors import col, left, right
 from headrace.expr.row_classes import from_user
 from headrace.expr.types import BOOL, FLOAT64, INT64, INTERVAL, INTERVALS, STR, TIMESTAMP, DecimalType
-from headrace.operators.aggregate.accumulator import accumulator_for
+from headrace.expr.typing_rules import bounded_code
+from headrace.operators.aggregate.aggregate import Aggregate
+from headrace.operators.aggregate.aggregation import accumulator_for
 from headrace.operators.aggregate.counts import OnceEach
-from headrace.operators.aggregate.operator import Aggregate
 from headrace.operators.aggregate.sums import FloatTotals
 from headrace.operators.event_time.temporal_filter import TemporalFilter
 from headrace.operators.event_time.window import Window
-from headrace.operators.event_time.window_shapes import Sessions
 from headrace.operators.join.interval_join import JoinOnTime
-from headrace.operators.join.operator import How, Join
+from headrace.operators.join.join import How, Join
+from headrace.operators.time_spans import Sessions
 from headrace.operators.top_k import TopK
 from headrace.testing.strategies import rows
 from tests.properties.effort import examples
@@ -58,6 +56,9 @@ from tests.random_flows.grow import (
     _with_columns,
     grow,
 )
+
+pytest.importorskip("polars")
+
 
 Rows = list[tuple[Any, ...]]
 Stream = hr.Stream[Any, Any, Any, Any]

@@ -13,23 +13,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-np = pytest.importorskip("numpy")
-pl = pytest.importorskip("polars")
-
 import headrace as hr
 from headrace import Flow, col
 from headrace.columns.columns import ColumnarDeclined
 from headrace.engine.program import Program, compile_program
 from headrace.expr.row_classes import from_user
-from headrace.operators.aggregate.float_totals import FLOAT_UNIT, float_add
-from headrace.operators.aggregate.sum_columns import (
-    fraction,
-    nearest,
-    parts_of_floats,
-    windows_of,
-)
+from headrace.operators.aggregate.exact_totals import FLOAT_UNIT, float_add
+from headrace.operators.aggregate.sum_columns import fraction, nearest, parts_of_floats, windows_of
 from tests.engine.test_columnar import ALWAYS, Run, noting_declines
 from tests.properties.effort import examples
+
+np = pytest.importorskip("numpy")
+pl = pytest.importorskip("polars")
+
 
 NAN, INF = math.nan, math.inf
 SMALLEST, LARGEST = 2.0**-1074, 1.7976931348623157e308

@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import headrace as hr
+from headrace import col
+from headrace.engine import row_intake
+from headrace.engine.change import Changes
+from headrace.errors import BadInput, BadRow, EvaluationError, UserFunctionFailed
+from headrace.expr.types import DecimalType, Float32, Int8, Int16, Int32, TimestampNtz
+from tests.properties.effort import examples
+
 pl = pytest.importorskip("polars")
 pa = pytest.importorskip("pyarrow")
 
-import headrace as hr
-from headrace import col
-from headrace.engine import frame_intake
-from headrace.engine.change import Changes
-from headrace.errors import BadInput, BadRow, EvaluationError, UserFunctionFailed
-from headrace.expr.annotations import Float32, Int8, Int16, Int32, TimestampNtz
-from headrace.expr.types import DecimalType
-from tests.properties.effort import examples
 
 NOON = datetime(2001, 9, 11, 12, 34, 56, 789012, UTC)
 NAN = float("nan")
@@ -255,7 +255,7 @@ def test_a_frame_checked_by_its_columns_is_taken_or_refused_as_its_rows_are(
     frame = pl.DataFrame({"value": values * 50}, strict=False)
     answers: list[Any] = []
     for checked in (1, sys.maxsize):
-        monkeypatch.setattr(frame_intake, "CHECKED_IN_COLUMNS", checked)
+        monkeypatch.setattr(row_intake, "CHECKED_IN_COLUMNS", checked)
         for given_as in (frame, frame.to_arrow()):
             engine = passing(row, columnar="never", table=table)
             answers.append(told(engine, given_as))

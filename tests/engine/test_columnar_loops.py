@@ -11,23 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("polars")
-
 import headrace as hr
 from headrace import col, left, right
 from headrace.analysis import analyse
 from headrace.columns.columns import ColumnarDeclined, rows_to_columns
+from headrace.engine import loop_code
 from headrace.engine.change import Change
 from headrace.engine.columnar import loop_rounds
 from headrace.engine.columnar.arranged_slot import ArrangedSlot
 from headrace.engine.columnar.columnar_flow import large_ticks_code
 from headrace.engine.columnar.columnar_option import Columnar, explain_large_ticks
 from headrace.engine.columnar.loop_rounds import ColumnarLoop
-from headrace.engine.loops import semi_naive
 from headrace.engine.program import Program, compile_program
 from headrace.errors import NoFixpoint
-from headrace.expr.code_emission import CodeBounds, bounded_code
 from headrace.expr.code_runtime import NAN
+from headrace.expr.typing_rules import CodeBounds, bounded_code
 from headrace.graph.node import FlowGraph
 from headrace.testing.strategies import rows
 from tests.engine.test_columnar import ALWAYS, Plain, Run, _inside, _join, noting_declines
@@ -37,13 +35,16 @@ from tests.properties.test_recursion import Program as Rules
 from tests.random_flows.cases import Case, Tick, _add_sinks, cuts
 from tests.random_flows.grow import LOOPS, Grown, _distinct, _filter, _select, _union, grow
 
+pytest.importorskip("polars")
+
+
 Rows = list[tuple[Any, ...]]
 
 
 def compiled(graph: FlowGraph, large_round: int = 2) -> Program:
     """Compile a flow whose loops in rows hand on rounds with this many rows."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(semi_naive, "LARGE_ROUND", large_round)
+        patch.setattr(loop_code, "LARGE_ROUND", large_round)
         program = compile_program(graph)
         large_ticks_code(program, arranged=True)
     return program

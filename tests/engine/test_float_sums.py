@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.operators.aggregate.float_totals import float_add, float_sum
+from headrace.operators.aggregate.exact_totals import float_add, float_sum
 
 floats = st.floats(allow_nan=False, allow_infinity=False)
 

@@ -21,7 +21,7 @@ from headrace.engine.spilling import ShardedSlot, StateInMemory, estimated_bytes
 from headrace.errors import BadInput
 from headrace.lowering.slot import Slot, thaw_dict, thaw_list
 from headrace.state.lazy_slots import Form
-from headrace.state.scratch_state import ScratchFolder
+from headrace.state.shard import ScratchFolder
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, cases, cuts
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.expr.code_runtime import NAN
-from headrace.expr.sort_keys import order_key
 from headrace.expr.types import FLOAT64, INT64
-from headrace.operators.aggregate import ordered_values
-from headrace.operators.aggregate.ordered_values import add_ordered_value, settle, settle_end
+from headrace.expr.value_keys import order_key
+from headrace.operators.aggregate import extremes
+from headrace.operators.aggregate.extremes import add_ordered_value, settle, settle_end
 
 TICK = st.lists(st.tuples(st.integers(0, 60), st.integers(-2, 2)), max_size=80)
 
@@ -40,8 +40,8 @@ def test_the_values_at_an_end_are_kept_whatever_moves(
     group: list[Any] = [[], {}, {}]
     held: Counter[int] = Counter()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ordered_values, "_KEPT", 0)
-        patch.setattr(ordered_values, "isqrt", lambda count: 1)
+        patch.setattr(extremes, "_KEPT", 0)
+        patch.setattr(extremes, "isqrt", lambda count: 1)
         for tick in ticks:
             for value, weight in tick:
                 add_ordered_value(group, 0, value, weight)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.operators.over.frames import RowBounds
-from headrace.operators.over.navigation import LagFunction, NthValueFunction
 from headrace.operators.over.partitions import PartitionFunction, PartitionRule, PartitionState
+from headrace.operators.over.row_functions import LagFunction, NthValueFunction
 
 ROWS = 600
 

@@ -10,7 +10,7 @@ import pytest
 
 import headrace as hr
 from headrace import Flow, col
-from headrace.analysis.key_restrictions import matched_keys, restrict_sources
+from headrace.analysis.column_lineage import matched_keys, restrict_sources
 from headrace.cli.inspection import witness_json
 from headrace.engine.source_replay import Limits
 from headrace.engine.witness import Witness, find_witness

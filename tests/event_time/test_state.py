@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace import Engine, col
-from headrace.operators.event_time.window_shapes import Windows
+from headrace.operators.time_spans import Windows
 from tests.event_time.by_hand import Event
 from tests.event_time.test_windows import EVENTS, cut, flow_of
 from tests.properties.effort import examples

@@ -14,8 +14,8 @@ import headrace as hr
 from headrace import Engine, col
 from headrace.errors import EvaluationError, WrongType
 from headrace.expr.types import FLOAT64, INT64, TIMESTAMP
-from headrace.operators.event_time.slices import slice_assigner, window_assigner
-from headrace.operators.event_time.window_shapes import Grid, Windows
+from headrace.operators.event_time.due_calendar import slice_assigner, window_assigner
+from headrace.operators.time_spans import Grid, Windows
 from tests.event_time.by_hand import EVENTS_BEGIN, Event, grid, on_grid, part
 from tests.event_time.test_windows import EVENTS, SHAPES, cut, summed
 from tests.properties.effort import examples

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import col
 from headrace.errors import EvaluationError
-from headrace.operators.event_time.window_shapes import Windows
+from headrace.operators.time_spans import Windows
 from tests.event_time.by_hand import Answer, Event, grid, in_sessions, on_grid, part
 from tests.properties.effort import examples
 

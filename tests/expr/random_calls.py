@@ -13,7 +13,6 @@ from typing import Any
 from hypothesis import strategies as st
 
 from headrace.errors import HeadraceError
-from headrace.expr.annotations import Int32
 from headrace.expr.check import check
 from headrace.expr.code_runtime import NAN, float32
 from headrace.expr.constructors import lit
@@ -32,6 +31,7 @@ from headrace.expr.types import (
     TIMESTAMP,
     TIMESTAMP_NTZ,
     DecimalType,
+    Int32,
 )
 from tests.expr.random_expressions import _LEAVES, KINDS, SCHEMA, calls
 

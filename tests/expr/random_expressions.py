@@ -16,22 +16,20 @@ from typing import Annotated, Any, NamedTuple
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.expr.annotations import Float32, Int8, Int16, Int32, TimestampNtz
 from headrace.expr.code_runtime import float32
 from headrace.expr.constructors import lit
-from headrace.expr.dict_keys import nested_key
 from headrace.expr.function_records import FixedFunction
 from headrace.expr.functions import CATALOGUE
 from headrace.expr.functions.calendar import weekday_of
 from headrace.expr.functions.encodings import reader_of
 from headrace.expr.functions.instants import unit_of
-from headrace.expr.functions.regular_expressions import start_at
+from headrace.expr.functions.string_search import start_at
 from headrace.expr.java_patterns import java_pattern
-from headrace.expr.json_paths import json_path
-from headrace.expr.number_formats import number_writer
+from headrace.expr.json_writer import json_path
 from headrace.expr.row_classes import from_user, schema_of
+from headrace.expr.text_casts import number_writer
 from headrace.expr.time_patterns import format_pattern, parse_pattern
-from headrace.expr.time_zones import zone_of
+from headrace.expr.time_texts import zone_of
 from headrace.expr.tree import Call, Column, Expr, operand
 from headrace.expr.types import (
     BOOL,
@@ -51,10 +49,16 @@ from headrace.expr.types import (
     TIMESTAMP_NTZ,
     DataType,
     DecimalType,
+    Float32,
+    Int8,
+    Int16,
+    Int32,
     IntegerType,
     ListType,
     MapType,
+    TimestampNtz,
 )
+from headrace.expr.value_keys import nested_key
 from tests.expr import random_json
 
 F = hr.functions

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import col
 from headrace.errors import BadInput, BadRow, EvaluationError, WrongType
-from headrace.expr.sort_keys import any_key
+from headrace.expr.value_keys import any_key
 from headrace.io import Changelog, CsvFiles, JsonFiles, ParquetFiles, TableFiles
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from headrace import col
 from headrace.errors import SourceLocation, WrongType
-from headrace.expr.call_errors import WrongCall, check_function, explains_calls
+from headrace.expr.expression_errors import WrongCall, check_function, explains_calls
 
 
 class Counter:

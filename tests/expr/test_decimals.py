@@ -5,23 +5,23 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal, localcontext
 
-from headrace.expr import decimal_arithmetic
+from headrace.expr import code_runtime
 from headrace.expr.expression_text import fit_number
 from headrace.expr.functions.casts import timestamp_of_decimal
 from headrace.expr.functions.hashing import MURMUR3
 from headrace.expr.functions.intervals import units_of
-from headrace.expr.number_formats import number_format
+from headrace.expr.text_casts import number_format
 from headrace.expr.types import DecimalType
 
-QUOTIENT = decimal_arithmetic.DecimalSpec.of(DecimalType(38, 17))
+QUOTIENT = code_runtime.DecimalSpec.of(DecimalType(38, 17))
 
 
 def test_a_negative_quotient_has_all_its_digits() -> None:
     top, up, down = Decimal("99999999999999.259999"), Decimal("36.70"), Decimal("-36.70")
     for digits in (28, 3):
         with localcontext(Context(prec=digits)):
-            assert str(decimal_arithmetic.divide(top, up, QUOTIENT)) == "2724795640326.95531332425068120"
-            assert str(decimal_arithmetic.divide(top, down, QUOTIENT)) == "-2724795640326.95531332425068120"
+            assert str(code_runtime.divide(top, up, QUOTIENT)) == "2724795640326.95531332425068120"
+            assert str(code_runtime.divide(top, down, QUOTIENT)) == "-2724795640326.95531332425068120"
 
 
 def test_a_value_has_all_its_digits_where_it_is_hashed_written_or_made_another_type() -> None:

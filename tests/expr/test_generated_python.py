@@ -15,9 +15,7 @@ from hypothesis import given
 import headrace as hr
 from headrace import col
 from headrace.errors import EvaluationError, WrongType
-from headrace.expr.annotations import Int32
 from headrace.expr.check import check
-from headrace.expr.code_emission import bounded_code
 from headrace.expr.code_runtime import NAN
 from headrace.expr.compile_python import (
     RUNTIME,
@@ -33,11 +31,11 @@ from headrace.expr.functions import CATALOGUE
 from headrace.expr.functions.calendar import weekday_of
 from headrace.expr.functions.encodings import reader_of
 from headrace.expr.functions.instants import unit_of
-from headrace.expr.functions.regular_expressions import start_at
-from headrace.expr.number_formats import number_writer
+from headrace.expr.functions.string_search import start_at
 from headrace.expr.row_classes import schema_of
+from headrace.expr.text_casts import number_writer
 from headrace.expr.time_patterns import format_pattern, parse_pattern
-from headrace.expr.time_zones import zone_of
+from headrace.expr.time_texts import zone_of
 from headrace.expr.tree import Call, Column, Expr
 from headrace.expr.types import (
     ANY,
@@ -54,6 +52,7 @@ from headrace.expr.types import (
     DataType,
     DecimalType,
     Field,
+    Int32,
     IntegerType,
     ListType,
     MapType,
@@ -61,6 +60,7 @@ from headrace.expr.types import (
     StructType,
     holds_maps,
 )
+from headrace.expr.typing_rules import bounded_code
 from tests.expr.random_expressions import SCHEMA, Wide, expressions, internal, rows
 
 MAX64, MIN64 = 2**63 - 1, -(2**63)
@@ -410,7 +410,7 @@ def test_a_predicate_is_true_exactly_where_the_value_is(expr: Expr, row: Wide) -
 
 @given(expressions(), rows)
 def test_values_are_of_the_type_that_the_check_says(expr: Expr, row: Wide) -> None:
-    from headrace.expr.row_conversion import from_user
+    from headrace.expr.row_classes import from_user
     from headrace.expr.types import Field, Schema
 
     (inside,) = internal([row])

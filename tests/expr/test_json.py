@@ -11,7 +11,7 @@ import pytest
 import headrace as hr
 from headrace.errors import EvaluationError, WrongType
 from headrace.expr.compile_python import compile_rows
-from headrace.expr.json_paths import MAX_STEPS, get_json_object, json_path
+from headrace.expr.json_writer import MAX_STEPS, get_json_object, json_path
 from headrace.expr.row_classes import schema_of
 
 F = hr.functions

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.errors import EvaluationError
 from headrace.expr import bounds
-from headrace.expr.functions import regular_expressions, string_search
+from headrace.expr.functions import string_search
 from headrace.expr.java_patterns import java_pattern
 from headrace.expr.linear_patterns import LinearMatch, linear_pattern
 
@@ -39,8 +39,8 @@ def a_pattern(draw: random.Random, depth: int = 0) -> str:
     return draw.choice([f"^{one}", f"{one}$", rf"{one}\z", rf"{one}\Z", f"(?i){one}", f"(?s:{one})"])
 
 
-def all_matches(pattern: regular_expressions.Pattern, text: str) -> list[tuple[int, int, list[str | None]]]:
-    found = regular_expressions._matches(pattern, text)  # pyright: ignore[reportPrivateUsage]
+def all_matches(pattern: string_search.Pattern, text: str) -> list[tuple[int, int, list[str | None]]]:
+    found = string_search._matches_in(pattern, text)  # pyright: ignore[reportPrivateUsage]
     groups = range(pattern.groups + 1)
     return [(match.start(), match.end(), [match[at] for at in groups]) for match in found]
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace import col
+from headrace.expr.check import Monotonicity, monotonicity
 from headrace.expr.compile_python import compile_rows
-from headrace.expr.monotonicity import Monotonicity, monotonicity
 from headrace.expr.row_classes import schema_of
 from headrace.expr.tree import Expr
 

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.expr.code_runtime import NAN
-from headrace.expr.sort_keys import order_key
 from headrace.expr.types import (
     BOOL,
     DATE,
@@ -27,6 +26,7 @@ from headrace.expr.types import (
     ListType,
     StructType,
 )
+from headrace.expr.value_keys import order_key
 
 WIDE = Context(prec=50)
 VALUES: dict[DataType, st.SearchStrategy[Any]] = {

@@ -16,9 +16,9 @@ import headrace as hr
 from headrace.columns.expressions import columns_without_bounds, lower_expression
 from headrace.errors import EvaluationError
 from headrace.expr.check import check
+from headrace.expr.code_runtime import WIDE
 from headrace.expr.compile_python import compile_rows
 from headrace.expr.constructors import col
-from headrace.expr.decimal_arithmetic import WIDE
 from headrace.expr.functions import CATALOGUE
 from headrace.expr.polars_columns import (
     LoweredExpression,

@@ -15,7 +15,6 @@ from hypothesis import given
 import headrace as hr
 from headrace.engine.live_rows import number_columns
 from headrace.errors import BadRow, UnknownRowType, WrongType
-from headrace.expr.annotations import Int32, as_type
 from headrace.expr.check import check
 from headrace.expr.code_runtime import NAN
 from headrace.expr.row_classes import computed_schema, from_user, placeholder, row_class, schema_of, to_user
@@ -33,10 +32,12 @@ from headrace.expr.types import (
     DataType,
     DecimalType,
     Field,
+    Int32,
     IntegerType,
     ListType,
     MapType,
     StructType,
+    as_type,
 )
 from tests.expr.random_expressions import SCHEMA, Wide, internal, rows
 

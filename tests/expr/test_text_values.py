@@ -10,13 +10,12 @@ import pytest
 
 from headrace import col
 from headrace.errors import EvaluationError
-from headrace.expr.annotations import Int32
 from headrace.expr.compile_python import compile_rows
 from headrace.expr.functions.hashing import MURMUR3, SEED, XXHASH64, HashFamily, hash_values
 from headrace.expr.row_classes import schema_of
 from headrace.expr.text_casts import of_float, of_float32
 from headrace.expr.tree import Expr
-from headrace.expr.types import BYTES, FLOAT64, INT32, STR, DecimalType
+from headrace.expr.types import BYTES, FLOAT64, INT32, STR, DecimalType, Int32
 
 
 class Text(NamedTuple):

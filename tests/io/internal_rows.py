@@ -11,7 +11,6 @@ from typing import Any
 from hypothesis import strategies as st
 
 from headrace.expr.code_runtime import NAN
-from headrace.expr.dict_keys import nested_key
 from headrace.expr.types import (
     BOOL,
     BYTES,
@@ -42,6 +41,7 @@ from headrace.expr.types import (
     TimestampType,
     holds_maps,
 )
+from headrace.expr.value_keys import nested_key
 
 _DECIMALS = [DecimalType(), DecimalType(5, 2), DecimalType(38, 0), DecimalType(38, 38)]
 _PLAIN = st.sampled_from(

@@ -20,7 +20,7 @@ import pyarrow.dataset
 import pyarrow.parquet
 
 import headrace as hr
-from headrace import Flow, atomic_files, col
+from headrace import Flow, col, file_system
 from headrace.expr.row_classes import schema_of
 from headrace.io import Changelog, SinkRequest, open_sink
 from headrace.io.files import compaction
@@ -75,7 +75,7 @@ def attempt(operation: int, act: Callable[[], None]) -> bool:
     """Whether `act` came through before it was killed at its n-th file operation."""
     child = os.fork()
     if child == 0:
-        exchange = atomic_files.exchange_folders
+        exchange = file_system.exchange_folders
 
         def audited(*folders: Path) -> None:
             # A system call that Python does not audit: die before it or after it.
@@ -83,7 +83,7 @@ def attempt(operation: int, act: Callable[[], None]) -> bool:
             exchange(*folders)
             sys.audit("os.rename", *folders)
 
-        atomic_files.exchange_folders = audited
+        file_system.exchange_folders = audited
         try:
             sys.addaudithook(killing_at(operation))
             act()

@@ -20,7 +20,6 @@ import pytest
 
 import headrace as hr
 from headrace import Flow, col
-from headrace.engine import adoption
 from headrace.engine import rebuild as rebuilding
 from headrace.errors import BadInput
 from headrace.io import Changelog, TableFiles
@@ -71,7 +70,7 @@ def rebuild(folder: Path, sales: list[Sale]) -> None:
 
 
 def replace(way: str, folder: Path, sales: list[Sale]) -> None:
-    replaced = partial(adoption.adopt, flow()) if way == "adopt" else rebuilding.rebuild
+    replaced = partial(rebuilding.adopt, flow()) if way == "adopt" else rebuilding.rebuild
     replaced(
         folder / "state",
         {"sales": sales},
@@ -94,14 +93,14 @@ def act(folder: Path, way: str, what: str, operation: int) -> None:
     if what == "run":
         sys.addaudithook(killing_at(operation))
     else:
-        module, step = (rebuilding, "_commit") if way == "rebuild" else (adoption, "_prepare_differences")
-        then = getattr(module, step)
+        step = "_commit" if way == "rebuild" else "_prepare_differences"
+        then = getattr(rebuilding, step)
 
         def killed(*given: Any) -> Any:
             sys.addaudithook(killing_at(operation))
             return then(*given)
 
-        setattr(module, step, killed)
+        setattr(rebuilding, step, killed)
     exchange = rebuilding.exchange_folders
 
     def audited(*folders: Path) -> None:

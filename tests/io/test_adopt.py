@@ -20,12 +20,11 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace import Flow, col
-from headrace.atomic_files import FolderLock
-from headrace.engine import adoption
 from headrace.engine import rebuild as rebuilding
-from headrace.engine.adoption import adopt
+from headrace.engine.rebuild import adopt
 from headrace.errors import BadInput, CheckpointInUse, DuplicateKey, HeadraceError
 from headrace.expr.row_classes import from_user, schema_of
+from headrace.file_system import FolderLock
 from headrace.io import (
     Changelog,
     CsvChangelog,
@@ -41,8 +40,7 @@ from headrace.io.files.changelog import ChangelogWriter
 from headrace.io.files.table_files import TableWriter
 from headrace.io.kafka import KafkaTopic
 from headrace.io.sink import ReadableWriter, SinkRequest, open_sink
-from headrace.state.commit import CommitLog
-from headrace.state.lease import Lease
+from headrace.state.commit import CommitLog, Lease
 from headrace.state.rewind import rewind
 from tests.golden import assert_golden
 from tests.postgres_server import Postgres
@@ -448,8 +446,8 @@ def test_intervals_in_postgresql_are_known_again(postgres: Postgres) -> None:
 @pytest.mark.parametrize(
     ("module", "step"),
     [
-        (adoption, "_prepare_differences"), (rebuilding, "_commit"), (rebuilding, "_exchange"),
-        (adoption, "held_back_by"),
+        (rebuilding, "_prepare_differences"), (rebuilding, "_commit"), (rebuilding, "_exchange"),
+        (rebuilding, "held_back_by"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("lost", [True, False])

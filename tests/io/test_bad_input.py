@@ -14,9 +14,9 @@ import pytest
 
 import headrace as hr
 from headrace import Flow
-from headrace.atomic_files import FolderLock
 from headrace.errors import HeadraceError
 from headrace.expr.row_classes import schema_of
+from headrace.file_system import FolderLock
 from headrace.io import (
     Changelog,
     CsvFiles,
@@ -32,7 +32,7 @@ from headrace.io import (
 )
 from headrace.io.files import compaction
 from headrace.io.files.compaction import compact
-from headrace.state.skipped_files import skip, unskip
+from headrace.state.rewind import skip_file, unskip_file
 from tests.golden import assert_golden
 from tests.io.feeds import Everything, Point, feed, read, write
 
@@ -183,17 +183,17 @@ def bad_file_of_a_run_with_a_checkpoint() -> Any:
 
 def skip_without_a_checkpoint() -> Any:
     write(Path("in/a.csv"), "x\n1\n")
-    skip("out", "in/a.csv")
+    skip_file("out", "in/a.csv")
 
 
 def skip_a_file_that_is_gone() -> Any:
     Path("state/commit").mkdir(parents=True)
-    skip("state", "in/a.csv")
+    skip_file("state", "in/a.csv")
 
 
 def unskip_a_file_that_is_not_skipped() -> Any:
     Path("state/commit").mkdir(parents=True)
-    unskip("state", "in/a.csv")
+    unskip_file("state", "in/a.csv")
 
 
 def two_rows_of_a_key() -> Any:

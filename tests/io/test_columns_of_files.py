@@ -12,23 +12,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pa = pytest.importorskip("pyarrow")
-import pyarrow.parquet as pq
-
 from headrace.errors import HeadraceError, UnreadableSource
-from headrace.expr.annotations import Int32
+from headrace.expr.types import Int32
 from headrace.io import CsvFiles, Feed, JsonFiles, ParquetFiles
-from headrace.io.files import text_blocks
+from headrace.io.files import file_source
 from headrace.io.files.file_reader import FileFormat, open_format, read_columns, read_rows, rows_of
-from headrace.io.files.file_source import Files
-from headrace.io.files.text_blocks import WHOLE, FilePart
+from headrace.io.files.file_source import WHOLE, FilePart, Files
 from headrace.io.source import open_source
 from tests.io.feeds import Everything, Flat, Point, feed, read, write
 from tests.io.odd_files import csv_records, json_lines
+
+pa = pytest.importorskip("pyarrow")
 
 
 class Needed(NamedTuple):
@@ -73,7 +72,7 @@ def reading(*, columns: bool, block: int = 1 << 18) -> Iterator[None]:
     """Text is parsed as columns wherever possible, or nowhere. block: the size of a block."""
     with (
         mock.patch.object(FileFormat, "worth_columns", return_value=columns),
-        mock.patch.object(text_blocks, "BLOCK", block),
+        mock.patch.object(file_source, "BLOCK", block),
     ):
         yield
 

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
-from headrace import Flow, atomic_files
-from headrace.atomic_files import FolderLock
+from headrace import Flow, file_system
 from headrace.errors import BadInput
 from headrace.expr.row_classes import schema_of
+from headrace.file_system import FolderLock
 from headrace.io import Changelog, SinkRequest, Writer, open_sink
 from headrace.io.files import compaction
 from headrace.io.files.compaction import TickDirectory, compact, due_groups, tick_to_merge_into
@@ -222,7 +222,7 @@ def test_where_folders_cannot_be_exchanged_it_is_refused_before_the_first_tick(
         raise OSError(22, "Invalid argument")
 
     write_changelog(tmp_path / "out", 9)
-    monkeypatch.setattr(atomic_files, "exchange_folders", refuse)
+    monkeypatch.setattr(file_system, "exchange_folders", refuse)
     why = "cannot be compacted\n\nIts folder cannot be exchanged atomically .*: Invalid argument"
     with pytest.raises(BadInput, match=why):
         compact(tmp_path / "out")

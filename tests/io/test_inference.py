@@ -35,7 +35,7 @@ from headrace.expr.types import (
     StructType,
 )
 from headrace.io import CsvFiles, parse_source
-from headrace.io.inference.inference import infer, row_class_text
+from headrace.io.inference import infer, row_class_text
 from tests.golden import assert_golden
 from tests.io.feeds import feed, read, write
 

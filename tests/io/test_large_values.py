@@ -13,7 +13,7 @@ import pytest
 
 from headrace.errors import BadInput, UnreadableSource
 from headrace.io import CsvFiles, JsonFiles, ParquetFiles, parse_source
-from headrace.io.files.parquet_pages import large_pages
+from headrace.io.files.parquet_rows import large_pages
 from tests.io.feeds import feed, read
 
 MIB = 1 << 20

@@ -19,7 +19,7 @@ from headrace.expr.row_classes import schema_of
 from headrace.expr.types import INTERVAL
 from headrace.io import PostgresChangelog, PostgresTable
 from headrace.io.postgres import Server, without_password
-from headrace.io.postgres.column_types import copy_converter
+from headrace.io.postgres_delivery import copy_converter
 from headrace.io.sink import SinkRequest, Writer, open_sink
 from tests.postgres_server import PASSWORD, Postgres
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from headrace.atomic_files import FolderLock
 from headrace.engine.rebuild import rebuild
 from headrace.errors import BadInput, BadRow, CheckpointInUse, HeadraceError
+from headrace.file_system import FolderLock
 from headrace.io import JsonFiles
 from headrace.io.kafka import KafkaTopic
-from headrace.state.lease import Lease
-from headrace.state.skipped_files import skip
+from headrace.state.commit import Lease
+from headrace.state.rewind import skip_file
 from tests.io.killed_rebuild import NEW, OLD, Sale, rows, run, sinks_in, totals_of
 from tests.io.killed_rebuild import rebuild as rebuild_in
 
@@ -121,7 +121,7 @@ def test_skipped_files_stay_skipped_and_advice_names_the_checkpoint(tmp_path: Pa
         rebuild_in(tmp_path, source)
     assert f"headrace skip {tmp_path / 'state'} {bad}" in str(raised.value)
     assert "rebuilt" not in str(raised.value)
-    skip(tmp_path / "state", bad)
+    skip_file(tmp_path / "state", bad)
     rebuild_in(tmp_path, source)
     assert rows(tmp_path) == ({1: 2},) * 2
     run(tmp_path, source)

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from headrace.errors import BadInput
 from headrace.expr.code_runtime import NAN
-from headrace.expr.dict_keys import with_representatives
 from headrace.expr.row_classes import schema_of
 from headrace.expr.types import Schema
+from headrace.expr.value_keys import with_representatives
 from headrace.io import SinkRequest, TableFiles, Writer, open_sink
 from headrace.io.arrow import table_to_rows
 from headrace.io.files.table_files import bucket_file

@@ -12,6 +12,7 @@ import headrace as hr
 import headrace.spark
 from headrace.compute.collections.store import open_collections
 from headrace.errors import BadInput, BadUri
+from headrace.file_system import local_path
 from headrace.io import (
     Changelog,
     CsvChangelog,
@@ -36,7 +37,6 @@ from headrace.io import (
     parse_sink,
     parse_source,
 )
-from headrace.path_or_url import local_path
 from headrace.pull import from_file, from_lines, to_file, to_lines
 from headrace.spark.resharding import reshard
 from headrace.state import inspection

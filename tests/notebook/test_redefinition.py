@@ -11,8 +11,8 @@ import pytest
 
 import headrace as hr
 from headrace import Flow, col
-from headrace.analysis.findings import unused_nodes
 from headrace.analysis.fingerprints import fingerprint
+from headrace.analysis.flow_report import unused_nodes
 from headrace.compute.plans import encode
 from headrace.errors import BadFlow
 from headrace.view import picture_of

@@ -8,14 +8,15 @@ import headrace as hr
 from headrace import col
 from headrace.expr.row_classes import schema_of
 from headrace.lattice import Max, Min
-from headrace.lowering.examples import Examples, Pair
+from headrace.lowering.reference import Examples, Pair
 from headrace.operators import all_operators
-from headrace.operators.join.operator import How
+from headrace.operators.join.join import How
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.graph.node import Operator
+
 
 AnyStream = hr.Stream[Any, Any, Any, Any]
 

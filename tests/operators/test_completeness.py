@@ -16,11 +16,10 @@ from headrace.errors import NotOnSpark
 from headrace.expr.row_classes import from_user
 from headrace.lowering.reference import NotOfBags
 from headrace.operators import all_operators
-from headrace.operators.aggregate.accumulator import accumulator_of
-from headrace.operators.aggregate.aggregation import Aggregation, answer_of
+from headrace.operators.aggregate.aggregation import Aggregation, accumulator_of, answer_of
+from headrace.operators.endpoints import KeyedSource
 from headrace.operators.over.partitions import answer_of_row, function_source
 from headrace.operators.over.window_function import WindowFunction
-from headrace.operators.source import KeyedSource
 from headrace.spark import run
 from headrace.spark.batch.batch_plan import plan_batch
 from headrace.spark.placing.stages import cut_stages

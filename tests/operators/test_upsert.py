@@ -16,7 +16,7 @@ import headrace as hr
 from headrace import col
 from headrace.analysis.fingerprints import describe_nodes
 from headrace.errors import BadFlow, EvaluationError, NeedNotMet, RecordMisfit, WrongType
-from headrace.operators.keyed_tables import record_order
+from headrace.operators.keyed_tables import upsert_rule
 from headrace.testing import Backend, check_ticks
 
 AnyStream = hr.Stream[Any, Any, Any, Any]
@@ -189,7 +189,7 @@ def test_older_rows_are_digested_only_where_a_deletion_may_follow_and_once_a_tic
         digested.append(data)
         return blake2b(data, digest_size=digest_size)
 
-    monkeypatch.setattr(record_order, "blake2b", counted)
+    monkeypatch.setattr(upsert_rule, "blake2b", counted)
     flow = hr.Flow("f")
     given = flow.source("records", Record)
     latest = rows(given, sequence="at") if deletes else given.upsert("id", sequence="at")

@@ -15,8 +15,8 @@ from headrace import col
 from headrace.expr.code_runtime import NAN
 from headrace.operators.aggregate.aggregation import answer_of
 from headrace.operators.aggregate.counts import OfDistinct
+from headrace.operators.aggregate.exact_totals import Moment
 from headrace.operators.aggregate.moments import Moments
-from headrace.operators.aggregate.power_sums import Moment
 from headrace.operators.aggregate.sums import NullOnError
 from headrace.testing import check_ticks
 

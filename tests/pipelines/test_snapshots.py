@@ -487,7 +487,7 @@ def test_a_snapshot_is_shown_as_its_input(tmp_path: Path, spark: SparkSession) -
     from headrace.pipelines.explanation import explain_pipeline
     from headrace.pipelines.run import planned
     from headrace.view import to_mermaid
-    from headrace.view.pipeline_picture import picture_of_pipeline
+    from headrace.view.picture import picture_of_pipeline
 
     project = Ledger.of(tmp_path, spark, VIEWS)
     project.put([])

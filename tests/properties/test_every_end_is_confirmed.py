@@ -16,7 +16,7 @@ import pytest
 
 import headrace as hr
 from headrace.engine.progress import RunResult
-from headrace.engine.started_run import RunOptions, StartedRun
+from headrace.engine.run import RunOptions, StartedRun
 from headrace.errors import UserFunctionFailed
 from headrace.io import Batch, Feed, Reader, SinkRequest, SinkTarget, Writer, open_sink, open_source
 from headrace.io.source import Source as IoSource

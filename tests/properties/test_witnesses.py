@@ -15,7 +15,7 @@ from headrace.engine.source_replay import Limits
 from headrace.engine.witness import find_witness
 from headrace.flow.stream import Stream
 from headrace.io import Rows
-from headrace.operators.sink import Sink
+from headrace.operators.endpoints import Sink
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, cases, cuts
 from tests.random_flows.grow import COMPETING, Grown, grow

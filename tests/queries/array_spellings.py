@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import date
 from typing import Any, NamedTuple
 
-from headrace.expr.annotations import Int32
+from headrace.expr.types import Int32
 
 
 class Pair(NamedTuple):

@@ -9,8 +9,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Annotated, Any, NamedTuple
 
-from headrace.expr.annotations import Int32
-from headrace.expr.types import DecimalType
+from headrace.expr.types import DecimalType, Int32
 
 
 class Pair(NamedTuple):

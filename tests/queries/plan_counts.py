@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
-from headrace.queries import aggregates, expressions, relations, windows
+from headrace.queries import expressions, groups, relations
 from headrace.queries import query as query  # registers all lowerings
 from headrace.queries.catalyst_plan import KIND, simple_name
 
@@ -58,8 +58,8 @@ def kinds_met(value: Any) -> Iterator[str]:
 
 def kinds_known() -> set[str]:
     """Kinds that have a lowering."""
-    tables = (relations, expressions, aggregates, windows)
-    return {kind for module in tables for kind in module._LOWERINGS}
+    tables = (relations._LOWERINGS, expressions._LOWERINGS, groups._AGGREGATES, groups._WINDOW_FUNCTIONS)
+    return set().union(*tables)
 
 
 def summary(met: Counter[str]) -> str:

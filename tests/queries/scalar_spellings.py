@@ -7,8 +7,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Annotated, NamedTuple
 
-from headrace.expr.annotations import Int32
-from headrace.expr.types import DecimalType
+from headrace.expr.types import DecimalType, Int32
 
 
 class V(NamedTuple):

@@ -58,7 +58,7 @@ def check_answer(
     query: makes Spark's answer of the tables. tables: the row class of each. nearly: floats may differ in
     their last digits. between: the number of a tick after which the answer is compared too.
     """
-    from headrace.expr.dict_keys import with_representatives
+    from headrace.expr.value_keys import with_representatives
 
     engine, answer = hr.Engine(flow), Counter[Any]()
     schema = engine.program.graph.nodes[engine.program.graph.sinks["answer"]].schema
@@ -78,8 +78,8 @@ def _check_rows(answer: Counter[Any], schema: Schema, found: DataFrame, *, nearl
     """Compare rows, which have a schema, with those of a DataFrame, and their types too."""
     from pyspark.sql.types import NullType
 
-    from headrace.expr.dict_keys import with_representatives
     from headrace.expr.spark_columns import nullable_type, spark_type
+    from headrace.expr.value_keys import with_representatives
     from headrace.io.arrow import table_to_rows
     from headrace.queries.catalyst_plan import parse_schema
 
@@ -126,9 +126,9 @@ def comparable(value: Any) -> Any:
 
 def frame_of(spark: SparkSession, row_class: type, rows: Sequence[Any]) -> DataFrame:
     """Return rows as a DataFrame of one partition, each as a table has it."""
-    from headrace.expr.dict_keys import with_representatives
     from headrace.expr.row_classes import from_user, schema_of
     from headrace.expr.spark_columns import spark_schema
+    from headrace.expr.value_keys import with_representatives
     from headrace.io.arrow import rows_to_table
 
     schema = schema_of(row_class)
@@ -153,7 +153,7 @@ def value_differences(
     spark: SparkSession, rows: Sequence[Any], expressions: Sequence[str], same: Callable[[Any, Any], bool]
 ) -> list[str]:
     """Expressions over the view `v` of rows with an `id` whose values differ from Spark's, with both."""
-    from headrace.expr.dict_keys import with_representatives
+    from headrace.expr.value_keys import with_representatives
     from headrace.io.arrow import table_to_rows
     from headrace.queries.catalyst_plan import parse_schema
 

@@ -9,8 +9,8 @@ import pytest
 
 import headrace as hr
 from headrace.errors import HeadraceError
-from headrace.expr.annotations import Int32
 from headrace.expr.constructors import lambda_of, variable
+from headrace.expr.types import Int32
 from tests.queries.array_spellings import EXPRESSIONS, V, rows
 from tests.queries.spark_answers import create_view, equal, value_differences
 

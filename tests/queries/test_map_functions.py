@@ -9,7 +9,7 @@ import pytest
 
 import headrace as hr
 from headrace.errors import HeadraceError
-from headrace.expr.annotations import Int32
+from headrace.expr.types import Int32
 from tests.queries.map_spellings import EXPRESSIONS, rows
 from tests.queries.spark_answers import check_answer, create_view, equal, frame_of, value_differences
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import pytest
 
 from headrace.errors import EvaluationError
-from headrace.expr.number_formats import number_format
+from headrace.expr.text_casts import number_format
 from headrace.expr.types import DecimalType
 from tests.queries.spark_answers import create_view, equal, value_differences
 

@@ -12,8 +12,8 @@ import pytest
 import headrace as hr
 from headrace import sql
 from headrace.errors import EvaluationError, UnsupportedQuery
-from headrace.operators.join.operator import How, Join
-from headrace.operators.source import Source
+from headrace.operators.endpoints import Source
+from headrace.operators.join.join import How, Join
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import pytest
 
 import headrace as hr
 from headrace.errors import NoFixpoint, UnsupportedQuery
-from headrace.queries.session_settings import ASSUMED
+from headrace.queries.plan_details import ASSUMED
 from tests.queries.spark_answers import check_answer, empty_frame
 from tests.queries.test_constructs import TABLES, Event, Item, draw
 

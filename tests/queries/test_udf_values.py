@@ -14,7 +14,7 @@ import pytest
 
 import headrace as hr
 from headrace.errors import UserFunctionFailed
-from headrace.expr.annotations import Int32
+from headrace.expr.types import Int32
 from tests.queries.python_values import shown, shown_columns
 from tests.queries.spark_answers import comparable, empty_frame, frame_of
 
@@ -132,7 +132,7 @@ def answers(spark: SparkSession, make: Make) -> tuple[Answer, Answer]:
 
 
 def made_on_spark(spark: SparkSession, make: Make) -> Answer:
-    from headrace.expr.dict_keys import with_representatives
+    from headrace.expr.value_keys import with_representatives
     from headrace.io.arrow import table_to_rows
     from headrace.queries.catalyst_plan import parse_schema
 

@@ -19,9 +19,8 @@ from headrace.expr.row_classes import from_user
 from headrace.flow.flow import Flow
 from headrace.flow.stream import Stream
 from headrace.graph.node import FlowGraph
-from headrace.operators.deferral import DeferTick
-from headrace.operators.sink import Sink
-from headrace.operators.source import Source
+from headrace.operators.across_ticks import DeferTick
+from headrace.operators.endpoints import Sink, Source
 from headrace.testing.strategies import rows
 from tests.random_flows.folds import FOLDS
 from tests.random_flows.grow import DEFERRED, WAYS, Grown, grow

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.analysis.fact_propagation import find_facts
+from headrace.analysis.analysis import find_facts
 from headrace.expr.check import check
 from headrace.expr.constructors import col, left, lit, right
 from headrace.expr.tree import Column
@@ -33,13 +33,13 @@ from headrace.expr.types import (
 from headrace.flow.stream import Stream
 from headrace.graph.node import FlowGraph
 from headrace.graph.operator_declarations import Facts
-from headrace.lowering.examples import Pair
+from headrace.lowering.reference import Pair
 from headrace.operators import all_operators
 from headrace.operators.aggregate.aggregation import Aggregation
+from headrace.operators.aggregate.exact_totals import Moment, degrees_of, variables_of
 from headrace.operators.aggregate.moments import Moments
-from headrace.operators.aggregate.power_sums import Moment, degrees_of, variables_of
 from headrace.operators.over.window_function import Months
-from headrace.operators.signals.signal_operator import SignalOperator
+from headrace.operators.signals.lift import SignalOperator
 from tests.random_flows.callables import Together, class_of, doubling, keeping, picking
 from tests.random_flows.expressions import (
     column_types,

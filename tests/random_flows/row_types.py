@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from headrace.expr.annotations import Float32, Int8, Int16, Int32, TimestampNtz
+from headrace.expr.types import Float32, Int8, Int16, Int32, TimestampNtz
 
 COLUMNS: tuple[Any, ...] = (int, float, str, bool, datetime, Decimal)
 

@@ -16,7 +16,7 @@ from headrace.errors import BadInput, BadRow, NotOnSpark
 from headrace.graph.node import Operator
 from headrace.lowering.signal_step import signal_step
 from headrace.operators import signals
-from headrace.operators.signals.signal_operator import SignalOperator
+from headrace.operators.signals.lift import SignalOperator
 from headrace.spark.refusals import check_runs_on_spark, refusal
 from headrace.view import picture_of
 from headrace.view.dot import to_dot

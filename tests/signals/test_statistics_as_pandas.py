@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.operators.statistics.differences import Diff, PctChange
+from headrace.operators.statistics.downsampling import Diff, PctChange
 from headrace.operators.statistics.ewm import Decay, EwmMean, EwmStd, EwmVar
 from headrace.operators.statistics.kernel import SILENT
 from headrace.operators.statistics.moments import Corr, Count, Cov, Mean, Std, Sum, Var

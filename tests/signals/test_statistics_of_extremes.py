@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.operators.statistics.differences import PctChange
+from headrace.operators.statistics.downsampling import PctChange
 from headrace.operators.statistics.ewm import Decay, EwmMean, EwmStd, EwmVar
 from headrace.operators.statistics.kernel import SILENT
 from headrace.operators.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var

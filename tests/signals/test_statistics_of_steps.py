@@ -12,12 +12,15 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.operators.signals.statistic_signal import StatisticSignal
-from headrace.operators.statistics.differences import Crossed, Diff, Direction, PctChange
 from headrace.operators.statistics.downsampling import (
     BarsByCount,
     BarsByTime,
+    Crossed,
     Debounce,
+    Diff,
+    Direction,
     EveryNth,
+    PctChange,
     Throttle,
     Timer,
 )

@@ -11,12 +11,15 @@ from hypothesis import strategies as st
 
 from headrace.operators.signals.statistic_signal import as_cell
 from headrace.operators.statistics import kernel_runtime
-from headrace.operators.statistics.differences import Crossed, Diff, Direction, PctChange
 from headrace.operators.statistics.downsampling import (
     BarsByCount,
     BarsByTime,
+    Crossed,
     Debounce,
+    Diff,
+    Direction,
     EveryNth,
+    PctChange,
     Throttle,
     Timer,
 )

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace as hr
+from headrace.engine.signals.engine_mixin import Subscription
 from headrace.engine.signals.signal_machine import SignalMachine
-from headrace.engine.signals.watchers import Subscription
 from headrace.errors import BadInput, UserFunctionFailed
 from headrace.operators.signals.statistic_signal import StatisticSignal
 from headrace.operators.statistics.kernel import SILENT as NO_ANSWER

@@ -11,11 +11,11 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.analysis.column_liveness import live_graph
+from headrace.analysis.column_lineage import live_graph
 from headrace.engine.change import Change
 from headrace.expr.row_classes import from_user
 from headrace.flow.flow import Flow
-from headrace.operators.source import Source
+from headrace.operators.endpoints import Source
 from headrace.spark.batch.batch_plan import Native, Subplan, plan_batch
 from headrace.spark.batch.subplans import (
     ByKeys,

@@ -17,7 +17,7 @@ from headrace.expr.types import DataType, ListType, Schema, StructType
 from headrace.flow.flow import Flow
 from headrace.io.arrow import rows_to_table, table_to_rows
 from headrace.io.source import WEIGHT
-from headrace.operators.source import Source
+from headrace.operators.endpoints import Source
 from headrace.spark.batch.run_batch import lower_flow
 from headrace.spark.ticks.failures import told_errors
 from headrace.testing import answers

@@ -11,21 +11,21 @@ from unittest import mock
 import pyarrow as pa
 
 from headrace import Engine, Flow
-from headrace.analysis.column_liveness import live_graph
+from headrace.analysis.column_lineage import live_graph
 from headrace.io.arrow import rows_to_table
-from headrace.operators.source import Source
+from headrace.operators.endpoints import Source
 from headrace.spark.placing.combining import insert_partial_operators
 from headrace.spark.placing.stages import LoopStages, cut_stages
 from headrace.spark.ticks import task
 from headrace.spark.ticks.intake import ENDED, Spooled
-from headrace.spark.ticks.messages import TO_DRIVER, Result, from_batches, results_of, to_batches
-from headrace.spark.ticks.plan import Input, Output, Plan, ShippedPlan, compiled
+from headrace.spark.ticks.messages import TO_DRIVER, TaskResult, from_batches, results_of, to_batches
+from headrace.spark.ticks.plan import Input, ShippedPlan, SinkOutput, TickPlan, compiled
 from headrace.spark.ticks.round_jobs import run_in_jobs
 from headrace.spark.ticks.round_task import Sent
 from headrace.spark.ticks.task import TickOrder
-from headrace.spark.ticks.task_outcome import Outcome, gathered
+from headrace.spark.ticks.task_outcome import TickOutcome, gathered
 from headrace.spark.ticks.ticker import Ends
-from headrace.state.chain import Chain
+from headrace.state.chain import BatchChain
 from headrace.state.codec import value_encoder
 
 SPOOLED = Spooled()
@@ -58,12 +58,14 @@ class InProcessTasks:
             assert isinstance(operator, Source)
             append = self.engine.program.source_append[name]
             inputs.append(Input(name, operator.schema, append, reading))
-        outputs = {name: Output(name, graph.nodes[node].schema, None) for name, node in graph.sinks.items()}
+        outputs = {
+            name: SinkOutput(name, graph.nodes[node].schema, None) for name, node in graph.sinks.items()
+        }
         self.stages = cut_stages(insert_partial_operators(graph), shards, rounds=rounds)
-        plan = Plan(self.stages, tuple(inputs), outputs, str(folder), False)
+        plan = TickPlan(self.stages, tuple(inputs), outputs, str(folder), False)
         self.shipped = ShippedPlan.of(plan)
         self.plan = compiled(plan)
-        self.chains: dict[int, Chain] = {}
+        self.chains: dict[int, BatchChain] = {}
         self.pending: frozenset[int] = frozenset()
         self.waiting: frozenset[int] = frozenset()
         self.ticks = 0
@@ -82,7 +84,7 @@ class InProcessTasks:
         self.pending, self.waiting = frozenset(outcome.pending), frozenset(outcome.waiting)
         return outcome.rows
 
-    def attempt(self, inputs: Mapping[str, Sequence[Any]], ended: Iterable[str] = ()) -> Outcome:
+    def attempt(self, inputs: Mapping[str, Sequence[Any]], ended: Iterable[str] = ()) -> TickOutcome:
         """Run the next tick without committing it. ended: sources that end with it."""
         due = self.waiting | self.plan.due(first=not self.ticks)
         order = TickOrder(self.shipped, self.ticks + 1, self.chains, due, times=self.times)
@@ -165,24 +167,24 @@ class InProcessJobs:
     def __init__(self, tasks: InProcessTasks, partitions: list[list[pa.RecordBatch]]) -> None:
         self.tasks, self.partitions = tasks, partitions
 
-    def enter(self, order: TickOrder, last: int) -> list[Result]:
+    def enter(self, order: TickOrder, last: int) -> list[TaskResult]:
         messages = [m for part in self.partitions for m in from_batches(task.scatter(order)(part))]
         return self._through(messages, order, 1, last)
 
     def run_stored_messages(
         self, order: TickOrder, sent: Sequence[Sent], first: int, last: int
-    ) -> list[Result]:
+    ) -> list[TaskResult]:
         return self._through([m.reference() for m in sent], order, first, last)
 
     def try_small_rounds(
         self, order: TickOrder, sent: Sequence[Sent], loop: LoopStages, before: int
-    ) -> list[Result] | None:
+    ) -> list[TaskResult] | None:
         if sum(m.rows for m in sent) > self.tasks.few:
             return None
         batches = to_batches(m.reference() for m in sent)
         return results_of(_table(list(task.rounds(order, loop, self.tasks.few, before)(batches))))
 
-    def _through(self, messages: list[Any], order: TickOrder, first: int, last: int) -> list[Result]:
+    def _through(self, messages: list[Any], order: TickOrder, first: int, last: int) -> list[TaskResult]:
         for number in range(first, last + 1):
             messages = self.tasks.shuffled(task.stage(order, number), messages)
         assert all(m[0] == TO_DRIVER for m in messages)

@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import Any
 
 from headrace import Flow
-from headrace.analysis.column_liveness import live_graph
+from headrace.analysis.column_lineage import live_graph
 from headrace.spark.placing.combining import insert_partial_operators
 from headrace.spark.placing.stages import cut_stages
 from headrace.spark.resumption import Loops, SparkResumeBinding
-from headrace.spark.ticks.plan import Plan, ShippedPlan, compiled
+from headrace.spark.ticks.plan import ShippedPlan, TickPlan, compiled
 from headrace.state.checkpoint import Checkpoint
 from tests.spark.tasks_in_process import InProcessTasks
 
@@ -27,8 +27,8 @@ class CheckpointedTasks:
         folder.mkdir(parents=True, exist_ok=True)
         graph = live_graph(flow.graph())
 
-        def plan_for(count: int, loops: Loops) -> Plan:
-            return Plan(
+        def plan_for(count: int, loops: Loops) -> TickPlan:
+            return TickPlan(
                 cut_stages(insert_partial_operators(graph), count, rounds=loops == "rounds"),
                 (),
                 {},
@@ -40,7 +40,7 @@ class CheckpointedTasks:
         self.checkpoint = Checkpoint.open(folder, going_on, keep_ticks=keep_ticks, durable=False)
         rounds = self.checkpoint.manifest.layout["loops"] == "rounds"
         self.tasks = tasks = InProcessTasks(flow, self.checkpoint.manifest.shards, folder, way, rounds=rounds)
-        plan = Plan(
+        plan = TickPlan(
             tasks.stages, tasks.plan.plan.inputs, tasks.plan.plan.outputs, str(folder), False,
             names=going_on.plan.names,
         )  # fmt: skip

@@ -11,20 +11,21 @@ from unittest import mock
 
 import pytest
 
-pytest.importorskip("pyspark")
-
 import headrace as hr
 from headrace import Flow, col
 from headrace.engine.columnar.columnar_option import Columnar
 from headrace.engine.columnar.loop_rounds import ColumnarLoop
 from headrace.errors import CheckpointDamaged, FlowChanged
 from headrace.spark.resharding import reshard
+from headrace.state.checkpoint import erase
 from headrace.state.commit import CommitLog
-from headrace.state.described_rows import DescribedRows
-from headrace.state.erasure import erase
 from headrace.state.inspection import Held, inspect, rows_of_key
+from headrace.state.manifest import DescribedRows
 from headrace.state.rewind import rewind
 from tests.spark.tasks_with_checkpoint import CheckpointedTasks
+
+pytest.importorskip("pyspark")
+
 
 SECRET = "a text that is longer than a view holds by itself"
 START = datetime(2026, 1, 1, tzinfo=UTC)

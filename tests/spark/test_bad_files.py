@@ -19,9 +19,6 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-typer = pytest.importorskip("typer")
-pytest.importorskip("pyspark")
 from typer.testing import CliRunner
 
 import headrace as hr
@@ -33,7 +30,11 @@ from headrace.io.source import DONE
 from headrace.spark import run as run_on_spark
 from headrace.spark.ticks.ticker import DriverSink
 from headrace.state.inspection import inspect
-from headrace.state.skipped_files import skip
+from headrace.state.rewind import skip_file
+
+typer = pytest.importorskip("typer")
+pytest.importorskip("pyspark")
+
 
 pytestmark = [pytest.mark.spark, pytest.mark.verify]
 
@@ -288,7 +289,7 @@ def test_a_skipped_file_may_be_read_after_all(engine: Any, tmp_path: Path) -> No
     runs.run()
     assert commanded("skip", tmp_path / "c") == "no file is skipped\n"
     runs.arrive(2)
-    skip(tmp_path / "c", runs.file(2))
+    skip_file(tmp_path / "c", runs.file(2))
     assert commanded("skip", tmp_path / "c") == f"{runs.file(2)}\n"
     assert f"skipped: {runs.file(2)}\n" in commanded("state", tmp_path / "c")
     runs.run()

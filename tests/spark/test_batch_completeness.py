@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-import headrace.operators.aggregate.operator  # noqa: F401 imports all aggregates
+import headrace.operators.aggregate.aggregate  # noqa: F401 imports all aggregates
 from headrace.operators.aggregate.aggregation import Aggregation, measure
 
 

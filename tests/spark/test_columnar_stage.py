@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace import Flow, col, io
-from headrace.analysis.column_liveness import live_graph
+from headrace.analysis.column_lineage import live_graph
 from headrace.engine.columnar.columnar_intake import columns_of_frame
 from headrace.engine.columnar.columnar_option import Columnar
 from headrace.engine.columnar.runner import as_rows
@@ -27,7 +27,7 @@ from headrace.io.arrow import rows_to_table, table_to_rows
 from headrace.spark.placing.combining import insert_partial_operators
 from headrace.spark.placing.stages import cut_stages
 from headrace.spark.ticks.intake import Taken, read_inputs
-from headrace.spark.ticks.plan import CompiledStage, Input, Plan, compiled
+from headrace.spark.ticks.plan import CompiledStage, Input, TickPlan, compiled
 from tests.spark.tasks_in_process import InProcessTasks
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def stages_of(build: Any, *, append: bool) -> tuple[CompiledStage, ...]:
     graph = flow.graph()
     stages = cut_stages(insert_partial_operators(live_graph(graph)), 3)
     sales = Input("sales", graph.nodes[0].schema, append, None)
-    return compiled(Plan(stages, (sales,), {}, "", False)).stages
+    return compiled(TickPlan(stages, (sales,), {}, "", False)).stages
 
 
 DAYS = st.sampled_from([date(2024, 2, 29), date(1969, 12, 31)])
@@ -253,7 +253,7 @@ def test_changes_that_only_go_on_stay_columns_unless_equal_values_may_differ() -
         inputs = tuple(
             Input(n.operator.name, n.schema, False, None) for n in flow.graph().nodes if not n.inputs
         )
-        return set(compiled(Plan(stages, inputs, {}, "", False)).stages[0].forwarded)
+        return set(compiled(TickPlan(stages, inputs, {}, "", False)).stages[0].forwarded)
 
     assert forwarded(Shop) == {"one", "other"}
     assert forwarded(Rate) == set()

@@ -12,12 +12,11 @@ import pytest
 import headrace as hr
 from headrace import col, lit
 from headrace.errors import EvaluationError
-from headrace.expr.annotations import Int32
 from headrace.expr.compile_python import Scope, compile_rows, predicate_source
 from headrace.expr.functions.intervals import to_text
 from headrace.expr.row_classes import from_user, schema_of
 from headrace.expr.tree import Call, Expr
-from headrace.expr.types import INTERVAL, TIMESTAMP
+from headrace.expr.types import INTERVAL, TIMESTAMP, Int32
 from headrace.io.arrow import column_to_values, rows_to_table
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from headrace.errors import BadRow, UnreadableSource
 from headrace.expr.row_classes import schema_of
 from headrace.io import CsvFiles, JsonFiles
 from headrace.io.files.file_reader import open_format
-from headrace.io.files.text_blocks import WHOLE, FilePart
+from headrace.io.files.file_source import WHOLE, FilePart
 from headrace.io.source import Feed
 from headrace.spark.sources.arrivals import location_of
 from headrace.spark.ticks.intake import Taken, read_table

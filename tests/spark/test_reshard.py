@@ -17,20 +17,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("pyspark")
-
 import headrace as hr
 from headrace import Engine, Flow, col, left, right
 from headrace.errors import BadInput, CheckpointInUse, FlowChanged, NotOnSpark
 from headrace.spark.resharding import reshard
+from headrace.state.arranged_store import stored_entries
 from headrace.state.checkpoint import Checkpoint
 from headrace.state.commit import CommitLog
-from headrace.state.entry_store import stored_entries
 from headrace.state.inspection import inspect
 from headrace.state.manifest import Manifest, as_it_is
 from headrace.state.rewind import rewind
 from tests.spark.streamed_flows import EXAMPLES
 from tests.spark.tasks_with_checkpoint import CheckpointedTasks
+
+pytest.importorskip("pyspark")
+
 
 Tick = dict[str, list[Any]]
 

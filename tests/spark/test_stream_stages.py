@@ -21,7 +21,7 @@ from headrace.engine.partial_operators import ExchangeSink
 from headrace.errors import NotPlainData
 from headrace.expr.types import INT64, Field, Schema
 from headrace.lowering.forms import apply_operator
-from headrace.operators.sink import Sink
+from headrace.operators.endpoints import Sink
 from headrace.spark.placing.row_placement import ByBucket
 from headrace.spark.placing.stages import StagePlan, cut_stages
 from headrace.spark.ticks.messages import piece_of, place_of

@@ -214,8 +214,7 @@ def test_other_offsets_tell_no_rows(tmp_path: Path, line: str) -> None:
 
 
 def test_a_compressed_file_counts_for_more_than_its_bytes(tmp_path: Path) -> None:
-    from headrace.io.files.file_source import Listing
-    from headrace.io.files.text_blocks import WHOLE
+    from headrace.io.files.file_source import WHOLE, Listing
     from headrace.spark.sources.arrivals import FileArrivals
 
     content = gzip.compress(b'{"shop":1,"price":2}\n' * 1000)

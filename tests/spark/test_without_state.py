@@ -13,7 +13,7 @@ from headrace.spark.explanation import physical_plan
 from headrace.spark.placing.combining import insert_partial_operators
 from headrace.spark.placing.native import native_parts
 from headrace.spark.placing.stages import cut_stages
-from headrace.spark.ticks.plan import Plan, compiled
+from headrace.spark.ticks.plan import TickPlan, compiled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +37,9 @@ def without_state() -> Flow:
 
 
 def test_it_is_one_stage_that_keeps_nothing() -> None:
-    plan = compiled(Plan(cut_stages(insert_partial_operators(without_state().graph()), 4), (), {}, "", False))
+    plan = compiled(
+        TickPlan(cut_stages(insert_partial_operators(without_state().graph()), 4), (), {}, "", False)
+    )
     assert [stage.slots for stage in plan.stages] == [{}]
     assert plan.plan.stages.exchanges == ()
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 # The attempts shall not each spend their time on it. No column is computed before they are forked.
 import headrace as hr
+import headrace.engine.columnar.arranged_slot
 import headrace.engine.columnar.columnar_flow
-import headrace.engine.columnar.stored_slot
 from headrace import Flow, col
 from headrace.io import Changelog, Rows
 from tests.io.killed_run import killing_at

@@ -19,9 +19,8 @@ from headrace.arrangement.batch import Batch, Layout, bounded, take
 from headrace.arrangement.codes import codes_of
 from headrace.arrangement.spine import Spine
 from headrace.state.arranged_store import ArrangedForm
-from headrace.state.chain import Chain
-from headrace.state.described_rows import DescribedRows
-from headrace.state.mapped_files import MappedFiles
+from headrace.state.chain import BatchChain, MappedFiles
+from headrace.state.manifest import DescribedRows
 from headrace.state.shard import ShardState, ShardWriter
 
 LAYOUTS = {
@@ -56,9 +55,9 @@ def test_an_arrangement_in_files_is_a_bag(kind: str, all_ticks: Any, data: Any) 
     few = {"AT_ONCE": data.draw(st.sampled_from([0, 200, 1 << 20])), "WORK": data.draw(st.integers(0, 2))}
     few |= {"_SMALL": 0, "_MOST_PARTS": 1 << 60, "MOST_AT_ONCE": data.draw(st.sampled_from([100, 1 << 20]))}
     forms = {"s": ArrangedForm(layout, Head)}
-    model, chain = Counter[Any](), Chain()
-    many = patch("headrace.arrangement.files._MANY", data.draw(st.sampled_from([0, 1 << 20])))
-    with tempfile.TemporaryDirectory() as name, many, patch.multiple("headrace.state.merging", **few):
+    model, chain = Counter[Any](), BatchChain()
+    many = patch("headrace.state.chain._MANY", data.draw(st.sampled_from([0, 1 << 20])))
+    with tempfile.TemporaryDirectory() as name, many, patch.multiple("headrace.state.arranged_store", **few):
         state = ShardState(Path(name), 0, chain, forms)
         for at, (given, fate, below) in enumerate(all_ticks):
             frame = pl.DataFrame(given, schema={"k": pl.Int64, "v": pl.String, "w": pl.Int64}, orient="row")
@@ -77,7 +76,7 @@ def test_an_arrangement_in_files_is_a_bag(kind: str, all_ticks: Any, data: Any) 
             model.update({(k, v): 0 for k, v, _ in given})
             for k, v, w in given:
                 model[k, v] += w
-            chain = Chain.from_json(after.to_json())
+            chain = BatchChain.from_json(after.to_json())
             state.advance(after)
             if fate == "reopen":
                 state.close()
@@ -109,7 +108,7 @@ def test_rows_are_described_and_divided_by_key(kind: str, ticks: Any, collide: b
     described = DescribedRows.from_text(DescribedRows(layout, keys, bare, ("k", "v"), frozenset()).to_text())
     model: dict[Any, Counter[Any]] = {}
     with tempfile.TemporaryDirectory() as name, _codes(collide):
-        folder, chain = Path(name), Chain()
+        folder, chain = Path(name), BatchChain()
         state = ShardState(folder, 0, chain, {"s": ArrangedForm(layout, Head)})
         for at, given in enumerate(ticks):
             frame = pl.DataFrame(given, schema={"k": pl.Int64, "v": pl.String, "w": pl.Int64}, orient="row")

@@ -13,7 +13,7 @@ import pytest
 
 import headrace as hr
 from headrace import Change, Flow, col
-from headrace.analysis import canonical_data
+from headrace.analysis import fingerprints
 from headrace.errors import FlowChanged
 from headrace.io import Changelog, TableFiles
 
@@ -242,7 +242,9 @@ def test_a_manifest_of_a_time_when_all_columns_counted(
 ) -> None:
     unread = over(Noted, READERS["aggregate"])
     with monkeypatch.context() as patched:
-        patched.setattr("headrace.engine.resume.add_live_columns", lambda description, graph: description)
+        patched.setattr(
+            "headrace.engine.flow_compatibility.add_live_columns", lambda description, graph: description
+        )
         tables_of(unread, tmp_path / "c", noted(BIDS[:3]), tmp_path / "out")
     for rows in (BIDS[:5], BIDS):
         found = tables_of(unread, tmp_path / "c", noted(rows), tmp_path / "out")
@@ -322,8 +324,8 @@ def test_another_python_is_named_where_it_makes_other_functions(
 ) -> None:
     run(with_function, tmp_path, BIDS[:5])
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    monkeypatch.setattr(canonical_data, "_code", lambda code: "of another Python")
-    monkeypatch.setattr(canonical_data, "sys", SimpleNamespace(version_info=(3, 99)))
+    monkeypatch.setattr(fingerprints, "_code", lambda code: "of another Python")
+    monkeypatch.setattr(fingerprints, "sys", SimpleNamespace(version_info=(3, 99)))
     with pytest.raises(FlowChanged) as caught:
         run(with_function, tmp_path, BIDS)
     text = str(caught.value)

@@ -19,13 +19,12 @@ import pytest
 import headrace as hr
 from headrace.errors import CheckpointDamaged, CheckpointInUse, FlowChanged, NotPlainData, UnreadableSource
 from headrace.state import commit
-from headrace.state.chain import Chain
-from headrace.state.checkpoint import Checkpoint
+from headrace.state.chain import BatchChain
+from headrace.state.checkpoint import Checkpoint, DirectoryState
 from headrace.state.inspection import inspect
 from headrace.state.lazy_slots import Form
 from headrace.state.manifest import Manifest, as_it_is, exactly
 from headrace.state.shard import ShardState
-from headrace.state.single_process_state import DirectoryState
 from tests.golden import MESSAGES, assert_golden
 
 FLOW = Manifest("f1", ["source a", "sum by k"])
@@ -66,7 +65,7 @@ def test_only_files_that_kept_commits_name_stay(tmp_path: Path) -> None:
         assert [p.stem for p in commits] == [f"{t:012d}" for t in (28, 29, 30)]
         named: set[str] = set()
         for path in commits:
-            chain = Chain.from_json(json.loads(path.read_text())["body"]["chains"]["0"])
+            chain = BatchChain.from_json(json.loads(path.read_text())["body"]["chains"]["0"])
             named |= {Path(file.name).name for file in chain.files()}
         assert {p.name for p in (tmp_path / "state/000").iterdir()} == named
 
@@ -220,7 +219,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 WRITER = textwrap.dedent("""
     import sys
-    from headrace.state.single_process_state import DirectoryState
+    from headrace.state.checkpoint import DirectoryState
     from headrace.state.manifest import Manifest, exactly
     from headrace.state.lazy_slots import Form
     state = DirectoryState.open(sys.argv[1], exactly(Manifest("f", [])), lambda _: {"s": Form()})
@@ -258,7 +257,7 @@ def test_a_killed_writer_leaves_exactly_its_commits(tmp_path: Path, seed: int) -
 
 def test_a_first_tick_of_many_jobs_that_was_broken_off_leaves_nothing_to_be_missed(tmp_path: Path) -> None:
     with Checkpoint.open(tmp_path, exactly(FLOW)):
-        chain = Chain()
+        chain = BatchChain()
         for job in range(2):
             with ShardState(tmp_path, 0, chain, {"1.sum": Form()}) as state:
                 state.slots["1.sum"][job] = 1

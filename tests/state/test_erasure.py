@@ -20,8 +20,8 @@ from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.frontier import Frontier
 from headrace.errors import BadInput
 from headrace.io import Call, Changelog, JsonFiles, TableFiles
+from headrace.state.checkpoint import erase
 from headrace.state.codec import decode, value_encoder, without_erasable
-from headrace.state.erasure import erase
 from tests.operators.test_history import TIES, open_versions, versions_and_rows
 
 SECRET = "ann.example@nowhere"

@@ -111,6 +111,6 @@ def test_a_run_over_values_in_pieces_answers_as_one_in_memory(flow: Any, changes
     with (
         tempfile.TemporaryDirectory() as name,
         patch.multiple("headrace.state.chunked_values", **small),
-        patch.multiple("headrace.operators.aggregate.ordered_values", _KEPT=4, isqrt=lambda count: 0),
+        patch.multiple("headrace.operators.aggregate.extremes", _KEPT=4, isqrt=lambda count: 0),
     ):
         assert run(flow(), given, Path(name) / "c") == expected

@@ -18,13 +18,21 @@ from pyarrow import ipc
 from xxhash import xxh3_128_hexdigest
 
 from headrace.errors import CheckpointDamaged
-from headrace.state.chain import ENTRIES, Batch, Chain, Merge, Part, Run, parts_of
-from headrace.state.checkpoint_files import FileRef
+from headrace.state.arranged_store import ENTRY_LAYOUT, code_of, stored_entries
+from headrace.state.chain import (
+    ENTRIES,
+    BatchChain,
+    FileRef,
+    MappedFiles,
+    Part,
+    Run,
+    StoredBatch,
+    UnfinishedMerge,
+    parts_of,
+)
 from headrace.state.chunked_values import DividedDict, DividedList
 from headrace.state.codec import decode, key_encoder
-from headrace.state.entry_store import LAYOUT, code_of, stored_entries
 from headrace.state.lazy_slots import Form, piece_keys, whole_values
-from headrace.state.mapped_files import MappedFiles
 from headrace.state.shard import ShardState
 
 Model = dict[str, dict[Any, Any]]
@@ -70,12 +78,12 @@ def test_state_equals_a_dict_through_lost_attempts(ticks: Any, bits: int, data: 
     few |= {"WORK": 0, "_SMALL": 0, "_MOST_PARTS": 1 << 60}
     with (
         tempfile.TemporaryDirectory() as name,
-        patch.multiple("headrace.state.merging", **few),
+        patch.multiple("headrace.state.arranged_store", **few),
         few_codes(bits) if bits else nullcontext(),
     ):
         folder = Path(name)
         model: Model = {slot: {} for slot in SLOTS}
-        chain, committed = Chain(), 0
+        chain, committed = BatchChain(), 0
         for at, (changes, fate) in enumerate(ticks):
             with ShardState(folder, 0, chain, SLOTS) as state:
                 assert shown(state) == model
@@ -87,7 +95,7 @@ def test_state_equals_a_dict_through_lost_attempts(ticks: Any, bits: int, data: 
             if fate == "written":
                 continue
             apply(model, changes, at)
-            chain, committed = Chain.from_json(after.to_json()), committed + 1
+            chain, committed = BatchChain.from_json(after.to_json()), committed + 1
             named = {file.name for file in chain.files()}
             for path in folder.glob("state/*/*"):
                 if path.relative_to(folder).as_posix() not in named:
@@ -98,27 +106,27 @@ def test_state_equals_a_dict_through_lost_attempts(ticks: Any, bits: int, data: 
 
 def few_codes(bits: int) -> Any:
     """Let most keys share their code."""
-    return patch("headrace.state.entry_store.code_of", lambda key: code_of(key) >> (63 - bits))
+    return patch("headrace.state.arranged_store.code_of", lambda key: code_of(key) >> (63 - bits))
 
 
-def runs_of(chain: Chain) -> tuple[Run, ...]:
+def runs_of(chain: BatchChain) -> tuple[Run, ...]:
     return chain.arranged.get(ENTRIES, ())
 
 
-def batches_of(chain: Chain) -> list[Batch]:
+def batches_of(chain: BatchChain) -> list[StoredBatch]:
     """The batches of entries that are read, oldest first."""
     runs = runs_of(chain)
-    return [batch for run in runs for batch in ((run,) if isinstance(run, Batch) else run.batches)]
+    return [batch for run in runs for batch in ((run,) if isinstance(run, StoredBatch) else run.batches)]
 
 
-def check_chain(folder: Path, chain: Chain) -> None:
+def check_chain(folder: Path, chain: BatchChain) -> None:
     """Check what is promised of the files of a chain."""
     assert [part for batch in batches_of(chain) for part in batch.parts] == parts_of(runs_of(chain))
     for number, batch in enumerate(batches_of(chain)):
         keys: list[bytes] = []
         last = -1
         for part in batch.parts:
-            held = MappedFiles(folder, LAYOUT).open(part)
+            held = MappedFiles(folder, ENTRY_LAYOUT).open(part)
             own = held.codes.tolist()
             assert last < own[0]
             assert own == sorted(own)
@@ -129,7 +137,7 @@ def check_chain(folder: Path, chain: Chain) -> None:
         assert len(keys) == len(set(keys))
 
 
-def check_entries(folder: Path, chain: Chain, model: Model) -> None:
+def check_entries(folder: Path, chain: BatchChain, model: Model) -> None:
     """Compare what is stored with a dict."""
     encode = key_encoder()
     stored = {slot: {encode(key): value for key, value in values.items()} for slot, values in model.items()}
@@ -139,7 +147,7 @@ def check_entries(folder: Path, chain: Chain, model: Model) -> None:
 
 
 def test_a_value_changed_in_place_is_written(tmp_path: Path) -> None:
-    with ShardState(tmp_path, 0, Chain(), {"s": Form(dict)}) as state:
+    with ShardState(tmp_path, 0, BatchChain(), {"s": Form(dict)}) as state:
         state.slots["s"]["k"] = {"a": 1}
         chain = state.finish(1, "x")
         state.advance(chain)
@@ -150,7 +158,7 @@ def test_a_value_changed_in_place_is_written(tmp_path: Path) -> None:
 
 
 def test_a_tick_that_only_looks_writes_nothing(tmp_path: Path) -> None:
-    with ShardState(tmp_path, 0, Chain(), {"s": Form()}) as state:
+    with ShardState(tmp_path, 0, BatchChain(), {"s": Form()}) as state:
         state.slots["s"][1] = (1,)
         chain = state.finish(1, "x")
         state.advance(chain)
@@ -166,7 +174,7 @@ def test_a_tick_that_only_looks_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_files_and_bytes_written_follow_the_changes(tmp_path: Path) -> None:
-    chain, written = Chain(), 0
+    chain, written = BatchChain(), 0
     with ShardState(tmp_path, 0, chain, {"s": Form()}) as state:
         for tick in range(1, 301):
             state.slots["s"][tick] = ("x" * 200,)
@@ -178,7 +186,7 @@ def test_files_and_bytes_written_follow_the_changes(tmp_path: Path) -> None:
 
 
 def test_two_states_at_different_ticks_each_keep_theirs(tmp_path: Path) -> None:
-    with ShardState(tmp_path, 0, Chain(), {"s": Form()}) as state:
+    with ShardState(tmp_path, 0, BatchChain(), {"s": Form()}) as state:
         state.slots["s"][1] = "old"
         first = state.finish(1, "x")
     early = ShardState(tmp_path, 0, first, {"s": Form()})
@@ -192,15 +200,15 @@ def test_two_states_at_different_ticks_each_keep_theirs(tmp_path: Path) -> None:
 
 
 def test_an_attempt_that_ends_two_ticks_late_takes_nothing_back(tmp_path: Path) -> None:
-    def opened(chain: Chain) -> ShardState:
+    def opened(chain: BatchChain) -> ShardState:
         return ShardState(tmp_path, 0, chain, SLOTS)
 
-    def tick(chain: Chain, number: int) -> Chain:
+    def tick(chain: BatchChain, number: int) -> BatchChain:
         with opened(chain) as state:
             state.slots["1.counts"][1] = {number: "a"}
             return state.finish(number, "a")
 
-    first = tick(Chain(), 1)
+    first = tick(BatchChain(), 1)
     with opened(first) as late:
         late.slots["1.counts"][1] = {2: "late"}
         third = tick(tick(first, 2), 3)
@@ -210,7 +218,7 @@ def test_an_attempt_that_ends_two_ticks_late_takes_nothing_back(tmp_path: Path) 
 
 
 def test_of_two_attempts_of_a_tick_the_committed_one_counts(tmp_path: Path) -> None:
-    with ShardState(tmp_path, 0, Chain(), SLOTS) as state:
+    with ShardState(tmp_path, 0, BatchChain(), SLOTS) as state:
         state.slots["1.counts"][1], state.slots["1.counts"][2] = "first", "first"
         chain = state.finish(1, "x")
     for tick in range(2, 12):
@@ -237,12 +245,12 @@ def test_of_two_attempts_of_a_tick_the_committed_one_counts(tmp_path: Path) -> N
 
 
 def test_an_attempt_that_comes_a_tick_too_late_changes_nothing(tmp_path: Path) -> None:
-    def change(chain: Chain, tick: int) -> Chain:
+    def change(chain: BatchChain, tick: int) -> BatchChain:
         with ShardState(tmp_path, 0, chain, {"s": Form()}) as state:
             state.slots["s"][1] = f"tick {tick}"
             return state.finish(tick, "good")
 
-    first = change(Chain(), 1)
+    first = change(BatchChain(), 1)
     late = ShardState(tmp_path, 0, first, {"s": Form()})
     late.slots["s"][1] = "never"
     third = change(change(first, 2), 3)
@@ -255,7 +263,7 @@ def test_an_attempt_that_comes_a_tick_too_late_changes_nothing(tmp_path: Path) -
 def test_long_keys_are_kept_apart_and_in_order(tmp_path: Path) -> None:
     begin = "k" * 430
     texts = [begin + "x" * n + end for n in (0, 1, 9, 40, 41, 42, 43, 44, 80, 600) for end in "ab"]
-    with ShardState(tmp_path, 0, Chain(), SLOTS) as state:
+    with ShardState(tmp_path, 0, BatchChain(), SLOTS) as state:
         for text in texts:
             state.slots["1.counts"][text] = text[-3:]
         chain = state.finish(1, "x")
@@ -281,7 +289,7 @@ def damage_altered(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [damage_missing, damage_torn, damage_altered])
 def test_a_damaged_file_is_named_and_never_read_as_empty(tmp_path: Path, damage: Any) -> None:
-    with ShardState(tmp_path, 0, Chain(), {"s": Form()}) as state:
+    with ShardState(tmp_path, 0, BatchChain(), {"s": Form()}) as state:
         for n in range(5_000):
             state.slots["s"][n] = ("x" * 50,)
         chain = state.finish(1, "x")
@@ -301,7 +309,7 @@ def test_a_file_that_is_none_of_entries_is_named(tmp_path: Path) -> None:
     for number, content in enumerate([b"", b"ARROW1\0\0" * 9, made.getvalue().to_pybytes()]):
         (tmp_path / str(number)).write_bytes(content)
         ref = FileRef(str(number), len(content), xxh3_128_hexdigest(content))
-        chain = Chain({ENTRIES: (Batch((Part(ref, 1, 1),)),)}, ("s",))
+        chain = BatchChain({ENTRIES: (StoredBatch((Part(ref, 1, 1),)),)}, ("s",))
         with pytest.raises(CheckpointDamaged, match=f"file {number} is damaged"):
             ShardState(tmp_path, 0, chain, {"s": Form()}).slots["s"].get(7)
 
@@ -382,7 +390,7 @@ def test_values_in_pieces_are_what_they_would_be_whole(ticks: Any) -> None:
     with tempfile.TemporaryDirectory() as name, patch.multiple("headrace.state.chunked_values", **small):
         folder = Path(name)
         model: Model = {slot: {} for slot in DIVIDED}
-        chain, committed = Chain(), 0
+        chain, committed = BatchChain(), 0
         for at, (edits, fate) in enumerate(ticks):
             with ShardState(folder, 0, chain, DIVIDED) as state:
                 grow(state.slots, edits, at)
@@ -412,7 +420,7 @@ def test_nothing_stays_of_a_value_in_pieces_that_another_replaces(tmp_path: Path
         made = {n * step: step for n in range(600)}
         return made if divides == "value" else ["x", made]
 
-    chain = Chain()
+    chain = BatchChain()
     for tick, step in enumerate([1, 16], 1):
         form = {"s": Form(None if divides == "value" else list, divides)}
         with ShardState(tmp_path, 0, chain, form) as state:
@@ -424,7 +432,7 @@ def test_nothing_stays_of_a_value_in_pieces_that_another_replaces(tmp_path: Path
 
 def test_one_more_row_of_a_hot_key_writes_little(tmp_path: Path) -> None:
     forms = {"1.dict": Form(None, "value")}
-    with ShardState(tmp_path, 0, Chain(), forms) as state:
+    with ShardState(tmp_path, 0, BatchChain(), forms) as state:
         state.slots["1.dict"]["hot"] = {(n, "row"): 1 for n in range(50_000)}
         chain = state.finish(1, "x")
         state.advance(chain)
@@ -440,7 +448,7 @@ def test_the_files_of_a_thousand_ticks_stay_within_a_few_times_the_state(tmp_pat
     """Keys come and go; what is on disk follows what there is, and not what there was."""
     choice = random.Random(4)
     there: dict[int, str] = {}
-    chain, most = Chain(), 0.0
+    chain, most = BatchChain(), 0.0
     with ShardState(tmp_path, 0, chain, {"s": Form()}) as state:
         for tick in range(1, 1001):
             for key in choice.sample(range(400), 4):
@@ -465,8 +473,8 @@ def test_a_merge_of_large_batches_takes_several_ticks_and_is_not_seen(tmp_path: 
     """A tick moves a bounded number of bytes, and there are never many batches."""
     choice = random.Random(3)
     there: dict[int, int] = {}
-    chain, merging, most_written = Chain(), 0, 0
-    with patch.multiple("headrace.state.merging", AT_ONCE=40_000, WORK=0):
+    chain, merging, most_written = BatchChain(), 0, 0
+    with patch.multiple("headrace.state.arranged_store", AT_ONCE=40_000, WORK=0):
         for tick in range(1, 200):
             with ShardState(tmp_path, 0, chain, SLOTS) as state:
                 for key in choice.sample(range(20_000), 100):
@@ -477,7 +485,7 @@ def test_a_merge_of_large_batches_takes_several_ticks_and_is_not_seen(tmp_path: 
                         there[key] = state.slots["1.counts"][key] = tick
                 chain = state.finish(tick, "x")
                 most_written = max(most_written, sum(p.stat().st_size for p in state.written if p.is_file()))
-            merging += any(isinstance(run, Merge) for run in runs_of(chain))
+            merging += any(isinstance(run, UnfinishedMerge) for run in runs_of(chain))
             assert len(batches_of(chain)) < 12
         with ShardState(tmp_path, 0, chain, SLOTS) as state:
             slot = state.slots["1.counts"]
@@ -492,18 +500,18 @@ def test_a_process_has_hundreds_of_states_open(tmp_path: Path) -> None:
     # A loop that one task runs on all shards keeps all of their states open.
     with ExitStack() as closing:
         for shard in range(200):
-            closing.enter_context(ShardState(tmp_path, shard, Chain(), SLOTS))
+            closing.enter_context(ShardState(tmp_path, shard, BatchChain(), SLOTS))
 
 
 def test_closing_after_a_failed_advance_hides_no_error(tmp_path: Path) -> None:
-    with ShardState(tmp_path, 0, Chain(), SLOTS) as state:
+    with ShardState(tmp_path, 0, BatchChain(), SLOTS) as state:
         state.slots["1.counts"][1] = {1: "a"}
         chain = state.finish(1, "a")
     for file in chain.files():
         (tmp_path / file.name).unlink()
     with (
         pytest.raises(CheckpointDamaged),
-        ShardState(tmp_path, 0, Chain(), SLOTS) as state,
+        ShardState(tmp_path, 0, BatchChain(), SLOTS) as state,
     ):
         state.advance(chain)
     state.close()

@@ -20,10 +20,9 @@ from headrace.errors import FlowChanged
 from headrace.expr.row_classes import schema_of
 from headrace.io import Changelog, CsvChangelog, CsvDialect, JsonFiles, Print, TableFiles, parse_sink
 from headrace.state.inspection import SlotHeld
-from headrace.ui import CheckpointPage, RunPage, RunSubject, checkpoint_page, run_page
+from headrace.ui import CheckpointPage, RunPage, RunSubject, run_page
 from headrace.ui import view_rows as limits
-from headrace.ui.checkpoint_page import _labels
-from headrace.ui.run_page import flow_overview
+from headrace.ui.run_page import _labels, flow_overview
 from headrace.ui.view_rows import MAX_ASKED, ViewRows
 
 
@@ -394,8 +393,8 @@ def test_following_a_checkpoint_reads_no_state(tmp_path: Path, monkeypatch: pyte
     run(page_of(), checkpoint=tmp_path / "c", end=False)
     page = CheckpointPage(tmp_path / "c")
     run(page_of(), {"sales": [*SALES, Sale("c", 1)]}, checkpoint=tmp_path / "c", end=False)
-    monkeypatch.delattr(checkpoint_page, "inspect")
-    monkeypatch.delattr(checkpoint_page, "state_of")
+    monkeypatch.delattr(run_page, "inspect")
+    monkeypatch.delattr(run_page, "state_of")
     page.refresh()
     assert page.status(0)["tick"] == 3
     assert page.status(0)["state_bytes"] > 0

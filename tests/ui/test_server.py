@@ -21,7 +21,7 @@ pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
 from headrace.errors import BadInput
-from headrace.ui import Json, serving_page
+from headrace.ui import JsonObject, serving_page
 from headrace.ui.server import _MAX_CONNECTIONS, Closing, _Guard, build_app
 from tests.golden import assert_golden
 from tests.ui.conftest import ENVIRONMENT, ROOT, RUN, Started
@@ -42,31 +42,31 @@ class Fake:
     def version(self) -> int:
         return self.number
 
-    def overview(self) -> Json:
+    def overview(self) -> JsonObject:
         return {"kind": "run", "title": "<script>alert(1)</script>"}
 
-    def flow(self, view: str) -> Json:
+    def flow(self, view: str) -> JsonObject:
         return {"svg": view}
 
-    def status(self, after: int) -> Json:
+    def status(self, after: int) -> JsonObject:
         return {"tick": self.number, "after": after, "ticks": []}
 
-    def state(self) -> Json:
+    def state(self) -> JsonObject:
         raise ValueError("no state")
 
-    def state_of_key(self, operator: str, key: str) -> Json:
+    def state_of_key(self, operator: str, key: str) -> JsonObject:
         if operator == "unknown":
             raise BadInput("no operator 'unknown'")
         return {"operator": operator, "key": key}
 
-    def rows(self, view: str, search: str, offset: int) -> Json:
+    def rows(self, view: str, search: str, offset: int) -> JsonObject:
         self.asked.append((view, search, str(offset)))
         return {"rows": []}
 
-    def dead_letters(self) -> Json:
+    def dead_letters(self) -> JsonObject:
         return {}
 
-    def why(self, view: str, row: str) -> Json:
+    def why(self, view: str, row: str) -> JsonObject:
         return {"row": row}
 
 

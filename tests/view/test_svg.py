@@ -15,8 +15,8 @@ from headrace import Flow
 from headrace.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet
 from headrace.graph.node import FlowGraph
 from headrace.view import Picture, picture_of, to_svg
-from headrace.view.layout import Layout, layout_of, text_width
-from headrace.view.picture import Kind
+from headrace.view.picture import ArrowKind
+from headrace.view.svg import PictureLayout, layout_of, text_width
 from tests.analysis import every_feature
 from tests.analysis.graphs import graphs
 
@@ -35,7 +35,7 @@ def assert_well_placed(picture: Picture) -> None:
         below = abs(one.y - other.y) >= (one.height + other.height) / 2 - 1e-6
         assert beside or below
     for number, arrow in enumerate(picture.arrows):
-        assert number not in layout.backward or arrow.kind in (Kind.BACK, Kind.DELAY)
+        assert number not in layout.backward or arrow.kind in (ArrowKind.BACK, ArrowKind.DELAY)
         if number not in layout.backward:
             assert layout.places[arrow.source].right < layout.places[arrow.target].left
     for place in layout.places.values():
@@ -48,7 +48,7 @@ def assert_well_placed(picture: Picture) -> None:
     assert_labels_are_clear(picture, layout)
 
 
-def assert_labels_are_clear(picture: Picture, layout: Layout) -> None:
+def assert_labels_are_clear(picture: Picture, layout: PictureLayout) -> None:
     """No label touches a box, the edge of a band, another label or a line, also not its own."""
     forward = {n: arrow for n, arrow in enumerate(picture.arrows) if n not in layout.backward}
     labels = [
@@ -117,7 +117,7 @@ def test_rows_kept_for_the_next_tick_go_on_to_the_right() -> None:
     words = flow.source("words", int)
     flow.sink("later", words.defer_tick())
     picture = picture_of(flow)
-    assert Kind.DELAY in {arrow.kind for arrow in picture.arrows}
+    assert ArrowKind.DELAY in {arrow.kind for arrow in picture.arrows}
     assert not layout_of(picture).backward
     assert_well_placed(picture)
 

@@ -16,7 +16,7 @@ import headrace as hr
 from headrace.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet
 from headrace.graph.node import FlowGraph
 from headrace.view import Picture, picture_of, to_dot, to_mermaid
-from headrace.view.picture import Cluster, Kind
+from headrace.view.picture import ArrowKind, Cluster
 from tests.analysis import closing_price, every_feature
 from tests.analysis.graphs import graphs
 from tests.golden import assert_golden
@@ -165,11 +165,11 @@ def test_a_title_stays_text_too_wherever_the_picture_stands(name: str) -> None:
 
 def test_the_kinds_of_edges_are_told_apart() -> None:
     kinds = {(a.source, a.target): a.kind for a in picture_of(every_feature.flow).arrows}
-    assert kinds["n6", "n3"] is Kind.BACK
-    assert kinds["n11", "n12"] is Kind.DELAY
-    assert kinds["n1", "n11"] is Kind.HANDOFF
-    assert kinds["n11", "n13"] is Kind.CHANGES
-    assert kinds["n0", "n4"] is Kind.APPEND
+    assert kinds["n6", "n3"] is ArrowKind.BACK
+    assert kinds["n11", "n12"] is ArrowKind.DELAY
+    assert kinds["n1", "n11"] is ArrowKind.HANDOFF
+    assert kinds["n11", "n13"] is ArrowKind.CHANGES
+    assert kinds["n0", "n4"] is ArrowKind.APPEND
 
 
 def test_a_picture_does_not_change_from_one_look_to_the_next() -> None:
@@ -181,7 +181,7 @@ def test_a_feedback_that_is_closed_by_itself_goes_round() -> None:
     again = flow.feedback(int)
     again.close(again)
     flow.sink("out", again)
-    assert [a.kind for a in picture_of(flow).arrows] == [Kind.BACK, Kind.APPEND]
+    assert [a.kind for a in picture_of(flow).arrows] == [ArrowKind.BACK, ArrowKind.APPEND]
 
 
 def test_no_icon_comes_out_of_a_name() -> None:

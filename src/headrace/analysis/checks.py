@@ -1,28 +1,98 @@
-"""Checks that reject flows without well-defined results, with proof and fix."""
+"""Checks and verdicts: flows without well-defined results are rejected, and sinks judged.
+
+A rejection shows its proof as a witness path of the user's source lines, and a fix. A verdict names the
+coordination that the results of a sink need.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING
 
-from headrace.analysis.coordination_verdicts import ancestors_of
-from headrace.analysis.node_labels import label_in_sentence
 from headrace.analysis.strata import find_loops
-from headrace.analysis.witness_paths import (
-    cycle_across_ticks,
-    cycle_through,
-    path_to_lost_fact,
-    steps_by_location,
-)
-from headrace.errors import CycleThroughBlockingInput, GuardMissing, HeadraceError, NeedNotMet
-from headrace.graph.graph_algorithms import adjacency_lists, strongly_connected_components
-from headrace.graph.monotone_columns import introducing_operator
-from headrace.graph.operator_declarations import Delay
+from headrace.errors import CycleThroughBlockingInput, GuardMissing, HeadraceError, NeedNotMet, Step
+from headrace.expr.types import holds_any
+from headrace.graph.graph_algorithms import adjacency_lists, shortest_path, strongly_connected_components
+from headrace.graph.node import label_in_sentence
+from headrace.graph.operator_declarations import Delay, introducing_operator
+from headrace.shown import Shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from headrace.graph.node import Edge, FlowGraph, Node
     from headrace.graph.operator_declarations import Facts, Need
+
+
+def steps_by_location(nodes: Iterable[tuple[Node, str]]) -> list[Step]:
+    """Make one step per source location, in order, with the notes of all nodes there.
+
+    Operators chained on one line form a single step.
+    """
+    found: list[Step] = []
+    for node, note in nodes:
+        if found and found[-1].location == node.location:
+            both = "; ".join(n for n in (found[-1].note, note) if n)
+            found[-1] = Step(node.location, both)
+        else:
+            found.append(Step(node.location, note))
+    return found
+
+
+def cycle_through(edge: Edge, edges: Iterable[Edge], count: int) -> list[int]:
+    """Return the shortest cycle that ends with `edge`, starting at a reader of its target.
+
+    There must be one.
+    """
+    if edge.source == edge.target:
+        return [edge.target]
+    graph = adjacency_lists(count, ((e.source, e.target) for e in edges))
+    path = shortest_path(graph, edge.target, edge.source)
+    assert path is not None, "the edge is in no cycle"
+    return [*path[1:], edge.target]
+
+
+def cycle_across_ticks(graph: FlowGraph, edge: Edge, edges: Sequence[Edge]) -> list[int] | None:
+    """Return a short cycle of `edges` that ends with `edge` and has a delay, or None."""
+    following = adjacency_lists(len(graph.nodes), ((e.source, e.target) for e in edges))
+    for late in edges:
+        if graph.port(late).delay is Delay.NONE:
+            continue
+        there = _path(following, edge.target, late.source)
+        back = _path(following, late.target, edge.source)
+        if there is not None and back is not None:
+            return [*there[1:], *back, edge.target]
+    return None
+
+
+def _path(following: Sequence[Sequence[int]], start: int, end: int) -> list[int] | None:
+    return [start] if start == end else shortest_path(following, start, end)
+
+
+def path_to_lost_fact(graph: FlowGraph, facts: Sequence[Facts], start: int, fact: str) -> list[int]:
+    """Return the shortest path from the node that loses `fact` to `start`, whose output lacks it."""
+    reader: dict[int, int | None] = {start: None}
+    waiting = [start]
+    for node_id in waiting:
+        blamed = _blamed(graph.nodes[node_id], facts, fact)
+        if not blamed:
+            path = [node_id]
+            while (onward := reader[path[-1]]) is not None:
+                path.append(onward)
+            return path
+        for source in blamed:
+            if source not in reader:
+                reader[source] = node_id
+                waiting.append(source)
+    raise AssertionError("a fact is lost in a loop and by nobody in it")
+
+
+def _blamed(node: Node, facts: Sequence[Facts], fact: str) -> list[int]:
+    """Return the inputs from which the output inherits its lack of `fact`; none if the operator drops it."""
+    lacking = [i for i in node.inputs if not getattr(facts[i], fact)]
+    mended = [facts[i].but(**{fact: True}) for i in node.inputs]
+    return lacking if getattr(node.operator.gives(mended), fact) else []
 
 
 def refusals(graph: FlowGraph, facts: Sequence[Facts]) -> Iterator[HeadraceError]:
@@ -257,3 +327,95 @@ def check_growth(graph: FlowGraph, facts: Sequence[Facts]) -> Iterator[NeedNotMe
             fact="grows",
             way=tuple(n.name for n in way),
         )
+
+
+class Verdict(Shown, Enum):
+    """Degree of coordination that a sink's results need."""
+
+    NO_COORDINATION = "needs no coordination"
+    DETERMINISTIC = "deterministic and live"
+    IN_ORDER = "reads the order of arrival"
+    EQUAL_VALUES = "may show which of equal values came first"
+    GIVEN_TICKS = "follows its ticks"
+    GUARDED = "depends on the cut into ticks"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Unproved assumption about an operator's user functions. said: the assumption, as a clause."""
+
+    node: int
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement(Shown):
+    """Verdict on a sink, with its grounds.
+
+    because: for `IN_ORDER` and `EQUAL_VALUES`, the operators that prevent a better verdict.
+    claims: assumptions that the verdict relies on.
+    """
+
+    verdict: Verdict
+    because: tuple[int, ...] = ()
+    claims: tuple[Claim, ...] = ()
+
+
+def judge_sinks(graph: FlowGraph, facts: Sequence[Facts]) -> dict[str, Judgement]:
+    """Judge each sink. Append-only, deterministic, order-free paths need no coordination."""
+    return {name: _judged(graph, facts, sink) for name, sink in graph.sinks.items()}
+
+
+def _judged(graph: FlowGraph, facts: Sequence[Facts], sink: int) -> Judgement:
+    if not facts[sink].det:
+        return Judgement(Verdict.GUARDED)
+    before = [graph.nodes[n] for n in sorted(ancestors_of(graph, sink))]
+    claims = tuple(Claim(node.id, said) for node in before for said in node.operator.assumptions())
+
+    def those(holds: Callable[[Node], bool]) -> tuple[int, ...]:
+        return tuple(node.id for node in before if holds(node))
+
+    ordered = those(_reads_order)
+    if _follows_ticks(graph, before) or (graph.given_ticks and ordered):
+        return Judgement(Verdict.GIVEN_TICKS, claims=claims)
+    if equal := those(lambda node: _makes_one_of_equal(node, facts[node.id])):
+        return Judgement(Verdict.EQUAL_VALUES, equal, claims)
+    if ordered:
+        return Judgement(Verdict.IN_ORDER, ordered, claims)
+    grows = all(facts[node.id].append and facts[node.id].det for node in before)
+    return Judgement(Verdict.NO_COORDINATION if grows else Verdict.DETERMINISTIC, claims=claims)
+
+
+def _follows_ticks(graph: FlowGraph, nodes: Sequence[Node]) -> bool:
+    """Return whether results depend on ticks that are part of the input."""
+    return any(
+        node.operator.begins_ticks
+        or (graph.given_ticks and (bool(node.operator.depends_on_cut()) or node.is_delay))
+        for node in nodes
+    )
+
+
+def _reads_order(node: Node) -> bool:
+    """Return whether an operator depends on its input order, which parallel workers would have to keep."""
+    return any(need.fact == "ordered" for need in node.operator.needs())
+
+
+def _makes_one_of_equal(node: Node, facts: Facts) -> bool:
+    """Return whether equal but distinguishable values are merged into one representative.
+
+    For types other than `Any`, equal values are identical, or made so (`headrace.analysis.analysis`).
+    """
+    merged = node.operator.merges_equal or not facts.append
+    return merged and any(holds_any(field.type) for field in node.schema.fields)
+
+
+def ancestors_of(graph: FlowGraph, node: int) -> set[int]:
+    """Return `node` and all its ancestors, including those across delays."""
+    found = {node}
+    waiting = [node]
+    while waiting:
+        for source in graph.nodes[waiting.pop()].inputs:
+            if source not in found:
+                found.add(source)
+                waiting.append(source)
+    return found

@@ -10,8 +10,7 @@ from itertools import pairwise
 from random import Random
 from typing import Any, TypeAlias, TypeVar
 
-from headrace.expr.code_runtime import float32
-from headrace.expr.decimal_arithmetic import DecimalSpec
+from headrace.expr.code_runtime import DecimalSpec, float32
 from headrace.expr.row_classes import row_class
 from headrace.expr.types import (
     AnyType,

@@ -12,9 +12,13 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.analysis.canonical_data import is_callable
-from headrace.analysis.fingerprints import Description, node_identities
-from headrace.analysis.flow_diff import label_from_description, render_flow_diff
+from headrace.analysis.fingerprints import (
+    Description,
+    is_callable,
+    label_from_description,
+    node_identities,
+    render_flow_diff,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from headrace.arrangement.codes import Codes, codes_of, is_exact, numbers_of
-from headrace.expr.deferred_imports import np, pl
+from headrace.requirements import np, pl
 
 Numbers: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
 Places: TypeAlias = Numbers

@@ -2,7 +2,8 @@
 
 The code of one integer, date or time that is never null is its own value. All other keys have a hash as their
 code; rows that are found by a hash are compared by their keys. Hashes are the same in every process and
-release, for they are written into files."""
+release, for they are written into files.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from decimal import Context, Decimal
 from functools import partial
 from typing import Any, TypeAlias
 
-from headrace.expr.deferred_imports import np, pl
+from headrace.requirements import np, pl
 
 Codes: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
 _Hashes: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.uint64]]"

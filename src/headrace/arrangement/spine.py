@@ -3,7 +3,8 @@
 Their sizes fall from the first to the last. The last ones are merged once they are `MERGED` or more, of which
 the first is no larger than the others together. The merge of large ones is spread over ticks, in proportion
 to the rows that the ticks add, and until it ends they are read as before. So a tick costs what it adds, times
-the number of sizes."""
+the number of sizes.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from headrace.arrangement.batch import (
     take,
 )
 from headrace.arrangement.codes import Codes
-from headrace.expr.deferred_imports import np, pl
+from headrace.requirements import np, pl
 
 MERGED = 4
 """Batches that are merged at once, at least."""

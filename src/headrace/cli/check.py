@@ -21,16 +21,17 @@ import typer
 from headrace.cli.exit_codes import FAILED, REFUSED, exit_code
 from headrace.cli.options import complete_flow
 from headrace.errors import BadInput, HeadraceError, SparkUnavailable
-from headrace.path_or_url import local_path
+from headrace.file_system import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.analysis.claims import ClaimResult
-    from headrace.analysis.findings import Finding
+    from headrace.analysis.flow_report import Finding
     from headrace.errors import SourceLocation
     from headrace.flow.flow import Flow
     from headrace.spark.host_examination import SparkFinding
+
 
 _SPEC_ENDINGS = (".yml", ".yaml")
 
@@ -127,7 +128,7 @@ def _without_repeats(files: Sequence[str]) -> Iterator[str]:
 
 def _checked(name: str, examples: int | None) -> CheckedFile:
     """Check one argument. Its own output goes to standard error, out of the way of the findings."""
-    from headrace.analysis.findings import Finding, Severity
+    from headrace.analysis.flow_report import Finding, Severity
     from headrace.cli.load_flow import separate_imports, without_hard_exits
 
     with separate_imports(), _output_to_stderr(), redirect_stdout(sys.stderr), without_hard_exits():
@@ -157,7 +158,7 @@ def _output_to_stderr() -> Generator[None]:
 
 def _checked_flows(name: str, examples: int | None) -> CheckedFile:
     from headrace.analysis.claims import try_claims
-    from headrace.analysis.findings import Finding, Severity, findings_of
+    from headrace.analysis.flow_report import Finding, Severity, findings_of
     from headrace.cli.load_flow import load_flows
 
     findings: list[Finding] = []

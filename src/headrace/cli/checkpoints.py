@@ -1,7 +1,8 @@
 """`headrace state`, `reshard`, `rewind`, `skip` and `compact`: inspection and maintenance of checkpoints.
 
 `headrace state compact --erase` writes places that hold rows anew: checkpoints, sinks that are folders, and
-stores of collections."""
+stores of collections.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +19,11 @@ from typer.core import TyperGroup
 from headrace.cli.options import FlowName
 from headrace.cli.rows import create_console, create_table
 from headrace.errors import BadInput
-from headrace.path_or_url import local_path
+from headrace.file_system import local_path
 
 if TYPE_CHECKING:
-    from headrace.state.inspection import CheckpointHeld, Found
+    from headrace.state.inspection import CheckpointHeld, FoundValue
+
 
 Folder = Annotated[str, typer.Argument(help="The folder of a checkpoint.")]
 
@@ -137,7 +139,7 @@ def _as_json(held: CheckpointHeld) -> dict[str, Any]:
     return body
 
 
-def _print_rows(found: list[Found], as_json: bool) -> None:
+def _print_rows(found: list[FoundValue], as_json: bool) -> None:
     from headrace.state.inspection import plain
 
     if as_json:
@@ -281,15 +283,15 @@ def skip(
     The flow must not be running. Rows that committed ticks have read from the file remain. A file that was
     corrected or removed need not be skipped.
     """
-    from headrace.state import skipped_files
+    from headrace.state.rewind import checkpoint_folder, skip_file, skipped_files, unskip_file
 
     if file is None:
-        files = sorted(skipped_files.skipped_files(skipped_files.checkpoint_folder(folder)))
+        files = sorted(skipped_files(checkpoint_folder(folder)))
         typer.echo("\n".join(files) if files else "no file is skipped")
     elif undo:
-        typer.echo(f"{skipped_files.unskip(folder, file)}: read again from the next run")
+        typer.echo(f"{unskip_file(folder, file)}: read again from the next run")
     else:
-        typer.echo(f"{skipped_files.skip(folder, file)}: skipped from the next run")
+        typer.echo(f"{skip_file(folder, file)}: skipped from the next run")
 
 
 def compact(
@@ -322,7 +324,7 @@ def erase_place(place: str) -> Iterator[str]:
     if _STORE.match(place) or _is_sqlite(folder):
         yield from _erase_collections(place)
     elif (folder / "commit").is_dir():
-        from headrace.state.erasure import erase
+        from headrace.state.checkpoint import erase
 
         done = erase(folder)
         yield f"tick {done.tick} is kept; {done.before:,} bytes of state are {done.after:,} now"

@@ -65,7 +65,7 @@ def explain(
 
 def _here(flow: Flow, *, code: bool) -> str:
     from headrace.analysis import explain as explanation
-    from headrace.analysis.column_liveness import live_graph
+    from headrace.analysis.column_lineage import live_graph
     from headrace.engine.columnar.columnar_option import explain_large_ticks
 
     graph = flow.graph()
@@ -126,7 +126,7 @@ def draw(
 ) -> None:
     """Draw a flow with its strata: for GitHub (mermaid), for Graphviz (dot), or as a picture (svg)."""
     from headrace.cli.load_flow import load_flow
-    from headrace.path_or_url import local_path
+    from headrace.file_system import local_path
     from headrace.view import picture_of
 
     text = drawing_of(picture_of(load_flow(flow)), format)
@@ -169,7 +169,7 @@ def infer(
 
     Columns are nullable where a null occurs. Separator, header and encoding of CSV are found out.
     """
-    from headrace.io.inference.inference import infer as infer_rows
+    from headrace.io.inference import infer as infer_rows
 
     typer.echo(str(infer_rows(path, rows)), nl=False)
 
@@ -325,7 +325,7 @@ def report(found: Witness, *, as_json: bool) -> None:
 def parse_row(text: str, schema: Schema) -> tuple[Any, ...]:
     """Parse a JSON object, or standard input for "-", to an internal row. Raises `BadInput`."""
     from headrace.io.files.json_values import object_decoder
-    from headrace.io.files.text_values import Unfit
+    from headrace.io.files.text_values import UnfitValue
 
     text = sys.stdin.read() if text == "-" else text
     try:
@@ -333,9 +333,9 @@ def parse_row(text: str, schema: Schema) -> tuple[Any, ...]:
         if schema.scalar and not isinstance(value, dict):
             value = {schema.names[0]: value}
         if not isinstance(value, dict) or set(value) != set(schema.names):
-            raise Unfit("it needs exactly these columns")
+            raise UnfitValue("it needs exactly these columns")
         return tuple(object_decoder(schema.fields)(value))
-    except (ValueError, Unfit) as error:
+    except (ValueError, UnfitValue) as error:
         raise BadInput(
             f"the row {text.strip()[:200]} does not fit the sink: {error}",
             why=f"Its columns are {schema}.",

@@ -96,10 +96,9 @@ def package(
     from headrace.cli.options import parse_named_uris
     from headrace.cli.spark_archives import NEEDED, pack_code, pack_environment, python_version
     from headrace.engine.endpoints import check_names
+    from headrace.file_system import local_path, make_private_file
     from headrace.io import parse_sink, parse_source
     from headrace.io.postgres import without_password
-    from headrace.path_or_url import local_path
-    from headrace.private_files import make_private_file
 
     loaded = load_flow(flow)
     sources, sinks = parse_named_uris("source", source or ()), parse_named_uris("sink", sink or ())
@@ -193,9 +192,9 @@ _NO_FOLDERS = ("kafka", "postgres", "postgresql", "print")
 
 def path_warnings(named: Iterable[tuple[str, str]], checkpoint: str | None) -> Iterator[str]:
     """Yield warnings about paths that differ per host and passwords stored in readable files."""
+    from headrace.file_system import scheme_of
     from headrace.io.postgres import without_password
     from headrace.io.uri import Uri
-    from headrace.path_or_url import scheme_of
 
     paths: list[tuple[str, str]] = []
     for name, text in named:

@@ -180,7 +180,7 @@ def draw(
 ) -> None:
     """Draw the tables of a pipeline and what they read."""
     from headrace.pipelines.run import planned
-    from headrace.view.pipeline_picture import picture_of_pipeline
+    from headrace.view.picture import picture_of_pipeline
 
     with (
         _session(spec) as (project, spark),

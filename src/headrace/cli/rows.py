@@ -1,6 +1,7 @@
 """Rows on the command line: parsed from JSON, printed as a table or JSON.
 
-Plain text tables are as wide as the terminal, or unlimited if redirected."""
+Plain text tables are as wide as the terminal, or unlimited if redirected.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def parse_rows(known: CachedDescription, lines: Iterable[str], where: str) -> It
     Raises `BadRow` with the line number, also for unknown columns.
     """
     from headrace.io.files.json_values import json_decoder, object_decoder
-    from headrace.io.files.text_values import Unfit
+    from headrace.io.files.text_values import UnfitValue
 
     fields = known.schema.fields
     convert = json_decoder(fields[0].type) if known.schema.scalar else object_decoder(fields)
@@ -53,7 +54,7 @@ def parse_rows(known: CachedDescription, lines: Iterable[str], where: str) -> It
             if unknown:
                 raise _unknown_columns(known, where, number, unknown)
             row = convert(value)
-        except (ValueError, Unfit) as error:
+        except (ValueError, UnfitValue) as error:
             raise _bad_row(known, where, number, str(error)) from error
         except RecursionError:
             raise _bad_row(known, where, number, _TOO_DEEP) from None
@@ -147,7 +148,7 @@ def parse_key(known: CachedDescription, text: str) -> Any:
     """Parse a key given as JSON: a value, or an array if there are several key columns. Raises `BadInput`."""
     from headrace.expr.types import Schema
     from headrace.io.files.json_values import object_decoder
-    from headrace.io.files.text_values import Unfit, shortened
+    from headrace.io.files.text_values import UnfitValue, shortened
 
     fields = Schema(tuple(known.schema.fields[known.position(name)] for name in known.key_columns)).fields
     try:
@@ -156,12 +157,12 @@ def parse_key(known: CachedDescription, text: str) -> Any:
         except ValueError:
             value = text  # Treat unquoted text as a string.
         except RecursionError:
-            raise Unfit(_TOO_DEEP) from None
+            raise UnfitValue(_TOO_DEEP) from None
         values = value if isinstance(value, list) and len(fields) > 1 else [value]
         if len(values) != len(fields):
-            raise Unfit(f"{len(fields)} values are needed")
+            raise UnfitValue(f"{len(fields)} values are needed")
         return object_decoder(fields)(dict(zip((f.name for f in fields), values, strict=True)))
-    except Unfit as error:
+    except UnfitValue as error:
         columns = ", ".join(map(str, fields))
         raise BadInput(
             f"{shortened(repr(text))} is not a key of {known.name!r}: {error}",

@@ -204,10 +204,9 @@ def run(
             return _RUNS[on](loaded, sources, sinks, options)
 
         if replacing is not None and checkpoint is not None:
-            from headrace.engine import adoption
             from headrace.engine import rebuild as rebuilding
 
-            replace = partial(adoption.adopt, loaded) if adopt else rebuilding.rebuild
+            replace = partial(rebuilding.adopt, loaded) if adopt else rebuilding.rebuild
             result = replace(checkpoint, sources, sinks, run_with)
         else:
             result = run_with(checkpoint, sinks)

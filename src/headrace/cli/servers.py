@@ -107,8 +107,8 @@ def controller(
     from headrace.compute.credentials import REPLICA_TOKEN_VARIABLE, Security
     from headrace.compute.protocol.commands import Parameters, TimelyConfig
     from headrace.compute.serve.controller_process import PARAMETERS, Options, run_controller
-    from headrace.expr.durations import duration
-    from headrace.path_or_url import local_path
+    from headrace.expr.time_texts import duration
+    from headrace.file_system import local_path
 
     security = Security.load(
         ca=ca,
@@ -182,7 +182,7 @@ def replica(
     """
     from headrace.compute.credentials import REPLICA_TOKEN_VARIABLE, Security
     from headrace.compute.serve.replica_server import ReplicaOptions, run_replica
-    from headrace.path_or_url import local_path
+    from headrace.file_system import local_path
 
     security = Security.load(
         ca=ca,

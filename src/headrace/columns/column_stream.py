@@ -11,7 +11,6 @@ from headrace.arrangement.batch import select, take
 from headrace.arrangement.codes import codes_of
 from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined, Columns, ColumnsOfFrame
 from headrace.columns.expressions import columns_without_bounds, lower_expression
-from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import (
     LoweredExpression,
     carried_dtype,
@@ -22,6 +21,7 @@ from headrace.expr.polars_columns import (
 from headrace.expr.tree import Expr
 from headrace.expr.types import Schema
 from headrace.expr.typing_rules import is_float
+from headrace.requirements import np, pl
 
 MOST_COPIES = 2**53
 """Limit on a frame's total weight, low enough that sums over united streams cannot overflow."""

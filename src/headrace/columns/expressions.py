@@ -21,11 +21,10 @@ from functools import singledispatch
 
 from headrace.errors import EvaluationError
 from headrace.expr.check import checked_tree
+from headrace.expr.code_runtime import EXACT
 from headrace.expr.compile_python import PythonEmitter, Scope, runtime_names
-from headrace.expr.decimal_arithmetic import EXACT
-from headrace.expr.deferred_imports import pl
 from headrace.expr.function_records import StrictFunction
-from headrace.expr.functions.decimal_columns import decimal_constant
+from headrace.expr.functions.integer_columns import decimal_constant
 from headrace.expr.polars_columns import (
     Bounds,
     LoweredExpression,
@@ -39,6 +38,7 @@ from headrace.expr.polars_columns import (
 from headrace.expr.tree import Column, Expr
 from headrace.expr.types import FLOAT32, DataType, DecimalType, IntervalType, ListType, Schema
 from headrace.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term
+from headrace.requirements import pl
 
 _MOST_COLUMNS = 24
 """Number of times that the arguments of a call may read columns, before they are computed on their own."""

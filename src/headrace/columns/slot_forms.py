@@ -13,11 +13,11 @@ from headrace.columns.column_stream import ColumnStream, build_stream, empty_str
 from headrace.columns.columns import WEIGHT, ColumnarDeclined, rows_to_columns
 from headrace.columns.expressions import reads_columns
 from headrace.expr.check import check
-from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import NotLowered, dtype_of, replace_negative_zero, to_series
 from headrace.expr.tree import Column
 from headrace.expr.types import DataType
 from headrace.expr.typing_rules import is_float
+from headrace.requirements import np, pl
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr, Ordering

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from headrace.compute.errors import ConnectionBroken, InsecureAddress, NotAuthorized
 from headrace.errors import BadOption
-from headrace.private_files import is_private
+from headrace.file_system import is_private
 
 _LOCAL = ("unix:", "unix-abstract:")
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Never, TypeVar, overload
 
-from headrace.columns.frames import ColumnarRows
-from headrace.errors import BadInput, SourceLocation, WrongType
+from headrace.columns.columns import ColumnarRows
+from headrace.errors import BadInput, SourceLocation, WrongType, did_you_mean
 from headrace.expr.types import Rows
-from headrace.near_names import did_you_mean
 from headrace.shown import Shown
 
 if TYPE_CHECKING:

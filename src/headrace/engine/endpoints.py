@@ -1,7 +1,7 @@
 """Sources and sinks of an in-process run, as pull-streams.
 
 Sources answer with batches (`headrace.io.source.Batch`), and sinks ask for the steps of ticks
-(`headrace.io.pull.sinks`). Whatever the user passes is converted to one of these.
+(`headrace.io.pull_streams`). Whatever the user passes is converted to one of these.
 """
 
 from __future__ import annotations
@@ -24,25 +24,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace import pull
-from headrace.atomic_files import subfolder_for
 from headrace.engine.change import Changes, unknown_sink
 from headrace.engine.queue import PerSource, limit_for
-from headrace.engine.source_intake import check_iterable, unknown_source
+from headrace.engine.row_intake import check_iterable, unknown_source
 from headrace.errors import BadInput, SourceLocation, Step
-from headrace.expr.call_errors import check_function
+from headrace.expr.expression_errors import check_function
 from headrace.expr.row_classes import to_user
 from headrace.expr.types import TIMESTAMP
+from headrace.file_system import subfolder_for
 from headrace.io import Call, Feed, SinkTarget, Source, open_sink, open_source
+from headrace.io.in_process import TickTime
 from headrace.io.keyed_tables import HeldBack
-from headrace.io.pull.async_rows import rows_ahead
-from headrace.io.pull.sinks import CommittedTickDelivery, writer_sink
-from headrace.io.pull.sources import CloseOnce, PendingPositions, group_into_batches, reader_source
+from headrace.io.pull_streams import (
+    CloseOnce,
+    CommittedTickDelivery,
+    PendingPositions,
+    group_into_batches,
+    reader_source,
+    rows_ahead,
+    writer_sink,
+)
 from headrace.io.sink import SinkRequest, Writer
 from headrace.io.source import DeadLetters, dead_letter_folder
-from headrace.io.wall_clock import TickTime
-from headrace.operators.signals.endpoints import SignalSource
-from headrace.operators.source import TICK_TIME, KeyedSource
-from headrace.operators.source import Source as SourceOperator
+from headrace.operators.endpoints import TICK_TIME, KeyedSource
+from headrace.operators.endpoints import Source as SourceOperator
+from headrace.operators.signals.earlier_values import SignalSource
 
 if TYPE_CHECKING:
     from headrace.engine.engine import Engine

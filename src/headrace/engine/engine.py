@@ -7,34 +7,39 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Never, cast, overload
 
-from headrace.analysis.column_liveness import columns_read, live_graph
-from headrace.columns.frames import is_frame, read_whole
+from headrace.analysis.column_lineage import columns_read, live_graph
+from headrace.columns.columns import is_frame, read_whole
 from headrace.engine.change import Changes, TickOutput
 from headrace.engine.columnar.columnar_option import ColumnarName, begins_arranged, parse_columnar
 from headrace.engine.event_time import EventTime
-from headrace.engine.frame_intake import FrameIntake
+from headrace.engine.flow_parts import Schedule
+from headrace.engine.live_rows import TickListeners
 from headrace.engine.machine import Machine
-from headrace.engine.plan import Schedule
 from headrace.engine.program import compile_program, limit_loop_rounds
 from headrace.engine.queue import QUEUE_ROWS, PerSource, Queues, check_limits, limit_for
+from headrace.engine.row_intake import (
+    FrameIntake,
+    check_iterable,
+    source_intake,
+    unknown_source,
+    unnamed_rows,
+)
 from headrace.engine.signals.engine_mixin import RunsSignals
-from headrace.engine.source_intake import check_iterable, source_intake, unknown_source, unnamed_rows
 from headrace.engine.spilling import StateInMemory, parse_memory_limit
-from headrace.engine.tick_listeners import TickListeners
 from headrace.errors import BadInput, EngineStopped, SourceLocation
 from headrace.expr.row_classes import to_user
 from headrace.expr.types import Rows
 from headrace.graph.node import graph_of
-from headrace.operators.signals.endpoints import SignalSource
-from headrace.operators.source import TICK_TIME, Source
+from headrace.operators.endpoints import TICK_TIME, Source
+from headrace.operators.signals.earlier_values import SignalSource
 from headrace.shown import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from datetime import datetime
 
+    from headrace.engine.machine import RegionTimer
     from headrace.engine.progress import Time
-    from headrace.engine.region_timer import RegionTimer
     from headrace.flow.flow import Flow
     from headrace.lowering.slot import SlotMapping
     from headrace.state.arranged_store import ArrangedForm
@@ -466,7 +471,7 @@ class Engine(Shown, RunsSignals, TickListeners):
 
     def _stored_forms(self, mappings: Mapping[str, SlotMapping]) -> Mapping[str, ArrangedForm]:
         # Polars is imported only if memory is bounded.
-        from headrace.engine.columnar.stored_slot import stored_forms
+        from headrace.engine.columnar.columnar_flow import stored_forms
 
         return stored_forms(self.program, mappings)
 

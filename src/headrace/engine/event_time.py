@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from headrace.engine.plan import live_consumers
+from headrace.engine.flow_parts import live_consumers
 from headrace.errors import BadInput
 from headrace.expr.types import Rows
 from headrace.lowering.slot import Slot

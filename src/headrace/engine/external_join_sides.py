@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.analysis.strata import find_loops
-from headrace.expr.dict_keys import dict_key_source
 from headrace.expr.tree import Column, Expr
 from headrace.expr.types import Row
+from headrace.expr.value_keys import dict_key_source
 from headrace.graph.node import FlowGraph, Node
-from headrace.operators.join.operator import SIDES, How, Join
+from headrace.operators.endpoints import Source
+from headrace.operators.join.join import SIDES, How, Join
 from headrace.operators.lifetime import Lifetime
-from headrace.operators.source import Source
 
 if TYPE_CHECKING:
     from headrace.arrangement.spine import Spine

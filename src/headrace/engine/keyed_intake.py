@@ -8,11 +8,10 @@ from typing import Any, cast
 
 from headrace.engine.change import Change, KeyDeletion, Update
 from headrace.errors import BadRow
-from headrace.expr.row_classes import KeyedRows, from_user
-from headrace.expr.row_conversion import from_trusted
+from headrace.expr.row_classes import KeyedRows, from_trusted, from_user
 from headrace.expr.row_validation import RowValidator
 from headrace.expr.types import Row, Schema
-from headrace.io.files.text_values import Unfit
+from headrace.io.files.text_values import UnfitValue
 from headrace.io.keyed_records import SET_OR_DELETE, RecordBuilder
 from headrace.io.source import WEIGHT
 
@@ -42,7 +41,7 @@ class KeyedIntake:
             parts = zip(self._converters, self._parts(items, 0), strict=True)
             # A row stays within its record, so it must be a plain tuple.
             return self._records(items, *(map(tuple, convert(part)) for convert, part in parts))
-        except (BadRow, Unfit):
+        except (BadRow, UnfitValue):
             for number, item in enumerate(items):
                 self._check(item, number)
             raise
@@ -52,7 +51,7 @@ class KeyedIntake:
         parts = zip(self._validators, self._parts([item], number), strict=True)
         try:
             self._records([item], *(map(partial(each.convert, number=number), part) for each, part in parts))
-        except Unfit as problem:
+        except UnfitValue as problem:
             name = self._keyed.sequence
             fix = f"give its {name}, or delete_key(7, sequence=12)"
             if isinstance(item, KeyDeletion):
@@ -106,7 +105,7 @@ class KeyedIntake:
     def _records(
         self, items: Iterable[Any], whole: Iterator[Row], known: Iterator[Row], keys: Iterator[Row]
     ) -> list[Row]:
-        """Build the records of items from their parts. They are in no file. Raises `Unfit`."""
+        """Build the records of items from their parts. They are in no file. Raises `UnfitValue`."""
         build, width = self._build, self._width
         made: list[Row] = []
         for item in items:

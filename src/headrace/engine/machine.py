@@ -8,16 +8,17 @@ once per tick. A flow with a single part needs no scheduling: its whole tick is 
 from __future__ import annotations
 
 import heapq
+import time
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.engine.columnar.columnar_option import NEVER, Columnar, begins_arranged
 from headrace.engine.event_time import end_receivers
-from headrace.engine.explained_errors import explain_in_stream, raise_explained
-from headrace.engine.plan import Schedule
+from headrace.engine.flow_parts import Schedule
 from headrace.engine.program import slot_names
-from headrace.engine.runtime_library import consolidate
+from headrace.engine.progress import RegionTime
+from headrace.engine.runtime_library import consolidate, explain_in_stream, raise_explained
 from headrace.engine.signals.row_values import TickContext
 from headrace.engine.spilling import estimated_bytes
 from headrace.expr.types import Rows
@@ -31,9 +32,7 @@ if TYPE_CHECKING:
     from headrace.columns.columns import Columns
     from headrace.engine.columnar.columnar_flow import LargeTicks
     from headrace.engine.program import Program
-    from headrace.engine.region_timer import RegionTimer
-    from headrace.engine.tick_budget import TickBudget
-
+    from headrace.engine.runtime_library import TickBudget
 
 PartFunction: TypeAlias = "tuple[Callable[..., tuple[Rows, ...]], tuple[int, ...], tuple[int, ...]]"
 """A part's function from inputs to outputs, and the nodes they belong to."""
@@ -248,3 +247,37 @@ class Machine:
                         if at not in queued:
                             queued.add(at)
                             heapq.heappush(queue, at)
+
+
+class RegionTimer:
+    """Measurements of one tick of a program. found: the regions that ran, in order."""
+
+    def __init__(self, program: Program) -> None:
+        self._parts = program.parts
+        self.found: list[RegionTime] = []
+
+    def timed(self, parts: list[PartFunction]) -> list[PartFunction]:
+        """Wrap the functions of a program's parts so that their calls are measured."""
+        return [(self._timed(at, function), ins, outs) for at, (function, ins, outs) in enumerate(parts)]
+
+    def _timed(self, at: int, function: Callable[..., tuple[Rows, ...]]) -> Callable[..., tuple[Rows, ...]]:
+        def measured(*inputs: Rows) -> tuple[Rows, ...]:
+            began = time.perf_counter()
+            made = function(*inputs)
+            self._add(at, began, sum(map(len, inputs)), sum(map(len, made)))
+            return made
+
+        return measured
+
+    def time_tick(
+        self, tick: Callable[[Mapping[str, Rows]], dict[str, Rows]], inputs: Mapping[str, Rows]
+    ) -> dict[str, Rows]:
+        """Run and measure the tick of a flow that is a single part."""
+        began = time.perf_counter()
+        made = tick(inputs)
+        self._add(0, began, sum(map(len, inputs.values())), sum(map(len, made.values())))
+        return made
+
+    def _add(self, at: int, began: float, rows_in: int, rows_out: int) -> None:
+        seconds = time.perf_counter() - began
+        self.found.append(RegionTime(self._parts[at].nodes, seconds, rows_in, rows_out))

@@ -21,7 +21,6 @@ from headrace.columns.column_stream import ColumnStream, empty_stream
 from headrace.columns.columns import FAILS
 from headrace.columns.expressions import columns_without_bounds
 from headrace.expr.check import check
-from headrace.expr.deferred_imports import pl
 from headrace.expr.polars_columns import NotLowered, dtype_of
 from headrace.expr.tree import Column
 from headrace.graph.node import Operator, identity_lineage
@@ -45,17 +44,17 @@ from headrace.lowering.forms import (
 from headrace.lowering.row_code import MappingCode, RowCode, key_columns
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step, step_for
-from headrace.operators.aggregate.accumulator import Group
+from headrace.operators.aggregate.aggregate import AggregateStep, group_keys, group_writer
+from headrace.operators.aggregate.aggregation import Group
 from headrace.operators.aggregate.columnar_aggregate import AggregatePlan, write_group_reader
 from headrace.operators.aggregate.group_columns import GroupColumns
-from headrace.operators.aggregate.operator import AggregateStep, group_keys, group_writer
 from headrace.operators.aggregate.partial_forms import HEIGHT, ROOM, GroupedRows, PartialForm, group_parts
 from headrace.operators.aggregate.sum_columns import sum_widths
-from headrace.operators.event_time.grid_windows import ClosedWindowStep, GridStep, UpdatedWindowStep
-from headrace.operators.event_time.window import Emit, Window
-from headrace.operators.event_time.window_shapes import Grid
-from headrace.operators.sink import Sink
+from headrace.operators.endpoints import Sink
+from headrace.operators.event_time.window import ClosedWindowStep, Emit, GridStep, UpdatedWindowStep, Window
+from headrace.operators.time_spans import Grid
 from headrace.operators.top_k import TopKStep
+from headrace.requirements import pl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,12 +62,11 @@ if TYPE_CHECKING:
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.monotone_columns import MonotoneColumns
     from headrace.graph.node import Columns, Node
-    from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
+    from headrace.graph.operator_declarations import Lineage, MonotoneColumns, SlotLayout, Unservable
     from headrace.lowering.step_writer import StepWriter
-    from headrace.operators.aggregate.accumulator import Accumulator
-    from headrace.operators.aggregate.operator import Aggregate
+    from headrace.operators.aggregate.aggregate import Aggregate
+    from headrace.operators.aggregate.aggregation import Accumulator
     from headrace.operators.top_k import TopK
 
 
@@ -219,7 +217,7 @@ class PartialTopK(SubstitutedOperator):
 
 # -- windows ------------------------------------------------------------------------------------------
 #
-# One row per group and slice replaces the rows in it: see `headrace.operators.event_time.slices`.
+# One row per group and slice replaces the rows in it: see `headrace.operators.event_time.due_calendar`.
 
 SLICE = "slice"
 """Column with the start of a slice."""

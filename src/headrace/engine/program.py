@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.analysis import analyse
 from headrace.engine.event_time import end_slots
-from headrace.engine.plan import CompiledPart, Schedule, is_lazy, live_consumers, plan_parts
+from headrace.engine.flow_parts import CompiledPart, Schedule, is_lazy, live_consumers, plan_parts
 from headrace.engine.region_writer import RegionWriter
-from headrace.engine.runtime_library import RUNTIME
+from headrace.engine.runtime_library import RUNTIME, TickBudget
 from headrace.engine.signals.durable import signal_slots
 from headrace.engine.signals.row_values import signal_part_of
-from headrace.engine.tick_budget import TickBudget
 from headrace.errors import BadInput
-from headrace.expr.code_emission import CodeBounds, code_bounds
 from headrace.expr.compile_python import runtime_names
+from headrace.expr.typing_rules import CodeBounds, code_bounds
 from headrace.lowering.generated_source import Constants, Purpose
 from headrace.lowering.slot import Slot, thaw_list
 from headrace.operators.feedback import BagFeedback, Feedback

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.errors import SourceLocation, WrongType
-from headrace.expr.call_errors import check_function
+from headrace.expr.expression_errors import check_function
 from headrace.shown import Shown
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.engine.loops.differential import write_nested
-from headrace.engine.loops.semi_naive import write_rounds
+from headrace.engine.loop_code import write_nested, write_rounds
 from headrace.lowering.row_code import RowCode, tuple_source
 from headrace.lowering.step import LoopStep, loop_step_for, step_for
 from headrace.lowering.step_writer import StepWriter
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from headrace.analysis import Analysis
-    from headrace.engine.plan import CompiledPart
+    from headrace.engine.flow_parts import CompiledPart
     from headrace.graph.node import Consumers, Edge, FlowGraph, Node
     from headrace.lowering.generated_source import Constants
     from headrace.lowering.slot import Slot

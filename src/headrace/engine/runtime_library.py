@@ -1,29 +1,42 @@
-"""Runtime library for generated ticks: functions over compound state values."""
+"""Runtime of generated ticks: functions over state values, the limit on rows, explanations of failures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from operator import itemgetter
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
-from headrace.errors import EvaluationError, NoFixpoint, UnknownPort, UserFunctionFailed
-from headrace.expr.sort_keys import any_key
+from headrace.errors import (
+    EvaluationError,
+    HeadraceError,
+    LimitExceeded,
+    NoFixpoint,
+    Step,
+    UnknownPort,
+    UserFunctionFailed,
+)
 from headrace.expr.types import Rows
+from headrace.expr.value_keys import any_key
 from headrace.lowering.round_history import RUNTIME as LOOPS
 from headrace.operators.aggregate import (
     collected_values,
     counts,
-    float_totals,
+    exact_totals,
+    extremes,
     histograms,
-    ordered_values,
     percentiles,
-    power_sums,
     sums,
 )
 from headrace.operators.keyed_tables.history import RUNTIME as HISTORIES
-from headrace.operators.keyed_tables.record_order import RUNTIME as UPSERTS
+from headrace.operators.keyed_tables.upsert_rule import RUNTIME as UPSERTS
 from headrace.operators.top_k import RUNTIME as TOP_K
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from headrace.graph.node import Node
+    from headrace.lowering.generated_source import Purpose
 
 
 def consolidate(rows: Rows) -> Rows:
@@ -135,11 +148,10 @@ RUNTIME: dict[str, Any] = {
     **LOOPS,
     **collected_values.RUNTIME,
     **counts.RUNTIME,
-    **float_totals.RUNTIME,
     **histograms.RUNTIME,
-    **ordered_values.RUNTIME,
+    **extremes.RUNTIME,
     **percentiles.RUNTIME,
-    **power_sums.RUNTIME,
+    **exact_totals.RUNTIME,
     **sums.RUNTIME,
     **TOP_K,
     **HISTORIES,
@@ -153,3 +165,154 @@ RUNTIME: dict[str, Any] = {
     "x_zip_longest": zip_longest,
     "x_row_failing": row_failing,
 }
+
+LARGEST_TICK = 8_192
+"""Rows of input that a limit is meant for; ticks of more may make as many for each of these."""
+
+
+class TickBudget:
+    """Count of the rows that a tick has made so far, with a limit.
+
+    rows: the limit of the current tick. made: the count, reset before each tick.
+
+    >>> budget = TickBudget(10)
+    >>> budget(8)
+    >>> budget(3)
+    Traceback (most recent call last):
+    headrace.errors.LimitExceeded: P751 LimitExceeded: a tick made 11 rows, and 10 is the limit
+    ...
+    """
+
+    __slots__ = ("_usual", "made", "rows")
+
+    def __init__(self, rows: int) -> None:
+        self.rows = self._usual = rows
+        self.made = 0
+
+    def allow_for(self, given: int) -> None:
+        """Set the limit of ticks with so many rows of input."""
+        self.rows = self._usual * max(1, -(-given // LARGEST_TICK))
+
+    def __call__(self, count: int) -> None:
+        """Count rows. Raises `LimitExceeded` above the limit."""
+        self.made += count
+        if self.made > self.rows:
+            raise LimitExceeded(
+                f"a tick made {self.made:,} rows, and {self.rows:,} is the limit",
+                fix="let fewer rows meet, or give the view higher limits",
+                reached=self.made,
+                limit=self.rows,
+            )
+
+
+Nodes: TypeAlias = "Sequence[Node] | Mapping[int, Node]"
+PurposesOf: TypeAlias = "Callable[[str], Sequence[Purpose] | None]"
+"""Function from a file name to the purpose of each line; None unless the file is generated."""
+
+Values = tuple[Any, ...]
+
+
+def explain_in_stream(error: Exception, nodes: Nodes, purposes_of: PurposesOf) -> Exception:
+    """Add operator, location and row to a failure; return foreign errors unchanged."""
+    found = _failing_operator(error, nodes, purposes_of)
+    if found is None:
+        return error
+    node, row = found
+    if isinstance(error, NoFixpoint):
+        return _with_edges(error, nodes)
+    if isinstance(error, HeadraceError):
+        return _in_operator(error, node, error.why or _row_text(row), row=row)
+    if next(node.operator.callables(), None) is None:
+        return error
+    why = f"a function of {node.name!r} raised. {_row_text(row)}".strip()
+    return _of_user_function(error, node, why, "rows", row=row)
+
+
+def explain_in_signals(error: Exception, nodes: Nodes, purposes_of: PurposesOf, tick: int) -> Exception:
+    """Add operator, location, values and tick to a failure; return foreign errors unchanged.
+
+    tick: below 0 where a subscription runs operators on the current values.
+    """
+    found = _failing_operator(error, nodes, purposes_of)
+    if found is None:
+        return error
+    node, values = found
+    if isinstance(error, HeadraceError):
+        return _in_operator(error, node, error.why, tick=tick)
+    when = f"in tick {tick}" if tick >= 0 else "on the current values, when it was subscribed to"
+    inputs = ", ".join(f"{value!r:.100}" for value in values or ())
+    why = f"{node.name!r} failed {when}. Its inputs were {inputs}."
+    return _of_user_function(error, node, why, "values", row=values, tick=tick)
+
+
+def raise_explained(explained: Exception, error: Exception) -> NoReturn:
+    """Raise `explained` with `error` as its cause, unless they are the same."""
+    if explained is error:
+        raise error
+    raise explained from error
+
+
+def _in_operator(error: HeadraceError, node: Node, why: str, **facts: Any) -> HeadraceError:
+    table = error.facts.get("table")
+    step = f"operator {node.name!r}" if table is None else f"table {table!r}"
+    where = (*error.where, Step(node.location, step))
+    return type(error)(
+        error.what, where=where, why=why, fix=error.fix, **{**error.facts, "operator": node.name, **facts}
+    )
+
+
+def _of_user_function(error: Exception, node: Node, why: str, items: str, **facts: Any) -> UserFunctionFailed:
+    return UserFunctionFailed(
+        f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
+        where=[Step(node.location, f"operator {node.name!r}")],
+        why=why,
+        fix=f"the cause is attached; a filter before the operator can keep such {items} out",
+        operator=node.name,
+        **facts,
+    )
+
+
+def _with_edges(error: NoFixpoint, nodes: Nodes) -> NoFixpoint:
+    """Add to an error the loop's feedbacks that still carry new rows, and the nodes that close them."""
+    edges: list[str] = []
+    where: list[Step] = []
+    closing: dict[int, int] = error.facts["closing"]
+    for at, news in closing.items():
+        if news:
+            (source,) = nodes[at].inputs
+            edges.append(f"{nodes[source].name} -> {nodes[at].name}")
+            where.append(
+                Step(nodes[at].location, f"{nodes[at].name!r} gets {news} new rows in the last round")
+            )
+            where.append(Step(nodes[source].location, f"from {nodes[source].name!r}, which closes it"))
+    facts = {**error.facts, "operator": nodes[next(iter(closing))].name, "edges": tuple(edges)}
+    return NoFixpoint(error.what, where=where, why=error.why, fix=error.fix, **facts)
+
+
+def _failing_operator(
+    error: Exception, nodes: Nodes, purposes_of: PurposesOf
+) -> tuple[Node, Values | None] | None:
+    """Find the operator of the failing line in the innermost generated frame, and its input."""
+    found: tuple[FrameType, Purpose] | None = None
+    traceback = error.__traceback__
+    while traceback is not None:
+        purposes = purposes_of(traceback.tb_frame.f_code.co_filename)
+        if purposes is not None:
+            found = (traceback.tb_frame, purposes[traceback.tb_lineno - 1])
+        traceback = traceback.tb_next
+    if found is None:
+        return None
+    frame, purpose = found
+    return None if purpose.node is None else (nodes[purpose.node], _values(frame, purpose.row))
+
+
+def _values(frame: FrameType, sources: tuple[str, ...]) -> Values | None:
+    """Evaluate a line's input: sources over the frame's variables."""
+    try:
+        return tuple(eval(source, frame.f_globals, frame.f_locals) for source in sources) or None
+    except NameError:
+        return None  # the line failed before the values were there
+
+
+def _row_text(row: Values | None) -> str:
+    return "" if row is None else f"The row was {row!r:.300}."

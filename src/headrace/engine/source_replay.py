@@ -19,11 +19,11 @@ from headrace.io.change_data import ChangeData
 from headrace.io.delta import DeltaRows
 from headrace.io.files.file_source import Files
 from headrace.io.in_process import Rows
-from headrace.operators.signals.endpoints import SignalSource
-from headrace.operators.source import Source as SourceOperator
+from headrace.operators.endpoints import Source as SourceOperator
+from headrace.operators.signals.earlier_values import SignalSource
 
 if TYPE_CHECKING:
-    from headrace.analysis.key_restrictions import Restriction
+    from headrace.analysis.column_lineage import Restriction
     from headrace.engine.queue import PerSource
     from headrace.expr.types import Schema
     from headrace.flow.flow import Flow

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from headrace.lowering.slot import Slot, SlotMapping
     from headrace.state.arranged_store import ArrangedForm
-    from headrace.state.scratch_state import ScratchFolder, ScratchSlot
+    from headrace.state.shard import ScratchFolder, ScratchSlot
 
 
 SHARDS = 64
@@ -266,7 +266,7 @@ class StateInMemory:
 
     def _scratch_folder(self) -> ScratchFolder:
         # Only a run with a limit needs the codec.
-        from headrace.state.scratch_state import ScratchFolder
+        from headrace.state.shard import ScratchFolder
 
         if self._scratch is None:
             self._scratch = ScratchFolder()

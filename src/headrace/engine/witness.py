@@ -1,7 +1,7 @@
 """Why a row is in a sink: a small set of source rows from which the flow makes it (a witness).
 
 1. The sources are read again, and rows are kept that can influence the row, by the keys of operators
-   (`key_restrictions`). The flow runs on these rows, in this process. If the row does not come out, the flow
+   (`column_lineage`). The flow runs on these rows, in this process. If the row does not come out, the flow
    runs on all rows. If the row comes out of neither, it is not in the sink.
    The replay has the ticks of one run over all of the input. If the sink depends on the cut into ticks, the
    flow runs on all rows of all sources at once, and every later run repeats the ticks of this one.
@@ -26,16 +26,16 @@ from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
 from headrace.analysis.analysis import analyse
-from headrace.analysis.coordination_verdicts import Verdict
-from headrace.analysis.key_restrictions import Restriction, matched_keys, restrict_sources
+from headrace.analysis.checks import Verdict
+from headrace.analysis.column_lineage import Restriction, matched_keys, restrict_sources
 from headrace.engine.endpoints import TICK_ROWS
 from headrace.engine.engine import Engine
 from headrace.engine.source_replay import Limits, SourceRead, SourceRow, read_again, same
 from headrace.errors import HeadraceError
 from headrace.expr.compile_python import compile_rows
 from headrace.expr.types import Row
-from headrace.operators.source import TICK_TIME
-from headrace.operators.source import Source as SourceOperator
+from headrace.operators.endpoints import TICK_TIME
+from headrace.operators.endpoints import Source as SourceOperator
 
 if TYPE_CHECKING:
     from headrace.engine.queue import PerSource

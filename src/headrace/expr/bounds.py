@@ -15,16 +15,7 @@ from typing import Any
 
 from headrace.errors import LimitExceeded
 from headrace.expr.function_records import FixedFunction
-from headrace.expr.functions import (
-    CATALOGUE,
-    array_elements,
-    arrays,
-    formatting,
-    regular_expressions,
-    string_building,
-    string_parts,
-    string_search,
-)
+from headrace.expr.functions import CATALOGUE, arrays, formatting, nested, string_parts, string_search
 from headrace.expr.java_patterns import java_pattern
 from headrace.expr.linear_patterns import linear_like, linear_pattern
 from headrace.expr.tree import Call, Expr, Literal
@@ -91,18 +82,18 @@ def repeat(text: str, count: int) -> str:
 
 def lpad(text: str, length: int, padding: str) -> str:
     _check_length(length if padding else 0)
-    return string_building.lpad(text, length, padding)
+    return string_parts.lpad(text, length, padding)
 
 
 def rpad(text: str, length: int, padding: str) -> str:
     _check_length(length if padding else 0)
-    return string_building.rpad(text, length, padding)
+    return string_parts.rpad(text, length, padding)
 
 
 def joined(*parts: Any) -> Any:
     check = _check_elements if isinstance(parts[0], tuple) else _check_length
     check(sum(map(len, parts)))
-    return string_building.joined(*parts)
+    return string_parts.joined(*parts)
 
 
 def replace(text: str, search: str, by: str) -> str:
@@ -111,24 +102,24 @@ def replace(text: str, search: str, by: str) -> str:
     return string_parts.replace(text, search, by)
 
 
-def replace_matches(text: str, pattern: regular_expressions.Pattern, by: str, start: int) -> str:
+def replace_matches(text: str, pattern: string_search.Pattern, by: str, start: int) -> str:
     parts, length = list[str](), 0
-    for part in regular_expressions.replaced_parts(text, pattern, by, start):
+    for part in string_search.replaced_parts(text, pattern, by, start):
         length += len(part)
         _check_length(length)
         parts.append(part)
     return "".join(parts)
 
 
-def split(text: str, pattern: regular_expressions.Pattern, limit: int) -> tuple[str, ...]:
-    return sized(regular_expressions.split(text, pattern, limit))
+def split(text: str, pattern: string_search.Pattern, limit: int) -> tuple[str, ...]:
+    return sized(string_search.split(text, pattern, limit))
 
 
 def concat_ws(separator: str | None, *values: str | tuple[str | None, ...] | None) -> str | None:
     if separator is not None:
         lists = [(each,) if isinstance(each, str) else each or () for each in values]
         _check_joined(separator, [each for part in lists for each in part if each is not None])
-    return string_building.concat_ws(separator, *values)
+    return string_parts.concat_ws(separator, *values)
 
 
 def array_join(values: tuple[str | None, ...], separator: str, instead: str | None = None) -> str:
@@ -154,7 +145,7 @@ def sequence_of_days(start: date, stop: date, step: int | None = None) -> tuple[
 def array_insert(values: tuple[Any, ...] | None, number: int | None, value: Any) -> tuple[Any, ...] | None:
     if values is not None and number is not None:
         _check_elements(max(abs(number), len(values) + 1))
-    return array_elements.array_insert(values, number, value)
+    return nested.array_insert(values, number, value)
 
 
 def array_repeat(value: Any, count: int | None) -> tuple[Any, ...] | None:

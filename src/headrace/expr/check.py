@@ -1,15 +1,20 @@
-"""Type checker of expressions: resolves names, types and nullability without data."""
+"""Type checker of expressions: resolves names, types and nullability without data.
+
+The monotonicity of an expression in one of its columns: `col.at.tumble("10s")` never decreases while `at`
+rises; `-col.v` never increases. Nulls are ignored, and "increasing" includes constant.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
+from enum import Enum
 from functools import singledispatch
 from typing import cast
 
-from headrace.errors import SourceLocation, UnknownColumn, WrongType
+from headrace.errors import SourceLocation, UnknownColumn, WrongType, did_you_mean
 from headrace.expr.code_runtime import float32, float32_of_exact
 from headrace.expr.constructors import is_lambda
 from headrace.expr.expression_text import canonical_constant, constant_text, fit_number, literal_type
@@ -19,7 +24,10 @@ from headrace.expr.functions.casts import CAST
 from headrace.expr.functions.intervals import cut
 from headrace.expr.tree import Call, Column, Expr, Literal
 from headrace.expr.types import (
+    DATE,
+    FLOAT64,
     INT64,
+    INTEGERS,
     TIMESTAMP,
     TIMESTAMP_NTZ,
     DataType,
@@ -42,9 +50,14 @@ from headrace.expr.typing_rules import (
     Term,
     TypeAndNullability,
 )
-from headrace.near_names import did_you_mean
 
-__all__ = ["TypeAndNullability", "can_fail", "check", "check_ordered", "checked_tree"]
+__all__ = [
+    "TypeAndNullability",
+    "can_fail",
+    "check",
+    "check_ordered",
+    "checked_tree",
+]
 
 
 def check(expr: Expr, schema: Schema) -> TypeAndNullability:
@@ -291,3 +304,109 @@ def _converted(term: Term, wanted: DataType) -> Term:
     if term.type == NULL or narrows:
         raise Mismatch(f"{term.type} is no {wanted}")
     return CallTerm(wanted, bool(signature.nullable) or term.nullable, CAST, (term,), (wanted,))
+
+
+class Monotonicity(Enum):
+    """Direction in which a value moves while a column rises."""
+
+    CONSTANT = "constant"
+    INCREASING = "increasing"
+    DECREASING = "decreasing"
+    UNKNOWN = "unknown"
+
+    def flipped(self) -> Monotonicity:
+        """Return the monotonicity of the negated value."""
+        return _FLIPPED.get(self, self)
+
+    def with_(self, other: Monotonicity) -> Monotonicity:
+        """Return the monotonicity of a sum, or of any function that rises in both arguments."""
+        if Monotonicity.CONSTANT in (self, other):
+            return other if self is Monotonicity.CONSTANT else self
+        return self if self is other else Monotonicity.UNKNOWN
+
+
+CONSTANT, INCREASING, DECREASING, UNKNOWN = Monotonicity
+_FLIPPED = {INCREASING: DECREASING, DECREASING: INCREASING}
+_ORDERED = (*INTEGERS, FLOAT64, DATE, TIMESTAMP, TIMESTAMP_NTZ)
+
+
+def monotonicity(expr: Expr, schema: Schema, column: str) -> Monotonicity:
+    """Determine how `expr` moves while `column` rises and all other columns stay the same.
+
+    Raises like `headrace.expr.check.check`.
+    """
+    return _of(checked_tree(expr, schema), column)
+
+
+@singledispatch
+def _of(term: Term, column: str) -> Monotonicity:
+    return CONSTANT
+
+
+@_of.register(ColumnTerm)
+def _column_monotonicity(term: ColumnTerm, column: str) -> Monotonicity:
+    return INCREASING if term.name == column else CONSTANT
+
+
+@_of.register(CallTerm)
+def _call_monotonicity(term: CallTerm, column: str) -> Monotonicity:
+    moves = tuple(_of(a, column) for a in term.arguments)
+    if all(move is CONSTANT for move in moves):
+        return CONSTANT
+    rule = _RULES.get(term.function.name)
+    return UNKNOWN if rule is None else rule(term, moves)
+
+
+Moves = tuple[Monotonicity, ...]
+
+
+def _with_all(term: CallTerm, moves: Moves) -> Monotonicity:
+    whole = CONSTANT
+    for move in moves:
+        whole = whole.with_(move)
+    return whole
+
+
+def _first_against_second(term: CallTerm, moves: Moves) -> Monotonicity:
+    return moves[0].with_(moves[1].flipped())
+
+
+def _negative(term: CallTerm, moves: Moves) -> Monotonicity:
+    return moves[0].flipped()
+
+
+def _by_sign(term: CallTerm, moves: Moves) -> Monotonicity:
+    """Return the monotonicity of a product or quotient with a constant."""
+    one, other = term.arguments
+    constant, move = (other, moves[0]) if moves[1] is CONSTANT else (one, moves[1])
+    quotient = term.function.name != "multiply"
+    if not isinstance(constant, LiteralTerm) or (quotient and moves[1] is not CONSTANT):
+        return UNKNOWN
+    sign = constant.value
+    if not isinstance(sign, int | float) or sign != sign:
+        return UNKNOWN
+    return move if sign >= 0 else move.flipped()
+
+
+def _if_ordered(term: CallTerm, moves: Moves) -> Monotonicity:
+    """Return the monotonicity of a cast, which must preserve the order of values."""
+    types = (term.arguments[0].type, term.type)
+    return moves[0] if all(map(_is_ordered, types)) else UNKNOWN
+
+
+def _is_ordered(type: DataType) -> bool:
+    return type in _ORDERED or isinstance(type, DecimalType)
+
+
+_RULES: dict[str, Callable[[CallTerm, Moves], Monotonicity]] = {
+    "add": lambda term, moves: _with_all(term, moves) if _is_ordered(term.type) else UNKNOWN,
+    "subtract": _first_against_second,
+    "multiply": _by_sign,
+    "divide": _by_sign,
+    "div": _by_sign,
+    "negate": _negative,
+    "cast": _if_ordered,
+    **dict.fromkeys(("micros_since", "seconds_since", "days_since"), _first_against_second),
+    **dict.fromkeys(("round", "floor", "ceil", "round_floor", "round_ceil", "least", "greatest"), _with_all),
+    **dict.fromkeys(("shift", "tumble", "truncate", "year"), _with_all),
+}

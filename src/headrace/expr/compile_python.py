@@ -7,15 +7,24 @@ from itertools import accumulate, count
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import SourceLocation, WrongType
-from headrace.expr import bounds, code_runtime, decimal_arithmetic, dict_keys, text_casts
+from headrace.expr import bounds, code_runtime, text_casts, value_keys
 from headrace.expr.bounds import PREPARED
 from headrace.expr.check import checked_tree
-from headrace.expr.code_emission import ATOM, Emitter, GuardedSource, is_bounded
 from headrace.expr.expression_text import literal_source
 from headrace.expr.function_records import LazyFunction, StrictFunction, holds_for, may_raise
 from headrace.expr.functions import CATALOGUE, NAMES
 from headrace.expr.types import BytesType, ListType, MapType, StrType
-from headrace.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term, is_float
+from headrace.expr.typing_rules import (
+    ATOM,
+    CallTerm,
+    ColumnTerm,
+    Emitter,
+    GuardedSource,
+    LiteralTerm,
+    Term,
+    is_bounded,
+    is_float,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -227,7 +236,7 @@ class PythonEmitter(Emitter):
 
     def key(self, term: Term) -> str:
         """Return source of the value as a dict key: floats canonical, and -0.0 as 0.0."""
-        return dict_keys.dict_key_source(term.type, term.nullable, self.value(term), self.name_value)
+        return value_keys.dict_key_source(term.type, term.nullable, self.value(term), self.name_value)
 
 
 def _bound(guard: str) -> str:
@@ -248,8 +257,7 @@ __all__ = [
 ]
 
 RUNTIME: dict[str, Any] = {
-    **decimal_arithmetic.NAMES,
-    **dict_keys.NAMES,
+    **value_keys.NAMES,
     **code_runtime.NAMES,
     **text_casts.NAMES,
     **NAMES,
@@ -309,7 +317,7 @@ def key_of(type: DataType, nullable: bool, source: str, scope: Scope | None = No
         fresh = scope.fresh() if scope is not None else "x_k"
         return f"({fresh} := {source})", fresh
 
-    return dict_keys.dict_key_source(type, nullable, source, name)
+    return value_keys.dict_key_source(type, nullable, source, name)
 
 
 def compile_rows(exprs: tuple[Expr, ...], schema: Schema) -> Any:

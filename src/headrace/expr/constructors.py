@@ -10,9 +10,9 @@ from contextvars import ContextVar
 from typing import Any
 
 from headrace.errors import SourceLocation, WrongType
-from headrace.expr.annotations import as_type
-from headrace.expr.call_errors import explains_calls
+from headrace.expr.expression_errors import explains_calls
 from headrace.expr.tree import Call, Column, Expr, Literal, operand
+from headrace.expr.types import as_type
 
 
 class Columns:

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import TypeAlias, cast
 
 from headrace.expr.code_runtime import NAN
-from headrace.expr.durations import format_duration
+from headrace.expr.time_texts import format_duration
 from headrace.expr.types import (
     BOOL,
     BYTES,

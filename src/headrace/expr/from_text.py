@@ -14,10 +14,9 @@ from collections.abc import Callable, Mapping
 from types import FunctionType, MappingProxyType
 from typing import Any, cast
 
-from headrace.errors import BadExpression, HeadraceError
+from headrace.errors import BadExpression, HeadraceError, did_you_mean
 from headrace.expr import constructors
 from headrace.expr.tree import Column, Expr, operand
-from headrace.near_names import did_you_mean
 
 _LINE_ENDS = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")
 MAX_LENGTH = 10_000

@@ -12,10 +12,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from headrace.errors import EvaluationError
-from headrace.expr.code_emission import Emitter, GuardedSource
-from headrace.expr.deferred_imports import F
-from headrace.expr.dict_keys import has_representatives
-from headrace.expr.sort_keys import order_key
 from headrace.expr.tree import MAX_DIGITS
 from headrace.expr.types import (
     FLOAT64,
@@ -36,7 +32,9 @@ from headrace.expr.typing_rules import (
     NULL,
     Arguments,
     CallTerm,
+    Emitter,
     Function,
+    GuardedSource,
     LiteralTerm,
     Mismatch,
     Rule,
@@ -48,6 +46,8 @@ from headrace.expr.typing_rules import (
     is_float,
     is_number,
 )
+from headrace.expr.value_keys import has_representatives, order_key
+from headrace.requirements import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -9,9 +9,7 @@ from functools import reduce
 from itertools import accumulate
 from typing import Any, TypeAlias, cast
 
-from headrace.expr.code_runtime import NAN
-from headrace.expr.decimal_arithmetic import EXACT
-from headrace.expr.deferred_imports import pa, pl
+from headrace.expr.code_runtime import EXACT, NAN
 from headrace.expr.types import (
     RANGES,
     BoolType,
@@ -34,6 +32,7 @@ from headrace.expr.types import (
     TimestampType,
 )
 from headrace.expr.typing_rules import CallTerm, LiteralTerm, Term
+from headrace.requirements import pa, pl
 
 _arrow: Any = pa
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -10,9 +10,8 @@ from decimal import Decimal
 from functools import singledispatch
 from typing import Any, cast
 
-from headrace.errors import BadRow
+from headrace.errors import BadRow, did_you_mean
 from headrace.expr.code_runtime import NAN, float32, float32_of_exact
-from headrace.expr.dict_keys import distinct_entries
 from headrace.expr.types import (
     AnyType,
     BoolType,
@@ -34,7 +33,7 @@ from headrace.expr.types import (
     TimestampType,
     fits_interval,
 )
-from headrace.near_names import did_you_mean
+from headrace.expr.value_keys import distinct_entries
 
 
 class _Refused(Exception):

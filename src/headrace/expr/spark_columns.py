@@ -10,9 +10,6 @@ from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from headrace.expr.deferred_imports import F
-from headrace.expr.deferred_imports import spark_types as spark
-from headrace.expr.dict_keys import has_representatives
 from headrace.expr.types import (
     BoolType,
     BytesType,
@@ -35,6 +32,9 @@ from headrace.expr.types import (
     TimestampType,
     holds_maps,
 )
+from headrace.expr.value_keys import has_representatives
+from headrace.requirements import F
+from headrace.requirements import spark_types as spark
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

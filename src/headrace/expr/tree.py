@@ -12,11 +12,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.errors import SourceLocation, WrongType
-from headrace.expr.annotations import as_type
-from headrace.expr.durations import duration
-from headrace.expr.expression_misuse import ValueMisuse
+from headrace.expr.expression_errors import ValueMisuse
 from headrace.expr.expression_text import ATOM, Rendered, call_text, literal_text
-from headrace.expr.types import DATE, TIMESTAMP, DataType
+from headrace.expr.time_texts import duration
+from headrace.expr.types import DATE, TIMESTAMP, DataType, as_type
 from headrace.shown import Shown
 
 if TYPE_CHECKING:

@@ -23,13 +23,12 @@ from headrace.expr.row_classes import computed_schema
 from headrace.expr.tree import Column, Expr, Literal
 from headrace.expr.types import Field
 from headrace.flow.join_condition import pair_names, plan_outer_join
+from headrace.operators.across_ticks import EveryTick
 from headrace.operators.column_arguments import all_columns, with_row_class
 from headrace.operators.distinct import Distinct
-from headrace.operators.join.difference import Difference
-from headrace.operators.join.operator import How, Join
+from headrace.operators.join.join import Difference, How, Join
 from headrace.operators.lifetime import Lifetime
-from headrace.operators.select import Select
-from headrace.operators.tick_snapshots import EveryTick
+from headrace.operators.rows import Select
 from headrace.operators.union import Union
 
 if TYPE_CHECKING:

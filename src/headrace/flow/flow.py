@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast, overload
 from typing_extensions import TypeVar
 
 from headrace.errors import BadFlow, SourceLocation, Step, WrongType
-from headrace.expr.call_errors import check_function
-from headrace.expr.expression_misuse import MethodGuesses
+from headrace.expr.expression_errors import MethodGuesses, check_function
 from headrace.expr.row_classes import schema_of
 from headrace.expr.tree import Column
 from headrace.expr.types import Schema
@@ -21,16 +20,15 @@ from headrace.flow.stream_base import StreamBase, T_co, check_stream
 from headrace.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
 from headrace.graph.node import FlowGraph, Node, Operator, inside_loops
 from headrace.operators.column_arguments import check_name
+from headrace.operators.endpoints import Initialize, Null, Sink, Source
 from headrace.operators.feedback import BagFeedback, Feedback, FeedbackOperator
-from headrace.operators.sink import Sink
-from headrace.operators.source import Initialize, Null, Source
 from headrace.shown import Shown
 
 if TYPE_CHECKING:
     from headrace.flow.keyed_tables import OnMisfitName
     from headrace.flow.signal import Signal
     from headrace.flow.timed_columns import Times
-    from headrace.operators.signals.endpoints import SignalSource
+    from headrace.operators.signals.earlier_values import SignalSource
     from headrace.operators.time_spans import GivenSpan
 
 T = TypeVar("T")
@@ -147,7 +145,7 @@ class Flow(MethodGuesses, Shown):
         """
         # Imported here, so that flows without signals do not load them.
         from headrace.flow.signal import Signal
-        from headrace.operators.signals.endpoints import SignalSource
+        from headrace.operators.signals.earlier_values import SignalSource
 
         location = SourceLocation.of_caller()
         self._check_source_name(name, location)

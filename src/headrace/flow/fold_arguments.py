@@ -9,11 +9,10 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any, cast
 
 from headrace.errors import BadRow, SourceLocation, UnknownRowType, WrongType
-from headrace.expr.annotations import is_row_class
 from headrace.expr.check import check, check_ordered
 from headrace.expr.row_classes import computed_schema, from_user, schema_of
 from headrace.expr.tree import Column, Expr, Ordering
-from headrace.expr.types import Field, Schema, StructType
+from headrace.expr.types import Field, Schema, StructType, is_row_class
 from headrace.operators.aggregate.aggregation import Aggregation
 from headrace.operators.column_arguments import named_columns, render_argument
 

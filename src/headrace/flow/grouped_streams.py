@@ -13,8 +13,8 @@ from headrace.expr.tree import Expr
 from headrace.expr.types import Field
 from headrace.flow.stream_base import B, G, Groups, O
 from headrace.flow.type_markers import Changes, NoOrder
+from headrace.operators.aggregate.aggregate import Aggregate
 from headrace.operators.aggregate.aggregation import Aggregation
-from headrace.operators.aggregate.operator import Aggregate
 from headrace.operators.column_arguments import (
     check_aggregations,
     check_no_positional,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from headrace.expr.types import Schema
     from headrace.flow.stream import Stream
     from headrace.operators.event_time.window import Emit
-    from headrace.operators.event_time.window_shapes import Shape, Windows
+    from headrace.operators.time_spans import Shape, Windows
 
 R = TypeVar("R")
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-from headrace.errors import HeadraceError, NeedNotMet, UnknownColumn, WrongType
+from headrace.errors import HeadraceError, NeedNotMet, UnknownColumn, WrongType, did_you_mean
 from headrace.expr.check import check
 from headrace.expr.row_classes import computed_schema
 from headrace.expr.tree import Call, Column, Expr
 from headrace.expr.types import BOOL, Field, Schema, holds_maps
-from headrace.near_names import did_you_mean
 from headrace.operators.column_arguments import render_argument
-from headrace.operators.join.operator import How, Join
+from headrace.operators.join.join import How, Join
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,10 +15,10 @@ from headrace.expr.tree import Column, Expr
 from headrace.expr.types import STR, TIMESTAMP, BoolType, Field, Schema, StructType
 from headrace.operators.aggregate.extremes import max as greatest
 from headrace.operators.column_arguments import render_argument
+from headrace.operators.endpoints import KeyedSource
 from headrace.operators.keyed_tables.history import END, START, History, version_fields
 from headrace.operators.keyed_tables.upsert import REASON, Misfits, Upsert
 from headrace.operators.keyed_tables.upsert_rule import COMMITS, SEQUENCE_TYPES, OnMisfit, UpsertRule
-from headrace.operators.source import KeyedSource
 from headrace.operators.time_spans import TIME_TYPES, span_in_unit
 from headrace.source_location import caller_at
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from headrace.errors import BadFlow, Step
 from headrace.graph.node import Node, Operator
-from headrace.notebook_cells import cell_execution
+from headrace.shown import cell_execution
 
 
 @dataclass(slots=True)

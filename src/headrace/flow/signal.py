@@ -18,9 +18,16 @@ from headrace.expr.row_classes import schema_of
 from headrace.flow.output_handle import Output
 from headrace.flow.signal_statistics import SignalStatistics
 from headrace.operators.column_arguments import ANY_VALUE, render_argument
-from headrace.operators.signals.earlier_values import DelaySignal, ScanSignal, WindowSignal
-from headrace.operators.signals.endpoints import ValueRows
-from headrace.operators.signals.filters import FilterSignal, NoRepeats, Sample, When
+from headrace.operators.signals.earlier_values import (
+    DelaySignal,
+    FilterSignal,
+    NoRepeats,
+    Sample,
+    ScanSignal,
+    ValueRows,
+    When,
+    WindowSignal,
+)
 from headrace.operators.signals.lift import Align, Argument, Constant, Lift
 
 if TYPE_CHECKING:

@@ -24,14 +24,17 @@ from headrace.flow.signal_windows import (
     require_time_signal,
 )
 from headrace.operators.column_arguments import render_argument
-from headrace.operators.over import navigation
-from headrace.operators.statistic_arguments import build_decay, check_count, check_least, parse_span
-from headrace.operators.statistics.differences import Crossed, Diff, Direction, PctChange
+from headrace.operators.over import row_functions
+from headrace.operators.signals.statistic_signal import build_decay, check_count, check_least, parse_span
 from headrace.operators.statistics.downsampling import (
     BarsByCount,
     BarsByTime,
+    Crossed,
     Debounce,
+    Diff,
+    Direction,
     EveryNth,
+    PctChange,
     Throttle,
     Timer,
 )
@@ -307,13 +310,13 @@ def ewm(signal: Signal[Any], **how: Any) -> Weighted:
 @overload
 def lag(
     signal: Expr, count: int = 1, default: object = None, *, ignore_nulls: bool = False
-) -> navigation.Lag: ...
+) -> row_functions.Lag: ...
 @overload
 def lag(signal: Signal[Any], count: int = 1, **how: Any) -> Signal[Any]: ...
 def lag(signal: Any, count: int = 1, default: object = None, **how: Any) -> Any:
     """Value `count` firings ago: `signal.lag(count)`; of an expression, `count` rows before, for `over`."""
     if isinstance(signal, Expr):
-        return navigation.lagged(signal, count, default, **how)
+        return row_functions.lagged(signal, count, default, **how)
     return signal.lag(count, **how)
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.errors import SourceLocation, WrongType
 from headrace.operators.column_arguments import render_argument
-from headrace.operators.signals.statistic_signal import StatisticSignal
-from headrace.operators.statistic_arguments import (
+from headrace.operators.signals.statistic_signal import (
+    StatisticSignal,
     check_ddof,
     check_numbers,
     check_times,

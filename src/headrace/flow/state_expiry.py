@@ -14,9 +14,9 @@ from headrace.expr.tree import Call, Column, Expr, Literal
 from headrace.expr.types import TIMESTAMP, DataType
 from headrace.flow.timed_columns import rename_columns, times_of, watermark_of
 from headrace.operators.distinct import DistinctOnTime
-from headrace.operators.event_time.first_within import FirstWithin
+from headrace.operators.event_time.late_rows import FirstWithin
 from headrace.operators.join.interval_join import JoinOnTime
-from headrace.operators.join.operator import How, Join
+from headrace.operators.join.join import How, Join
 from headrace.operators.lifetime import Lifetime
 from headrace.operators.time_spans import TIME_TYPES, span_in_unit
 

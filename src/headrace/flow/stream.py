@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 from typing_extensions import TypeVar
 
 from headrace.errors import SourceLocation, WrongType
-from headrace.expr.call_errors import explains_calls
 from headrace.expr.check import check, check_ordered
+from headrace.expr.expression_errors import explains_calls
 from headrace.expr.row_classes import computed_schema
 from headrace.expr.tree import Column, Expr, Ordering
 from headrace.expr.types import BOOL
@@ -40,21 +40,19 @@ from headrace.operators.column_arguments import (
     with_row_class,
 )
 from headrace.operators.distinct import Distinct
-from headrace.operators.filter import Filter
-from headrace.operators.join.difference import Difference
-from headrace.operators.join.operator import How
+from headrace.operators.join.join import Difference, How
 from headrace.operators.lifetime import LifetimeName, Lifetimes, parse_lifetimes
 from headrace.operators.map import FlatMap, Map
-from headrace.operators.over.operator import ComputeOver
+from headrace.operators.over.over import ComputeOver
 from headrace.operators.over.window_function import Over, grouped_by_partition
-from headrace.operators.select import Select, with_columns
+from headrace.operators.rows import Filter, Select, with_columns
 from headrace.operators.top_k import TopK
 from headrace.operators.union import Union
 
 if TYPE_CHECKING:
     from headrace.flow.flow import Flow
     from headrace.flow.grouped_streams import WindowGroups
-    from headrace.operators.event_time.window_shapes import Windows
+    from headrace.operators.time_spans import Windows
 
 _OF_OTHER_JOINS = {
     **dict.fromkeys(("left_on", "right_on"), "join(other, on=hr.left.one == hr.right.two)"),
@@ -396,7 +394,7 @@ class Stream(
         emit:   for windows: "close" emits the result of each window once, when the watermark passes its end;
                 "updates" also emits changes until then.
         """
-        from headrace.operators.event_time.window_shapes import Windows
+        from headrace.operators.time_spans import Windows
 
         location = SourceLocation.of_caller()
         if any(isinstance(given, Windows) for given in (*keys, *named.values())):

@@ -9,7 +9,7 @@ from headrace.flow.thresholds import threshold
 from headrace.flow.timed_columns import reaching_sources, watermark_of
 from headrace.graph.check_context import CheckContext
 from headrace.operators.distinct import Distinct
-from headrace.operators.join.operator import Join
+from headrace.operators.join.join import Join
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

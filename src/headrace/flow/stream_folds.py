@@ -31,7 +31,7 @@ from headrace.flow.fold_arguments import (
 from headrace.flow.stream_base import B, G, O, StreamBase, T_co, check_reason
 from headrace.flow.type_markers import Append, Bounded, NoOrder, Ordered, Unbounded
 from headrace.operators.column_arguments import all_columns
-from headrace.operators.function_claims import MERGES, Claims
+from headrace.operators.fold import MERGES, Claims
 from headrace.operators.lifetime import Lifetime, LifetimeName, parse_lifetimes
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         init:     a value, or a function without arguments that returns one.
         lifetime: "static": a table of one row. "tick": one plain row in each tick (see
                   `operators.fold`), which needs `nondet` unless ticks are given.
-        commutative, idempotent, monotone: claims (see `headrace.operators.function_claims`).
+        commutative, idempotent, monotone: claims (see `headrace.operators.fold`).
         returns:  type of the value; by default the function's return annotation, or the type of `init`.
         """
         from headrace.operators.fold import Fold, FoldTick
@@ -288,7 +288,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         name: str | None,
         location: SourceLocation,
     ) -> Stream[Any, Any, Any, Any]:
-        from headrace.operators.sort import Sort
+        from headrace.operators.order import Sort
 
         check_reason(nondet, location)
         (life,) = parse_lifetimes(lifetime, 1, "sort", location)

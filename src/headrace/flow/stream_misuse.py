@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from headrace.errors import SourceLocation, WrongType
-from headrace.expr.expression_misuse import MethodGuesses
+from headrace.expr.expression_errors import MethodGuesses
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,11 +15,11 @@ from headrace.flow.composite_joins import add_join
 from headrace.flow.join_condition import paired_schema, plan_join, plan_product
 from headrace.flow.stream_base import B, G, O, StreamBase, T_co, check_reason, check_stream
 from headrace.flow.type_markers import Append, Changes, NoOrder, Ordered, Unbounded
+from headrace.operators.across_ticks import EveryTick
 from headrace.operators.column_arguments import all_columns, render_argument, with_row_class
 from headrace.operators.distinct import Distinct
-from headrace.operators.join.operator import How
+from headrace.operators.join.join import How
 from headrace.operators.lifetime import Lifetime, Lifetimes, parse_lifetimes
-from headrace.operators.tick_snapshots import EveryTick
 from headrace.operators.top_k import TopK
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         self, other: Stream[T_co, B2, G2, Any], *, name: str | None = None
     ) -> Stream[T_co, B | B2, G | G2, NoOrder]:
         """Append the rows of the other stream in each tick (see `operators.chain`)."""
-        from headrace.operators.chain import Chain
+        from headrace.operators.union import Chain
 
         location = SourceLocation.of_caller()
         schema = self._united("chain", (other,), location)
@@ -65,7 +65,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
 
         Raises `WrongType` unless the count is an integer of at least 0.
         """
-        from headrace.operators.chain import ChainFirstN
+        from headrace.operators.union import ChainFirstN
 
         location = SourceLocation.of_caller()
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -95,7 +95,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
 
         lifetime: "static" keeps rows without a partner, "tick" drops them at the end of the tick.
         """
-        from headrace.operators.zip import Zip
+        from headrace.operators.order import Zip
 
         location = SourceLocation.of_caller()
         check_stream(other, "zip", location)
@@ -117,7 +117,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
 
         Missing rows of the shorter stream are replaced by nulls.
         """
-        from headrace.operators.zip import ZipLongest
+        from headrace.operators.order import ZipLongest
 
         location = SourceLocation.of_caller()
         check_stream(other, "zip_longest", location)

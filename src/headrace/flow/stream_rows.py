@@ -17,10 +17,8 @@ from headrace.expr.types import INT64, AnyType, BoolType, Field, ListType, MapTy
 from headrace.flow.stream_base import B, G, O, StreamBase, T_co, check_reason
 from headrace.flow.type_markers import Append, Changes, NoOrder, Ordered
 from headrace.operators.column_arguments import check_expression, render_argument, result_schema
-from headrace.operators.filter import Filter
 from headrace.operators.map import Map
-from headrace.operators.partition import Partition
-from headrace.operators.select import Select
+from headrace.operators.rows import Filter, Partition, Select
 
 if TYPE_CHECKING:
     from headrace.flow.keyed_tables import OnMisfitName
@@ -378,7 +376,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
 
         nondet: reason why results may depend on the cut into ticks; not needed if the ticks are given.
         """
-        from headrace.operators.assume_ordered import AssumeOrdered
+        from headrace.operators.order import AssumeOrdered
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)

@@ -14,14 +14,13 @@ from headrace.expr.tree import Column, Expr
 from headrace.expr.types import Field, Schema
 from headrace.flow.stream_base import B, G, O, StreamBase, T_co, check_reason, check_stream
 from headrace.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
+from headrace.operators.across_ticks import DeferTick, EveryTick
 from headrace.operators.column_arguments import (
     check_expression,
     computed_columns,
     named_columns,
     render_argument,
 )
-from headrace.operators.deferral import DeferTick
-from headrace.operators.tick_snapshots import EveryTick
 from headrace.operators.time_spans import TIME_TYPES, GivenSpan, Unit, span_in_unit
 
 if TYPE_CHECKING:
@@ -212,7 +211,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
 
         nondet: reason why results may depend on the cut into ticks; not needed if the ticks are given.
         """
-        from headrace.operators.deferral import DeferTickLazy
+        from headrace.operators.across_ticks import DeferTickLazy
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -225,7 +224,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
 
         nondet: as in `defer_tick_lazy`.
         """
-        from headrace.operators.deferral import DeferSignal
+        from headrace.operators.across_ticks import DeferSignal
 
         location = SourceLocation.of_caller()
         check_stream(signal, "defer_signal", location)
@@ -257,7 +256,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
 
         nondet: as in `defer_tick_lazy`.
         """
-        from headrace.operators.tick_snapshots import MultisetDelta
+        from headrace.operators.across_ticks import MultisetDelta
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -265,7 +264,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
 
     def null(self, *, name: str | None = None) -> Stream[T_co, Bounded, Append, Ordered]:
         """Consume rows that no sink needs, so that their operators still run (see `operators.source`)."""
-        from headrace.operators.source import Null
+        from headrace.operators.endpoints import Null
 
         location = SourceLocation.of_caller()
         return self._add(Null(swallows=True), self._schema, name, location)
@@ -277,7 +276,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         """
         # Imported here, so that flows without signals do not load them.
         from headrace.flow.signal import Signal
-        from headrace.operators.signals.endpoints import LastRow
+        from headrace.operators.signals.earlier_values import LastRow
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -310,7 +309,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         self, keys: tuple[Any, ...], named: dict[str, Any], location: SourceLocation
     ) -> WindowGroups[B, Any, Any]:
         from headrace.flow.grouped_streams import WindowGroups
-        from headrace.operators.event_time.window_shapes import Windows
+        from headrace.operators.time_spans import Windows
 
         windows = named.pop("window", None)
         if not isinstance(windows, Windows) or any(isinstance(n, Windows) for n in (*keys, *named.values())):

@@ -8,9 +8,9 @@ from headrace.errors import BadRow, NeedNotMet, SourceLocation, Step, WrongType
 from headrace.expr.row_classes import computed_schema, from_user
 from headrace.expr.tree import Column
 from headrace.expr.types import Field, Schema
-from headrace.graph.monotone_columns import find_monotone_columns, introducing_operator
-from headrace.operators.at_least import AtLeast
+from headrace.graph.operator_declarations import find_monotone_columns, introducing_operator
 from headrace.operators.column_arguments import render_argument
+from headrace.operators.lattice_fold import AtLeast
 
 if TYPE_CHECKING:
     from headrace.flow.output_handle import Output

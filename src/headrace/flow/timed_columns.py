@@ -14,22 +14,18 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from headrace.errors import BadFlow, Step
-from headrace.expr.check import check
-from headrace.expr.monotonicity import Monotonicity, monotonicity
+from headrace.expr.check import Monotonicity, check, monotonicity
 from headrace.expr.tree import Call, Column, Expr, columns_of
 from headrace.expr.types import BOOL, FLOAT64, TIMESTAMP, Field, Schema
 from headrace.operators.distinct import DistinctOnTime
-from headrace.operators.event_time.first_within import FirstWithin
-from headrace.operators.event_time.late_rows import OnTime
+from headrace.operators.endpoints import Source
+from headrace.operators.event_time.late_rows import FirstWithin, OnTime
 from headrace.operators.event_time.watermark import VALUE, EndOfInput, LeastWatermark, Move, Watermark
 from headrace.operators.event_time.window import END, START, Emit, Window
-from headrace.operators.event_time.window_shapes import Grid
-from headrace.operators.filter import Filter
 from headrace.operators.join.interval_join import JoinOnTime
 from headrace.operators.map import Inspect
-from headrace.operators.partition import Partition
-from headrace.operators.select import Select
-from headrace.operators.source import Source
+from headrace.operators.rows import Filter, Partition, Select
+from headrace.operators.time_spans import Grid
 from headrace.operators.union import Union
 
 if TYPE_CHECKING:

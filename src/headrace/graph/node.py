@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping  # field types are read at run time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
@@ -20,8 +20,13 @@ if TYPE_CHECKING:
     from headrace.expr.tree import Expr
     from headrace.expr.types import Field, Schema
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.monotone_columns import MonotoneColumns
-    from headrace.graph.operator_declarations import Lineage, Placement, SlotLayout, Unservable
+    from headrace.graph.operator_declarations import (
+        Lineage,
+        MonotoneColumns,
+        Placement,
+        SlotLayout,
+        Unservable,
+    )
 
 
 ALTERABLE: Mapping[str, bool] = MappingProxyType({"alterable": True})
@@ -56,7 +61,7 @@ class Operator(ABC):
     plan_name: ClassVar[str | None] = None
     """Name in plans; None if it is `kind`, and empty for an operator that no user writes."""
     examples: ClassVar[Mapping[str, Callable[..., Any]]] = MappingProxyType({})
-    """Flows that show the operator (`headrace.lowering.examples`)."""
+    """Flows that show the operator (`headrace.lowering.reference`)."""
     runs_each_tick: ClassVar[bool] = False
     """Whether the operator may emit in a tick without input. The operator itself starts no tick."""
     runs_first_tick: ClassVar[bool] = False
@@ -336,3 +341,26 @@ def inside_loops(graph: FlowGraph) -> FlowGraph:
         return graph
     nodes = tuple(replace(n, operator=changed[n.id]) if n.id in changed else n for n in graph.nodes)
     return replace(graph, nodes=nodes)
+
+
+def is_named(node: Node) -> bool:
+    """Return whether the user gave the name."""
+    return node.name != f"{node.operator.kind}_{node.id}"
+
+
+def user_name(graph: FlowGraph, node: Node) -> str | None:
+    """Return the name given by the user to an operator or a sink."""
+    sink = next((name for name, node_id in graph.sinks.items() if node_id == node.id), None)
+    return sink if sink is not None else node.name if is_named(node) else None
+
+
+def label(graph: FlowGraph, node: Node) -> str:
+    """Return a label such as `filter 'cheap'`, `source 'bids'` or `sink 'averages'`; the kind if unnamed."""
+    name = user_name(graph, node)
+    return node.operator.kind if name is None else f"{node.operator.kind} {name!r}"
+
+
+def label_in_sentence(graph: FlowGraph, node: Node) -> str:
+    """Return the label for use within a sentence, with an article if unnamed: `the filter`."""
+    text = label(graph, node)
+    return f"the {text}" if text == node.operator.kind else text

@@ -6,6 +6,7 @@ before a source or sink is opened.
 
 from typing import TYPE_CHECKING, Any
 
+from headrace.errors import did_you_mean
 from headrace.io.change_data import ChangeData, Debezium, DeltaChanges, Operations, Upserts
 from headrace.io.delta import DeltaChangelog, DeltaRows, DeltaTable
 from headrace.io.files.changelog import Changelog, CsvChangelog
@@ -14,7 +15,7 @@ from headrace.io.files.csv_files import CsvFiles
 from headrace.io.files.json_files import JsonFiles
 from headrace.io.files.parquet_files import ParquetFiles
 from headrace.io.files.table_files import TableFiles
-from headrace.io.in_process import Call, Memory, Print, Rows
+from headrace.io.in_process import Call, Memory, Print, Rows, TickTime, WallClock
 from headrace.io.kafka import Kafka, KafkaTopic
 from headrace.io.keyed_tables import HeldBack
 from headrace.io.postgres import PostgresChangelog, PostgresTable
@@ -31,17 +32,15 @@ from headrace.io.source import (
     open_source,
 )
 from headrace.io.uri import parse_sink, parse_source
-from headrace.io.wall_clock import TickTime, WallClock
-from headrace.near_names import did_you_mean
 
 if TYPE_CHECKING:
-    from headrace.io.pull.sources import rows_of
+    from headrace.io.pull_streams import rows_of
 
 
 def __getattr__(name: str) -> Any:
     # Tasks on Spark import this package, but need no pull-streams.
     if name == "rows_of":
-        from headrace.io.pull.sources import rows_of
+        from headrace.io.pull_streams import rows_of
 
         return rows_of
     guess = did_you_mean(name, __all__)

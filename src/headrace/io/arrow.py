@@ -16,7 +16,6 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.atomic_files import sync_file
 from headrace.expr.code_runtime import NAN
 from headrace.expr.functions.intervals import micros_of
 from headrace.expr.types import (
@@ -42,6 +41,7 @@ from headrace.expr.types import (
     TimestampNtzType,
     TimestampType,
 )
+from headrace.file_system import sync_file
 from headrace.io.source import WEIGHT
 
 _compute: Any = pc  # generated at import time, unseen by type checkers

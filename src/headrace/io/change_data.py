@@ -18,12 +18,19 @@ from typing import Any, ClassVar, Self, TypeAlias, cast
 from headrace.errors import BadInput
 from headrace.expr.row_classes import Unavailable
 from headrace.expr.types import STR, DataType, Field, Row, Schema, StructType
-from headrace.io.epoch_times import EPOCH_UNITS, EpochUnit, epoch_row_restorer, with_integer_times
 from headrace.io.files.file_source import Files
-from headrace.io.files.text_values import Unfit, shortened, unfit
+from headrace.io.files.text_values import (
+    EPOCH_UNITS,
+    EpochUnit,
+    UnfitValue,
+    epoch_row_restorer,
+    shortened,
+    unfit,
+    with_integer_times,
+)
 from headrace.io.source import Feed, Reader, Source, dead_letter_folder, open_source, set_fields
 
-Decode: TypeAlias = Callable[[Row | None], list[Row]]
+DecodeRecord: TypeAlias = Callable[[Row | None], list[Row]]
 Join: TypeAlias = Callable[[Iterator[Any], str], Iterator[Any]]
 UNAVAILABLE = "__debezium_unavailable_value"
 """Placeholder of a connector, unless it is told another."""
@@ -167,8 +174,11 @@ def record_schema(source: ChangeData, rows: Schema) -> Schema:
 
 
 @singledispatch
-def build_decoder(source: ChangeData, rows: Schema) -> Decode:
-    """Build a decoder from internal records (None for a null record) to weighted rows; it raises `Unfit`."""
+def build_decoder(source: ChangeData, rows: Schema) -> DecodeRecord:
+    """Build a decoder from internal records (None for a null record) to weighted rows.
+
+    The decoder raises `UnfitValue`.
+    """
     raise NotImplementedError(type(source))
 
 
@@ -192,7 +202,7 @@ def _(source: Upserts, rows: Schema) -> Schema:
 
 
 @build_decoder.register
-def _(source: Operations, rows: Schema) -> Decode:
+def _(source: Operations, rows: Schema) -> DecodeRecord:
     weights = {
         **dict.fromkeys(source.insert, 1),
         **dict.fromkeys(source.delete, -1),
@@ -207,7 +217,7 @@ def _(source: Operations, rows: Schema) -> Decode:
             raise unfit("a record", None)
         weight = weights.get(record[at])
         if weight is None:
-            raise Unfit(f"{source.column}: {shortened(repr(record[at]))} is not one of {known}")
+            raise UnfitValue(f"{source.column}: {shortened(repr(record[at]))} is not one of {known}")
         return [(*record[:width], weight)] if weight else []
 
     return decode
@@ -268,7 +278,7 @@ IMAGES: dict[str, tuple[bool, bool]] = {
 
 
 def envelope_reader(source: Debezium, rows: Schema) -> Callable[[Row], tuple[str, Row | None, Row | None]]:
-    """Build a function from an envelope to its operation and both images; it raises `Unfit`.
+    """Build a function from an envelope to its operation and both images; it raises `UnfitValue`.
 
     What an image does not tell is marked as `Unavailable` does.
     """
@@ -291,7 +301,7 @@ def envelope_reader(source: Debezium, rows: Schema) -> Callable[[Row], tuple[str
         envelope = record[-1] or record[:-1]
         before, after, op = envelope[:3]
         if op not in IMAGES:
-            raise Unfit(f"op: {shortened(repr(op))} is not one of {', '.join(map(repr, IMAGES))}")
+            raise UnfitValue(f"op: {shortened(repr(op))} is not one of {', '.join(map(repr, IMAGES))}")
         goes, comes = image(before, envelope), image(after, envelope)
         # Of a row that is known by its key alone, all else is null.
         return op, goes, comes if goes is None else _filled(comes, goes, marks)
@@ -306,16 +316,16 @@ def _filled(after: Row | None, before: Row, marks: Unavailable) -> Row | None:
 
 
 @build_decoder.register
-def _(source: Debezium, rows: Schema) -> Decode:
+def _(source: Debezium, rows: Schema) -> DecodeRecord:
     read, marks = envelope_reader(source, rows), Unavailable.of(rows.fields)
 
     def image(found: Row | None, name: str, op: str, weight: int) -> Row:
         if found is None:
             why = f"; {OLD_ROWS}" if weight < 0 else ""
-            raise Unfit(f"{name}: it is null or missing, but op {op!r} needs it{why}")
+            raise UnfitValue(f"{name}: it is null or missing, but op {op!r} needs it{why}")
         unknown = marks.names(found)
         if unknown:
-            raise Unfit(
+            raise UnfitValue(
                 f"{name}: {unknown[0]}: the record does not tell the value ({source.unavailable}), which "
                 f"did not change; only a table with a key holds it, flow.table(..., key=...); else {OLD_ROWS}"
             )

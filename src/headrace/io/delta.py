@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.errors import BadInput, UnwritableSink
 from headrace.expr.types import FloatingType, ListType, MapType, Schema, StructType, holds_intervals
+from headrace.file_system import path_text
 from headrace.io.files.changelog import check_columns
 from headrace.io.keyed_tables import TableKey, validate_key
 from headrace.io.outbox import DeliveredSink, DeliveryWriter
 from headrace.io.sink import SinkRequest, Writer, column_names, open_sink
 from headrace.io.source import Feed, Guarantee, Reader, Source, open_source, refuse_untyped, set_fields
-from headrace.path_or_url import path_text
 from headrace.requirements import require_package
 from headrace.source_location import SourceLocation
 

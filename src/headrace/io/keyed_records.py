@@ -14,14 +14,14 @@ from operator import itemgetter
 from typing import Any, ClassVar
 
 from headrace.errors import BadInput
-from headrace.expr.dict_keys import has_representatives, key_function
 from headrace.expr.row_classes import KeyedRows, Unavailable
 from headrace.expr.types import INT64, Field, Row, Schema, StructType
+from headrace.expr.value_keys import has_representatives, key_function
 from headrace.io.change_data import (
     IMAGES,
     ChangeData,
     Debezium,
-    Decode,
+    DecodeRecord,
     DeltaChanges,
     Join,
     Operations,
@@ -32,7 +32,7 @@ from headrace.io.change_data import (
     record_schema,
 )
 from headrace.io.files.file_source import Files
-from headrace.io.files.text_values import Unfit, shortened, unfit
+from headrace.io.files.text_values import UnfitValue, shortened, unfit
 from headrace.io.in_process import Rows
 from headrace.io.source import WEIGHT, BadRecord, Source, set_fields
 
@@ -47,7 +47,7 @@ ORDERS = "orders the records of a key"
 class RecordBuilder:
     """Builder of records, without their place, from rows of which only the key need be known.
 
-    A record without a sequence, in a table with one, raises `Unfit`.
+    A record without a sequence, in a table with one, raises `UnfitValue`.
 
     at: position of the sequence. others: positions beside the key. needed: columns that are never null, with
     their positions.
@@ -104,11 +104,11 @@ class RecordBuilder:
         return self._record(key, None, None, sequence)
 
     def _record(self, key: Row, before: Row | None, row: Row | None, sequence: Any) -> Row:
-        """Build a record. Raises `Unfit` if its sequence is null."""
+        """Build a record. Raises `UnfitValue` if its sequence is null."""
         if self.at is None:
             return key, before, row
         if sequence is None:
-            raise Unfit(f"{self.keyed.sequence}: it is null, but {ORDERS}")
+            raise UnfitValue(f"{self.keyed.sequence}: it is null, but {ORDERS}")
         return key, before, row, sequence
 
     def whole_or_none(self, row: Row) -> Row | None:
@@ -120,10 +120,10 @@ class RecordBuilder:
         return None if self._missing(row) else row
 
     def check(self, row: Row) -> Row:
-        """Return a row. Raises `Unfit` if a column is null that never is."""
+        """Return a row. Raises `UnfitValue` if a column is null that never is."""
         missing = self._missing(row)
         if missing is not None:
-            raise Unfit(f"{missing.name}: expected {missing.type}, found None")
+            raise UnfitValue(f"{missing.name}: expected {missing.type}, found None")
         return row
 
     def _missing(self, row: Row) -> Field | None:
@@ -204,12 +204,12 @@ def _(source: KeyedFiles, rows: Schema) -> Schema:
 
 
 @build_decoder.register
-def _(source: KeyedFiles, rows: Schema) -> Decode:
+def _(source: KeyedFiles, rows: Schema) -> DecodeRecord:
     return _decoder(source.source, RecordBuilder.of(source.keyed))
 
 
 @singledispatch
-def _decoder(source: object, build: RecordBuilder) -> Decode:
+def _decoder(source: object, build: RecordBuilder) -> DecodeRecord:
     """Build a decoder from records as they are read to those of a keyed table."""
 
     width = len(build.keyed.rows.fields)
@@ -221,14 +221,14 @@ def _decoder(source: object, build: RecordBuilder) -> Decode:
         if weight == -1:
             return [build.deletes(row)]
         if weight not in (1, None):
-            raise Unfit(f"{WEIGHT}: {SET_OR_DELETE}, found {weight}")
+            raise UnfitValue(f"{WEIGHT}: {SET_OR_DELETE}, found {weight}")
         return [build.sets(build.check(row))]
 
     return decode
 
 
 @_decoder.register(Operations)
-def _operations_decoder(source: Operations, build: RecordBuilder) -> Decode:
+def _operations_decoder(source: Operations, build: RecordBuilder) -> DecodeRecord:
     weighted = build_decoder(source, build.keyed.relaxed)
 
     def changed(change: Row) -> Row:
@@ -239,19 +239,19 @@ def _operations_decoder(source: Operations, build: RecordBuilder) -> Decode:
 
 
 @_decoder.register
-def _(source: Upserts, build: RecordBuilder) -> Decode:
+def _(source: Upserts, build: RecordBuilder) -> DecodeRecord:
     fields = build.keyed.rows.fields
     places = [at for at, field in enumerate(fields) if field.name in build.keyed.key]
 
     def decode(record: Row | None) -> list[Row]:
         key, value = record or (None, None)
         if key is None:
-            raise Unfit("key: it is null or missing")
+            raise UnfitValue("key: it is null or missing")
         for at in places:
             if key[at] is None and not fields[at].nullable:
-                raise Unfit(f"key: {fields[at].name} is null or missing")
+                raise UnfitValue(f"key: {fields[at].name} is null or missing")
             if value is not None and value[at] not in (None, key[at]):
-                raise Unfit(
+                raise UnfitValue(
                     f"value: its {fields[at].name} is {shortened(repr(value[at]))}, not that of the key"
                 )
         if value is None:
@@ -271,7 +271,7 @@ class Postimage(list[Row]):
 
 
 @_decoder.register
-def _(source: DeltaChanges, build: RecordBuilder) -> Decode:
+def _(source: DeltaChanges, build: RecordBuilder) -> DecodeRecord:
     decode_operation = _operations_decoder(source, build)
     at = record_schema(source, build.keyed.relaxed).names.index(source.column)
     width = len(build.keyed.rows.fields)
@@ -316,7 +316,7 @@ def _join_images(build: RecordBuilder) -> Join:
 
 
 @_decoder.register
-def _(source: Debezium, build: RecordBuilder) -> Decode:
+def _(source: Debezium, build: RecordBuilder) -> DecodeRecord:
     read = envelope_reader(source, build.keyed.relaxed)
     hint = (
         f'the position in the log dates deletions by key: columns={{"{build.keyed.sequence}": "source.lsn"}}'
@@ -329,15 +329,15 @@ def _(source: Debezium, build: RecordBuilder) -> Decode:
         deletes, sets = IMAGES[op]
         if sets:
             if after is None:
-                raise Unfit(f"after: it is null or missing, but op {op!r} needs it")
+                raise UnfitValue(f"after: it is null or missing, but op {op!r} needs it")
             return build.replaces(before if deletes else None, build.check(after))
         if not deletes:
             return []
         if before is None:
-            raise Unfit(f"before: it is null or missing, but op {op!r} needs the key of the row")
+            raise UnfitValue(f"before: it is null or missing, but op {op!r} needs the key of the row")
         try:
             return [build.deletes(before)]
-        except Unfit as problem:
-            raise Unfit(f"before: {problem}; {hint}") from None
+        except UnfitValue as problem:
+            raise UnfitValue(f"before: {problem}; {hint}") from None
 
     return decode

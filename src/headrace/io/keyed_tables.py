@@ -15,9 +15,7 @@ from functools import singledispatch
 from pathlib import Path
 from typing import Any
 
-from headrace.atomic_files import move
 from headrace.errors import BadInput, DuplicateKey
-from headrace.expr.dict_keys import key_function
 from headrace.expr.types import (
     DataType,
     DecimalType,
@@ -29,6 +27,8 @@ from headrace.expr.types import (
     Schema,
     StructType,
 )
+from headrace.expr.value_keys import key_function
+from headrace.file_system import move
 
 # --- held-back rows -------------------------------------------------------------------------------
 

@@ -22,9 +22,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
-from headrace.atomic_files import remove_folder, sync_folder, write_file
-from headrace.expr.dict_keys import with_representatives
 from headrace.expr.types import Row, Rows, Schema
+from headrace.expr.value_keys import with_representatives
+from headrace.file_system import remove_folder, sync_folder, write_file
 from headrace.io.files import changelog
 from headrace.io.keyed_tables import HeldBack, HeldRows, TableKey, consolidate_rows
 from headrace.io.sink import (

@@ -1,7 +1,7 @@
 """Source contract: sources, the feed a flow requests, and the reader that supplies it.
 
 A source (`JsonFiles`, `CsvFiles`, `ParquetFiles`, `Rows`) is frozen data. Engines dispatch on its class:
-in-process, `open_source` opens a `Reader`, which `headrace.io.pull.sources` turns into a pull-stream; on
+in-process, `open_source` opens a `Reader`, which `headrace.io.pull_streams` turns into a pull-stream; on
 Spark, the driver finds input and tasks read it, or Spark reads it itself.
 
 **Positions are state.** A reader records its progress in `feed.taken`, a mapping from a name to a position:
@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 from urllib.parse import quote
 
-from headrace.atomic_files import move, remove_empty, sync_file
 from headrace.errors import BadInput, BadRow, SourceLocation
 from headrace.expr.types import Field, Schema, holds_any
+from headrace.file_system import move, remove_empty, sync_file
 from headrace.tables.version_folders import STAGING
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
-from headrace.errors import BadUri
+from headrace.errors import BadUri, did_you_mean
 from headrace.io.change_data import UNAVAILABLE, Debezium, DeltaChanges, Operations, Upserts
 from headrace.io.delta import DeltaChangelog, DeltaRows, DeltaTable
 from headrace.io.files.changelog import Changelog, CsvChangelog
@@ -36,13 +36,11 @@ from headrace.io.files.file_source import Files
 from headrace.io.files.json_files import JsonFiles
 from headrace.io.files.parquet_files import ParquetFiles
 from headrace.io.files.table_files import TableFiles
-from headrace.io.in_process import Print
+from headrace.io.in_process import Print, TickTime
 from headrace.io.kafka import Kafka, KafkaTopic
 from headrace.io.postgres import PostgresChangelog, PostgresTable, without_password
 from headrace.io.sink import SinkTarget
 from headrace.io.source import Source
-from headrace.io.wall_clock import TickTime
-from headrace.near_names import did_you_mean
 
 # One letter is not a scheme: C:\data is a path.
 _SCHEME = re.compile(r"[A-Za-z0-9]{2,}(\+[A-Za-z0-9]+)?")

@@ -1,9 +1,4 @@
-"""Reference answers of operators: recomputed from whole bags, without increments or an engine.
-
-A bag is a `Counter` of rows. An operator's output bag follows from its input bags by the definition in the
-operator's docstring; an engine is correct if its accumulated outputs equal it. Answers are so simple that
-reading one verifies it. `headrace.testing.oracle` puts the answers of a flow together.
-"""
+"""Examples of operators, and reference answers: from whole bags, without increments or an engine."""
 
 from __future__ import annotations
 
@@ -12,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from headrace.expr.compile_python import RUNTIME, Scope, value_source
 from headrace.expr.tree import Expr
@@ -120,3 +115,17 @@ def answer_of_bags(operator: Operator, node: Node, inputs: Bags) -> Bag:
 def output_of_tick(operator: Operator, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
     """Compute the output in a tick of an operator that treats ticks separately. Raises `NotOfBags`."""
     raise NotOfBags(f"{operator.kind} is no function of the bags of ticks")
+
+
+class Pair(NamedTuple):
+    """Row of the examples' streams."""
+
+    a: int
+    b: int | None
+
+
+Examples: TypeAlias = Mapping[str, Callable[[Any, Any], Any]]
+"""Flows that show an operator, by a label: functions of an append stream and a table of `Pair`s.
+
+Tick tables, random flows, plans and the pages of the documentation are made from them.
+"""

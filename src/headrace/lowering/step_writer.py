@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.expr.check import check
-from headrace.expr.code_emission import code_bounds
 from headrace.expr.compile_python import Scope, key_of, predicate_source, value_source
-from headrace.expr.dict_keys import has_representatives
+from headrace.expr.typing_rules import code_bounds
+from headrace.expr.value_keys import has_representatives
 from headrace.graph.node import Edge
 from headrace.lowering.generated_source import SourceCode
 from headrace.lowering.row_code import ChangeSelection, RowCode, tuple_source

@@ -8,7 +8,7 @@ import typing
 from typing import Any
 
 from headrace.errors import SourceLocation, UnknownRowType, WrongType
-from headrace.expr.call_errors import check_function
+from headrace.expr.expression_errors import check_function
 from headrace.expr.expression_text import constant_text
 from headrace.expr.row_classes import schema_of
 from headrace.expr.tree import Column, Expr

@@ -8,15 +8,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.graph.node import ALTERABLE
-from headrace.graph.operator_declarations import WHOLE, Facts, Need, Placement, Port
-from headrace.lowering.examples import Examples
+from headrace.graph.operator_declarations import IN_ORDER, WHOLE, Facts, Need, Placement, Port
 from headrace.lowering.forms import lower_operator
-from headrace.lowering.reference import Bag, NotOfBags, OperatorInput, output_of_tick
+from headrace.lowering.reference import Bag, Examples, NotOfBags, OperatorInput, output_of_tick
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.step import Step, register_step
 from headrace.operators.aggregate.counts import count
 from headrace.operators.lifetime import DEPENDS_ON_CUT, CutDependent, Lifetime, tick_needs
-from headrace.operators.unservable import IN_ORDER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -20,11 +20,11 @@ from headrace.columns.column_stream import (
 from headrace.columns.columns import FAILS, WEIGHT, Columns
 from headrace.columns.slot_forms import CountForm
 from headrace.expr.constructors import col
-from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import NotLowered, dtype_of
 from headrace.expr.tree import Column
 from headrace.graph.node import ALTERABLE, Operator, identity_lineage
 from headrace.graph.operator_declarations import (
+    EVENT_TIME,
     Facts,
     KeyedSlot,
     Need,
@@ -33,7 +33,6 @@ from headrace.graph.operator_declarations import (
     calendar_slots,
     place_by_key,
 )
-from headrace.lowering.examples import Examples
 from headrace.lowering.forms import (
     ArrangedPlan,
     ArrangedState,
@@ -43,7 +42,7 @@ from headrace.lowering.forms import (
     lower_operator,
     register_arranged,
 )
-from headrace.lowering.reference import Bag, Bags, OperatorInput, answer_of_bags, output_of_tick
+from headrace.lowering.reference import Bag, Bags, Examples, OperatorInput, answer_of_bags, output_of_tick
 from headrace.lowering.round_history import SetLoopStep
 from headrace.lowering.row_code import RowCode, tuple_source
 from headrace.lowering.slot import Slot
@@ -57,7 +56,7 @@ from headrace.operators.lifetime import (
     tick_needs,
     with_lifetimes,
 )
-from headrace.operators.unservable import EVENT_TIME
+from headrace.requirements import np, pl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

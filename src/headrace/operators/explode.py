@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.expr.polars_columns import NotLowered
 from headrace.expr.types import INT32, AnyType, Field, ListType
 from headrace.graph.node import identity_lineage
-from headrace.lowering.examples import Examples, Pair
 from headrace.lowering.forms import apply_operator, lower_operator
-from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies
+from headrace.lowering.reference import Bag, Bags, Examples, Pair, answer_of_bags, copies
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.step import Step, register_step
-from headrace.operators.row_by_row import RowByRow
+from headrace.operators.rows import RowByRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,6 @@ from headrace.arrangement.spine import Probe
 from headrace.columns.column_stream import build_stream, with_one_zero
 from headrace.columns.columns import Columns, weights_of
 from headrace.expr.constructors import col
-from headrace.expr.deferred_imports import np
 from headrace.graph.node import ALTERABLE, Operator, identity_lineage
 from headrace.graph.operator_declarations import (
     EQUAL_ROWS,
@@ -24,13 +23,13 @@ from headrace.graph.operator_declarations import (
     Port,
     place_by_key,
 )
-from headrace.lowering.examples import Examples, Pair
 from headrace.lowering.forms import apply_operator, register_arranged
-from headrace.lowering.reference import Bag, Bags, answer_of_bags
+from headrace.lowering.reference import Bag, Bags, Examples, Pair, answer_of_bags
 from headrace.lowering.round_history import RoundSumsWriter, SetLoopStep
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import LoopStep, Step, register_loop_step, step_for
 from headrace.operators.distinct import DistinctPlan, distinct_step
+from headrace.requirements import np
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

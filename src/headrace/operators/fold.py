@@ -1,4 +1,8 @@
-"""Folds of all rows into one value, by an opaque function: fold, per tick too, and reduce."""
+"""Folds of all rows into one value, by an opaque function: fold, per tick too, and reduce.
+
+Claims about the function relax the requirements on its input. They are not trusted: `headrace check --claims`
+and `headrace.testing.check_claims` run each as a property test.
+"""
 
 from __future__ import annotations
 
@@ -12,27 +16,34 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.expr.check import check
 from headrace.expr.row_classes import from_user, to_user
 from headrace.expr.types import Field, Schema
-from headrace.graph.monotone_columns import MonotoneColumns
-from headrace.graph.node import ALTERABLE, Operator
-from headrace.graph.operator_declarations import WHOLE, Facts, Need, Placement, Port
+from headrace.graph.node import ALTERABLE, Operator, function_name
+from headrace.graph.operator_declarations import (
+    OF_A_TICK,
+    UNCLAIMED,
+    WHOLE,
+    Facts,
+    MonotoneColumns,
+    Need,
+    Placement,
+    Port,
+)
 from headrace.lattice import Max
-from headrace.lowering.examples import Examples, Pair
 from headrace.lowering.reference import (
     Bag,
     Bags,
+    Examples,
     NotOfBags,
     OperatorInput,
+    Pair,
     answer_of_bags,
     copies,
     function_of,
     functions_of,
     output_of_tick,
 )
-from headrace.lowering.row_code import RowCode, item_sources
+from headrace.lowering.row_code import RowCode, holds_any, item_source, item_sources, user_form
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step, step_for
-from headrace.lowering.user_rows import holds_any, item_source, user_form
-from headrace.operators.function_claims import NO_CLAIMS, Claims
 from headrace.operators.lifetime import (
     DEPENDS_ON_CUT,
     CutDependent,
@@ -40,8 +51,7 @@ from headrace.operators.lifetime import (
     WithLifetime,
     describe_lifetime,
 )
-from headrace.operators.unservable import OF_A_TICK, UNCLAIMED
-from headrace.state.marked_values import Exact
+from headrace.state.codec import Exact
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr
@@ -49,6 +59,71 @@ if TYPE_CHECKING:
     from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Unservable
     from headrace.lowering.step_writer import StepWriter
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Claims about a function `f(accumulated, row)`.
+
+    commutative: the order of the rows does not matter.
+    idempotent:  repeated rows have no effect.
+    monotone:    the accumulated value never decreases.
+    """
+
+    commutative: bool = False
+    idempotent: bool = False
+    monotone: bool = False
+
+    def names(self) -> Iterator[str]:
+        """Yield the names of the claims made."""
+        for name in ("commutative", "idempotent", "monotone"):
+            if getattr(self, name):
+                yield name
+
+    def needs(self) -> tuple[Need, ...]:
+        """Return the facts that a fold with this function requires of its input."""
+        needs = [
+            Need(
+                0,
+                "append",
+                "a function cannot undo what it accumulated:\nof a row that is taken back it would not know",
+                "group_by(...).agg(...) with hr.sum, hr.count, hr.max and the like, which take rows back",
+            )
+        ]
+        if not self.commutative:
+            needs.append(
+                Need(
+                    0,
+                    "ordered",
+                    "the function may give something else when rows come in another order",
+                    "claim commutative=True if it does not (`headrace check --claims` tries it),\n"
+                    'or say what the order is by .assume_ordered(nondet="why it is kept")',
+                )
+            )
+        if not self.idempotent:
+            needs.append(
+                Need(
+                    0,
+                    "once",
+                    "the function may count a row twice that comes twice",
+                    "claim idempotent=True if it does not (`headrace check --claims` tries it)",
+                )
+            )
+        return tuple(needs)
+
+    def clauses_about(self, function: Callable[..., object]) -> Iterator[str]:
+        """Render the claims about a function, one clause each, for `Operator.assumptions`."""
+        for name in self.names():
+            yield f"{function_name(function)} is {name}"
+
+    def __str__(self) -> str:
+        return ", ".join(self.names())
+
+
+NO_CLAIMS = Claims()
+
+# Claims that hold for the merge of any lattice.
+MERGES = Claims(commutative=True, idempotent=True)
 
 
 class FoldOperator(Operator):

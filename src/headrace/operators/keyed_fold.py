@@ -7,22 +7,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.expr.types import Field, Schema
-from headrace.graph.monotone_columns import MonotoneColumns
 from headrace.graph.node import ALTERABLE
-from headrace.graph.operator_declarations import Facts, KeyedSlot, Placement, Port, place_by_key
+from headrace.graph.operator_declarations import (
+    Facts,
+    KeyedSlot,
+    MonotoneColumns,
+    Placement,
+    Port,
+    place_by_key,
+)
 from headrace.lattice import Max
-from headrace.lowering.examples import Examples
-from headrace.lowering.row_code import RowCode, key_columns
+from headrace.lowering.reference import Examples
+from headrace.lowering.row_code import RowCode, key_columns, write_received
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, step_for
-from headrace.lowering.user_rows import write_received
-from headrace.operators.fold import (
-    FoldOperator,
-    FoldStep,
-    describe_fold,
-    folded_facts,
-)
-from headrace.operators.function_claims import NO_CLAIMS, Claims
+from headrace.operators.fold import NO_CLAIMS, Claims, FoldOperator, FoldStep, describe_fold, folded_facts
 from headrace.operators.lifetime import Lifetime, WithLifetime, describe_lifetime
 
 if TYPE_CHECKING:

@@ -1,4 +1,7 @@
-"""Lattice folds: merge all items, and in a cycle emit the merge whenever it grows."""
+"""Lattice operators: folds that merge all items, and thresholds on values that only grow.
+
+In a cycle, a fold emits the merge whenever it grows.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +15,25 @@ from headrace.expr.compile_python import key_of
 from headrace.expr.constructors import col
 from headrace.expr.row_classes import from_user
 from headrace.expr.types import AnyType, Field, Schema
-from headrace.graph.monotone_columns import MonotoneColumns
 from headrace.graph.node import ALTERABLE, Operator, function_name
-from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, place_by_key
+from headrace.graph.operator_declarations import (
+    LOOP_OF_LATTICES,
+    Facts,
+    KeyedSlot,
+    MonotoneColumns,
+    Need,
+    Placement,
+    Port,
+    place_by_key,
+)
 from headrace.lattice import Max, Merging, Min
-from headrace.lowering.examples import Examples
-from headrace.lowering.reference import Bag, Bags, answer_of_bags
-from headrace.lowering.row_code import MappingCode, RowCode, key_columns
+from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags, function_of
+from headrace.lowering.row_code import MappingCode, RowCode, key_columns, merged_item, write_received
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
-from headrace.lowering.user_rows import merged_item, write_received
+from headrace.operators.aggregate.counts import count
 from headrace.operators.fold import items_by_key
 from headrace.operators.lifetime import CutDependent
-from headrace.operators.unservable import LOOP_OF_LATTICES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -342,7 +351,7 @@ class LatticeGrowthStep(LatticeStep):
 
 
 @answer_of_bags.register(LatticeFold)
-def _answer(operator: LatticeFold, node: Node, inputs: Bags) -> Bag:
+def _lattice_fold_answer(operator: LatticeFold, node: Node, inputs: Bags) -> Bag:
     [(schema, bag)] = inputs
     lattice = operator.lattice
     groups = items_by_key(schema, bag, operator.keys, operator.item)
@@ -355,3 +364,104 @@ def _answer(operator: LatticeFold, node: Node, inputs: Bags) -> Bag:
             merged = lattice.merge(merged, lattice.value(item))
         out[(*key, merged)] += 1
     return out
+
+
+@dataclass(frozen=True, slots=True)
+class AtLeast(Operator):
+    """Keys whose value in `column` has reached `threshold`, each emitted once, in the tick of reaching it.
+
+    A row has the key's columns, and the threshold in place of the column. The operator itself is non-blocking
+    (its input may not be: an aggregate completes the tick first). It retracts nothing, although its input
+    retracts old values, because the column must be monotone, which the analysis checks. An empty tick emits
+    nothing; keys are emitted in the order in which they reach the threshold.
+
+    lattice: lattice whose order defines "at least"; for numbers, the usual order.
+
+    >>> import headrace as hr
+    >>> from headrace.testing import show
+    >>> show(lambda words: words.group_by("value").agg(n=hr.count()).at_least(2, column="n"),
+    ...      words=["a", "b", "a", "a"])
+    + (value='a', n=2)
+    """
+
+    kind: ClassVar[str] = "at_least"
+    examples: ClassVar[Examples] = {"at_least": lambda x, y: x.group_by("a").agg(n=count()).at_least(2)}
+    merges_equal: ClassVar[bool] = True
+    threshold: object
+    column: str
+    keys: tuple[Expr, ...]
+    lattice: Lattice
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input"),)
+
+    def output(self, context: CheckContext) -> Columns:
+        # Whether the column only grows follows from the upstream operators alone.
+        made, schema = context.threshold(self.threshold, self.column)
+        context.require_as_built_by_flow(made, self, "what grows, and by which keys, is something else")
+        return schema.fields
+
+    def unservable(self) -> Unservable | None:
+        return None
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return {"reached": KeyedSlot()}
+
+    def placement(self) -> Placement:
+        return place_by_key(self.keys)
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return inputs[0].but(append=True, ordered=False, once=True)
+
+    def grows_from(self) -> str | None:
+        return self.column
+
+    def describe(self) -> str:
+        return f"{self.column} >= {self.threshold!r}"
+
+
+@register_step(AtLeast)
+class AtLeastStep(Step):
+    """Step of at_least. Slot: key -> 1 once its value has reached the threshold."""
+
+    operator: AtLeast
+    keeps_state = True
+
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        super().__init__(node, writer)
+        self.threshold = writer.constant("threshold", self.operator.threshold)
+        self.leq = writer.constant("leq", self.operator.lattice.leq)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.reached"),)
+
+    def consume(self, port: int, row: RowCode) -> None:
+        code, writer, operator = self.code, self.writer, self.operator
+        schema = self.input_schema()
+        at = schema.position(operator.column)
+        assert at is not None
+        comes = f"{row.weight} > 0 and " if row.weight not in (None, "1") else ""
+        if row.weight == "-1":
+            return
+        with code.block(f"if {comes}{self.leq}({self.threshold}, {row.columns[at]}):"):
+            key = writer.fresh("key")
+            writer.assign_key(key, operator.keys, schema, row.columns)
+            with code.block(f"if {self.slot_getter('reached')}({key}) is None:"):
+                code.line(f"{self.slot('reached')}[{key}] = 1")
+                self.emit(RowCode((*key_columns(key, len(operator.keys)), self.threshold)))
+
+
+@answer_of_bags.register(AtLeast)
+def _at_least_answer(operator: AtLeast, node: Node, inputs: Bags) -> Bag:
+    # All previous rows are still present, because the input only grows.
+    [(schema, bag)] = inputs
+    value = schema.position(operator.column)
+    assert value is not None
+    parts = [function_of(expr, schema) for expr in operator.keys]
+    return Counter(
+        {
+            (*(part(row) for part in parts), operator.threshold): 1
+            for row in bag
+            if operator.lattice.leq(operator.threshold, row[value])
+        }
+    )

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.expr.row_classes import from_user, to_user
 from headrace.graph.node import identity_lineage
-from headrace.lowering.examples import Examples, Pair
-from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies
-from headrace.lowering.row_code import RowCode, item_sources
+from headrace.lowering.reference import Bag, Bags, Examples, Pair, answer_of_bags, copies
+from headrace.lowering.row_code import RowCode, item_sources, user_form, write_received
 from headrace.lowering.step import Step, loop_step_for, register_step, step_for
-from headrace.lowering.user_rows import user_form, write_received
-from headrace.operators.row_by_row import RowFunction
+from headrace.operators.rows import RowFunction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,12 +11,10 @@ from headrace.expr import constructors
 from headrace.expr.constructors import lit
 from headrace.expr.tree import Expr, columns_of
 from headrace.graph.node import identity_lineage
-from headrace.lowering.examples import Examples
 from headrace.lowering.forms import apply_operator, lower_operator
-from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies, function_of
+from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags, copies, function_of
 from headrace.lowering.step import Step, register_step
-from headrace.operators.filter import Filter
-from headrace.operators.row_by_row import RowByRow
+from headrace.operators.rows import Filter, RowByRow
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
     from headrace.graph.operator_declarations import Lineage
     from headrace.lowering.forms import BatchSite
     from headrace.lowering.row_code import RowCode
+
 
 _LEAST = -(2**63)
 

@@ -11,19 +11,24 @@ from headrace.expr.check import check
 from headrace.expr.row_classes import from_user, to_user
 from headrace.expr.types import INT64, AnyType, Field
 from headrace.graph.node import ALTERABLE, identity_lineage
-from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, place_by_key
+from headrace.graph.operator_declarations import (
+    IN_ORDER,
+    Facts,
+    KeyedSlot,
+    Need,
+    Placement,
+    Port,
+    place_by_key,
+)
 from headrace.lattice import Max
-from headrace.lowering.examples import Examples, Pair
-from headrace.lowering.row_code import RowCode
+from headrace.lowering.reference import Examples, Pair
+from headrace.lowering.row_code import RowCode, holds_any, merged_item, user_form, write_received
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
-from headrace.lowering.user_rows import holds_any, merged_item, user_form, write_received
-from headrace.operators.fold import describe_fold
-from headrace.operators.function_claims import NO_CLAIMS
+from headrace.operators.fold import NO_CLAIMS, describe_fold
 from headrace.operators.lattice_fold import lattice_claims, lattice_functions
 from headrace.operators.lifetime import Lifetime, WithLifetime, describe_lifetime
-from headrace.operators.unservable import IN_ORDER
-from headrace.state.marked_values import Exact
+from headrace.state.codec import Exact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

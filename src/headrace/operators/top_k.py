@@ -12,19 +12,17 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.arrangement.batch import Layout, batch_of, distinct_keys, negated, select, stacked
-from headrace.arrangement.first_rows import change_of_first_rows
+from headrace.arrangement.reading import change_of_first_rows
 from headrace.arrangement.spine import Found
 from headrace.columns.column_stream import ColumnStream, build_stream, each_copy
 from headrace.columns.columns import WEIGHT, Columns
 from headrace.columns.slot_forms import RowsForm, RowsInOrder, rows_in_order
 from headrace.expr.check import check
 from headrace.expr.constructors import col
-from headrace.expr.deferred_imports import F, np, pl
 from headrace.expr.polars_columns import NotLowered
 from headrace.expr.spark_columns import with_representatives
 from headrace.graph.node import ALTERABLE, Node, identity_lineage
 from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, place_by_key
-from headrace.lowering.examples import Examples
 from headrace.lowering.forms import (
     ArrangedPlan,
     ArrangedState,
@@ -32,11 +30,21 @@ from headrace.lowering.forms import (
     lower_operator,
     register_arranged,
 )
-from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies, function_of, functions_of, rank
+from headrace.lowering.reference import (
+    Bag,
+    Bags,
+    Examples,
+    answer_of_bags,
+    copies,
+    function_of,
+    functions_of,
+    rank,
+)
 from headrace.lowering.row_code import MappingCode, RowCode, comparable, item_sources, tuple_source
 from headrace.lowering.slot import Slot, thaw_list
 from headrace.lowering.step import Step, register_step
 from headrace.operators.lifetime import Lifetime, WithLifetime, tick_needs, with_lifetimes
+from headrace.requirements import F, np, pl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

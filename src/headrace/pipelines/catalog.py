@@ -27,12 +27,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from uuid import uuid4
 
-from headrace.atomic_files import remove_empty, remove_folder, subfolder_for, sync_folder, write_file
 from headrace.errors import CheckpointDamaged, CheckpointInUse
+from headrace.file_system import remove_empty, remove_folder, subfolder_for, sync_folder, write_file
 from headrace.pipelines.definitions import TableName
 from headrace.pipelines.errors import CatalogDamaged, PipelineInUse
-from headrace.state.commit import read_checked, write_checked
-from headrace.state.lease import Lease
+from headrace.state.commit import Lease, read_checked, write_checked
 from headrace.tables.version_folders import VersionFolders
 
 Position: TypeAlias = int | str | dict[str, list[int]]

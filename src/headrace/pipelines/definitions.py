@@ -11,7 +11,7 @@ from headrace.errors import SourceLocation
 from headrace.expr.spark_columns import quoted
 from headrace.pipelines.auto_cdc import AutoCdc
 from headrace.pipelines.errors import BadDefinition, Report, UnknownDataset, reporting
-from headrace.queries.query_positions import QueryText
+from headrace.queries.catalyst_plan import QueryText
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -24,11 +24,10 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.atomic_files import remove_folder, sync_folder
 from headrace.errors import BadInput, HeadraceError, UnwritableSink
 from headrace.expr.spark_columns import quoted
+from headrace.file_system import local_path, remove_folder, sync_folder
 from headrace.io.source import WEIGHT as CHANGELOG_WEIGHT
-from headrace.path_or_url import local_path
 from headrace.pipelines.catalog import PipelineCatalog
 from headrace.pipelines.definitions import CHANGELOG, DELTA, DatasetKind
 from headrace.pipelines.delta_inputs import rows_at

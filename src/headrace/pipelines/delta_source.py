@@ -18,9 +18,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from headrace.errors import BadUri, HeadraceError, UnreadableSource
-from headrace.path_or_url import local_path
+from headrace.file_system import local_path
 from headrace.pipelines.definitions import DELTA, TableName
-from headrace.queries.plan_copier import PlanCopier
 from headrace.queries.plan_details import (
     frame_of_plan,
     items,
@@ -29,6 +28,7 @@ from headrace.queries.plan_details import (
     pairs,
     with_subqueries,
 )
+from headrace.queries.planning import PlanCopier
 from headrace.requirements import require_package
 from headrace.tables.versioned_table import VersionedTable
 

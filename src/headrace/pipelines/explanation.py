@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.analysis.findings import Finding, Severity
+from headrace.analysis.flow_report import Finding, Severity
 from headrace.pipelines.catalog import PipelineCatalog, TableEntry
 from headrace.pipelines.definitions import CHANGELOG, DELTA, DatasetKind, Policy, TableName
 from headrace.pipelines.delta_inputs import describe_known_changes

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 
-from headrace.atomic_files import subfolder_for
 from headrace.errors import Step
 from headrace.expr.spark_columns import quoted
+from headrace.file_system import subfolder_for
 from headrace.pipelines.catalog import SINK, TableEntry
 from headrace.pipelines.definitions import (
     RESERVED,

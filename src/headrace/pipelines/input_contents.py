@@ -24,8 +24,8 @@ from typing import TypeAlias
 
 from xxhash import xxh3_128
 
-from headrace.atomic_files import remove_folder
 from headrace.errors import CheckpointDamaged
+from headrace.file_system import remove_folder
 from headrace.state.commit import read_checked, write_checked
 
 FileMark: TypeAlias = list[int]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import BadUri
 from headrace.expr.spark_columns import quoted
-from headrace.path_or_url import local_path
+from headrace.file_system import local_path
 from headrace.pipelines.definitions import TableName
 from headrace.pipelines.delta_source import DeltaRelation, index_of_files, table_of_relation, table_of_stream
 from headrace.pipelines.input_contents import FileMark, mark_of
@@ -27,7 +27,6 @@ from headrace.pipelines.relation_identity import (
     without_secret_options,
     without_secrets,
 )
-from headrace.queries.plan_copier import PlanCopier
 from headrace.queries.plan_details import (
     frame_of_plan,
     items,
@@ -36,6 +35,7 @@ from headrace.queries.plan_details import (
     pairs,
     with_subqueries,
 )
+from headrace.queries.planning import PlanCopier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,11 +17,18 @@ from headrace.pipelines.errors import BadDefinition, NotIncremental, Report, rep
 from headrace.pipelines.graph import AnalysedQuery, Graph, StoredTable
 from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, UnversionedLeaf, relation_like
 from headrace.pipelines.table_fingerprints import fingerprint_of, fingerprint_parts
-from headrace.queries.current_time import reads_current_time
-from headrace.queries.plan_copier import PlanCopier
-from headrace.queries.plan_details import frame_of_plan, items, java_class, with_subqueries
+from headrace.queries.plan_details import (
+    TIME_ZONE,
+    UTC_NAMES,
+    frame_of_plan,
+    items,
+    java_class,
+    refuse_other_settings,
+    refused_setting,
+    with_subqueries,
+)
+from headrace.queries.planning import PlanCopier, reads_current_time
 from headrace.queries.query import flow_over_leaves
-from headrace.queries.session_settings import TIME_ZONE, UTC_NAMES, refuse_other_settings, refused_setting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

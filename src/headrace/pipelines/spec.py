@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import BadUri, SourceLocation
-from headrace.path_or_url import local_path
+from headrace.file_system import local_path
 from headrace.pipelines.errors import BadSpec
 
 NAMES = ("spark-pipeline.yml", "spark-pipeline.yaml")

@@ -22,8 +22,8 @@ from headrace.pipelines.definitions import (
 )
 from headrace.pipelines.delta_source import resolve_delta_paths
 from headrace.pipelines.errors import BadDefinition, Report, reporting
+from headrace.queries.catalyst_plan import QueryText
 from headrace.queries.plan_details import frame_of_plan, items, java_class, java_session, pairs
-from headrace.queries.query_positions import QueryText
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

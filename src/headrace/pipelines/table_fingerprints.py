@@ -14,13 +14,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from headrace.analysis.canonical_data import to_canonical_data
+from headrace.analysis.fingerprints import to_canonical_data
 from headrace.pipelines.auto_cdc import TOMBSTONES
 from headrace.pipelines.definitions import TableName
 from headrace.pipelines.graph import AnalysedQuery, StoredTable
 from headrace.pipelines.leaves import text_of
-from headrace.queries.plan_details import items, java_class, with_subqueries
-from headrace.queries.session_settings import ANSI, ASSUMED, TIME_ZONE
+from headrace.queries.plan_details import ANSI, ASSUMED, TIME_ZONE, items, java_class, with_subqueries
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

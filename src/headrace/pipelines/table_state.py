@@ -8,8 +8,8 @@ from pathlib import Path
 from headrace.errors import CheckpointDamaged
 from headrace.io.files import changelog
 from headrace.pipelines.catalog import Positions, TableEntry
+from headrace.state.checkpoint import erase
 from headrace.state.commit import CommitLog, read_checked, write_checked
-from headrace.state.erasure import erase
 from headrace.tables.version_folders import tick_folders
 
 

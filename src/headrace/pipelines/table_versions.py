@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from headrace.atomic_files import (
+from headrace.expr.spark_columns import quoted
+from headrace.file_system import (
+    local_path,
     publish_folder,
     remove_folder,
     stage_beside,
@@ -21,9 +23,7 @@ from headrace.atomic_files import (
     sync_folder,
     take_over,
 )
-from headrace.expr.spark_columns import quoted
 from headrace.io.source import WEIGHT as SINK_WEIGHT
-from headrace.path_or_url import local_path
 from headrace.pipelines import weighted_rows
 from headrace.pipelines.catalog import PipelineCatalog, TableEntry
 from headrace.pipelines.definitions import RESERVED

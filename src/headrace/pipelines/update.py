@@ -10,9 +10,9 @@ from signal import Signals
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from headrace.atomic_files import remove_folder
 from headrace.errors import CheckpointDamaged, FlowChanged, UnreadableSource
 from headrace.expr.spark_columns import quoted
+from headrace.file_system import remove_folder
 from headrace.io.source import WEIGHT as SOURCE_WEIGHT
 from headrace.pipelines.catalog import Position, Positions, TableEntry
 from headrace.pipelines.costs import Costs

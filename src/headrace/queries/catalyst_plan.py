@@ -3,16 +3,22 @@
 Catalyst writes a tree as a list in prefix order: each element has a class, the number of its children, and
 its fields, in which a child is meant by its position. Trees of another kind within a field (expressions of an
 operator, the plan of a subquery) are lists of the same form.
+
+A `PlanNode` is a node of the JSON with that of the JVM, which knows what the JSON omits, such as the position
+of a refused node in the text of the query. Both are in prefix order: operators with their expressions, and
+the plan of a subquery within its expression. The JVM is asked for a node, and those around it, only when
+somebody looks at it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from textwrap import shorten
+from typing import Any, TypeAlias, TypeVar, cast
 
-from headrace.errors import UnsupportedQuery
+from headrace.errors import SourceLocation, Step, UnsupportedQuery
 from headrace.expr.row_classes import computed_schema
 from headrace.expr.types import (
     BOOL,
@@ -324,3 +330,184 @@ def readable_schema(given: Mapping[str, Any]) -> Schema:
     """
     fields = [each for each in given["fields"] if has_counterpart(each["type"])]
     return parse_schema({"fields": fields or given["fields"]})
+
+
+Fields: TypeAlias = dict[str, Any]
+
+
+class UnpairedNode(Exception):
+    """A plan of the JVM is in another order than its JSON."""
+
+
+@dataclass(slots=True)
+class PlanNode:
+    """Node of a plan. fields: in the JSON. above: the node around it."""
+
+    fields: Fields
+    above: PlanNode | None
+    _fetch: Callable[[], Any]
+    _tree: Any = None
+
+    @property
+    def kind(self) -> str:
+        return simple_name(self.fields["class"])
+
+    @property
+    def tree(self) -> Any:
+        """The node of the JVM. Raises `UnpairedNode`."""
+        if self._tree is None:
+            tree = self._fetch()
+            if tree.getClass().getName() != self.fields["class"]:
+                raise UnpairedNode(f"{tree.nodeName()} is where the JSON has {self.kind}")
+            self._tree = tree
+        return self._tree
+
+    def outwards(self) -> Iterator[PlanNode]:
+        """Yield the node and those around it."""
+        node: PlanNode | None = self
+        while node is not None:
+            yield node
+            node = node.above
+
+
+def plan_nodes(listed: list[Fields], plan: Any) -> Iterator[PlanNode]:
+    """Yield all nodes in the JSON of a plan of the JVM.
+
+    Fields that are added to a node before the next one is asked for are read as those of the JSON.
+    """
+    return _operators(iter(listed), None, lambda: plan)
+
+
+def _operators(
+    nodes: Iterator[Fields], above: PlanNode | None, fetch: Callable[[], Any]
+) -> Iterator[PlanNode]:
+    operator = PlanNode(next(nodes), above, fetch)
+    yield operator
+    trees = [tree for value in operator.fields.values() for tree in _expression_trees(value)]
+    for at, tree in enumerate(trees):
+        yield from _expressions(iter(tree), operator, lambda at=at: _expression(operator, at, len(trees)))
+    for at in range(operator.fields["num-children"]):
+        yield from _operators(nodes, operator, lambda at=at: _child(operator, at))
+
+
+def _expressions(nodes: Iterator[Fields], above: PlanNode, fetch: Callable[[], Any]) -> Iterator[PlanNode]:
+    expression = PlanNode(next(nodes), above, fetch)
+    yield expression
+    subquery = expression.fields.get("plan")
+    if is_tree(subquery):
+        yield from _operators(
+            iter(cast("list[Fields]", subquery)), expression, lambda: expression.tree.plan()
+        )
+    for at in range(expression.fields["num-children"]):
+        yield from _expressions(nodes, expression, lambda at=at: _child(expression, at))
+
+
+def _child(node: PlanNode, at: int) -> Any:
+    children = node.tree.children()
+    if children.size() != node.fields["num-children"]:
+        raise UnpairedNode(f"{node.kind} has {children.size()} children")
+    return children.apply(at)
+
+
+def _expression(operator: PlanNode, at: int, count: int) -> Any:
+    found = operator.tree.expressions()
+    if found.size() != count:
+        raise UnpairedNode(f"{operator.kind} has {found.size()} expressions, and {count} in the JSON")
+    return found.apply(at)
+
+
+def _expression_trees(value: Any) -> Iterator[list[Fields]]:
+    """Yield the expressions in a field of an operator, in order."""
+    if is_tree(value):
+        if ".expressions." in value[0]["class"]:
+            yield value
+    elif isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from _expression_trees(item)
+
+
+_TEXT = "<query>"
+"""Name of a text that is in no file."""
+
+_FIX = "use what the SQL reference lists, or let Spark compute it into a table"
+"""Way out where nothing better is known."""
+
+_LONGEST = 120
+"""Characters shown of a piece of text."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotedLocation(SourceLocation):
+    """Line of a text that may be in no file. quoted: the line."""
+
+    quoted: str = ""
+
+    @property
+    def text(self) -> str:
+        return self.quoted.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class QueryText:
+    """Text of a query. file: where it stands, if anywhere; first_line: its place there."""
+
+    text: str
+    file: str | None = None
+    first_line: int = 1
+
+    def bounds(self, node: PlanNode) -> tuple[int, int] | None:
+        """Return where in the text a node comes from, if that is known, and not in the text of a view."""
+        try:
+            origin = node.tree.origin()
+        except UnpairedNode:
+            return None
+        known = (origin.sqlText(), origin.startIndex(), origin.stopIndex())
+        if any(each.isEmpty() for each in known) or origin.sqlText().get() != self.text:
+            return None
+        return origin.startIndex().get(), origin.stopIndex().get() + 1
+
+    def step(self, first: int, end: int) -> Step:
+        """Return the step of an error that shows the piece of text from `first` to `end`."""
+        before = self.text.count("\n", 0, first)
+        line = self.text.split("\n")[before]
+        location = QuotedLocation(self.file or _TEXT, before + self.first_line, quoted=line)
+        piece = shorten(self.text[first:end], _LONGEST, placeholder=" ...")
+        return Step(location, "" if piece == location.text else piece)
+
+
+def located(
+    error: UnsupportedQuery, query: QueryText | None, location: SourceLocation, nodes: Iterable[PlanNode]
+) -> UnsupportedQuery:
+    """Return an error with the place of the query, and the smallest known piece of its text.
+
+    location: of the query. nodes: of which the error speaks, the innermost first.
+    """
+    where = _steps_to(query, location, nodes)
+    return UnsupportedQuery(error.what, where=where, why=error.why, fix=error.fix or _FIX, **error.facts)
+
+
+def _steps_to(query: QueryText | None, location: SourceLocation, nodes: Iterable[PlanNode]) -> list[Step]:
+    if query is not None:
+        found = next(filter(None, (query.bounds(n) for node in nodes for n in node.outwards())), None)
+        if found is not None:
+            return [*([] if query.file else [Step(location)]), query.step(*found)]
+    return [Step(location)]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedQuery:
+    """Optimised plan of a query.
+
+    root: the plan, read from its JSON. listed: the nodes in the JSON. plan: of the JVM. text: if it had one.
+    """
+
+    root: CatalystNode
+    listed: list[dict[str, Any]]
+    plan: Any
+    text: QueryText | None = None
+
+    def placed(self, refused: RefusedNode, location: SourceLocation) -> UnsupportedQuery:
+        """Return the error of a refusal, located at the refused node."""
+        known = {id(node.fields): node for node in plan_nodes(self.listed, self.plan)}
+        nodes = [known[id(node.fields)] for node in refused.nodes if id(node.fields) in known]
+        return located(refused.error, self.text, location, nodes)

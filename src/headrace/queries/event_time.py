@@ -21,10 +21,9 @@ from headrace.flow.state_expiry import timed_columns
 from headrace.flow.timed_columns import has_watermark
 from headrace.operators.aggregate import counts, extremes, sums
 from headrace.operators.aggregate.aggregation import Aggregation
-from headrace.operators.event_time.window_shapes import session, tumbling
-from headrace.operators.filter import Filter
-from headrace.operators.select import Select
-from headrace.operators.source import Source
+from headrace.operators.endpoints import Source
+from headrace.operators.rows import Filter, Select
+from headrace.operators.time_spans import session, tumbling
 from headrace.queries import relations
 from headrace.queries.catalyst_plan import DELAY, SESSION, CatalystNode, parse_tree
 from headrace.queries.expressions import Scope, lowers

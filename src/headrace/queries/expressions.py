@@ -78,8 +78,8 @@ class Scope:
         return tuple(map(self.lower, nodes))
 
 
-Lowering: TypeAlias = Callable[[CatalystNode, Scope], Expr]
-_LOWERINGS: dict[str, Lowering] = {}
+ExpressionLowering: TypeAlias = Callable[[CatalystNode, Scope], Expr]
+_LOWERINGS: dict[str, ExpressionLowering] = {}
 lowers = registrar(_LOWERINGS)
 
 

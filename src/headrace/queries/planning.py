@@ -2,32 +2,39 @@
 
 The text of a query is planned against placeholders, tables without rows of the right schema, so that neither
 statistics nor values play a part. A DataFrame's relations are compared with those of its inputs.
+
+Spark's optimiser takes the time of planning for `current_timestamp()`, so an answer would stand still. Before
+it runs, each such expression is replaced by `(SELECT max(value) FROM tick_time)` in a copy of the analysed
+plan. So time is an input like others: kept in commits, and the same when a tick is run again.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.errors import UnsupportedQuery
-from headrace.operators.source import TICK_TIME
-from headrace.queries.catalyst_plan import parse_tree
-from headrace.queries.current_time import reads_current_time, with_tick_time
+from headrace.operators.endpoints import TICK_TIME
+from headrace.operators.event_time.temporal_filter import Presence
+from headrace.queries.catalyst_plan import CatalystNode, PlannedQuery, QueryText, parse_tree, reads_table
 from headrace.queries.plan_details import (
     RELATIONS,
+    TIME_ZONE,
     PlanInputs,
     complete,
+    items,
     java_class,
     java_session,
+    refuse_other_settings,
     refuse_samples_without_seed,
+    setting_of,
+    with_subqueries,
 )
-from headrace.queries.query_positions import PlannedQuery, QueryText
-from headrace.queries.session_settings import TIME_ZONE, refuse_other_settings, setting_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -36,6 +43,179 @@ if TYPE_CHECKING:
 
     from headrace.errors import SourceLocation
     from headrace.expr.types import Schema
+
+
+def _stays(node: Any) -> Any:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCopier:
+    """Copies trees of the JVM where something in them is replaced; the rest is shared.
+
+    relations, expressions: return what replaces a leaf of the plan, or an expression; None where it stays.
+    """
+
+    session: SparkSession
+    relations: Callable[[Any], Any] = _stays
+    expressions: Callable[[Any], Any] = _stays
+
+    def plan(self, node: Any) -> Any:
+        if not node.children().size():
+            replaced = self.relations(node)
+            if replaced is not None:
+                return replaced
+        children = items(node.children())
+        copied = list(map(self.plan, children))
+        if any(new is not old for new, old in zip(copied, children, strict=True)):
+            node = node.withNewChildren(self._seq(copied))
+        if self._shares_expressions(node):
+            return node
+        old = items(node.expressions())
+        if all(new is one for new, one in zip(map(self.expression, old), old, strict=True)):
+            return node
+        given: list[Any] = []
+        parameters = node.productIterator()
+        while parameters.hasNext():
+            given.append(self._parameter(parameters.next()))
+        gateway: Any = self.session.sparkContext._gateway
+        array = gateway.new_array(java_class(self.session, "java.lang.Object"), len(given))
+        for at, parameter in enumerate(given):
+            array[at] = parameter
+        return node.makeCopy(array)
+
+    def _shares_expressions(self, node: Any) -> bool:
+        """Return whether nothing in the expressions of a node is replaced: without a look at each of them."""
+        if self.expressions is not _stays:
+            return False
+        patterns = java_class(self.session, "org.apache.spark.sql.catalyst.trees.TreePattern")
+        return not node.containsPattern(patterns.PLAN_EXPRESSION())
+
+    def expression(self, node: Any) -> Any:
+        replaced = self.expressions(node)
+        if replaced is not None:
+            return replaced
+        if self._is(node, "org.apache.spark.sql.catalyst.expressions.SubqueryExpression"):
+            inner = self.plan(node.plan())
+            node = node if inner is node.plan() else node.withNewPlan(inner)
+        children = items(node.children())
+        copied = list(map(self.expression, children))
+        if all(new is old for new, old in zip(copied, children, strict=True)):
+            return node
+        return node.withNewChildren(self._seq(copied))
+
+    def _parameter(self, value: Any) -> Any:
+        """Copy a parameter of a plan's node: an expression, or a collection of some."""
+        if self._is(value, "org.apache.spark.sql.catalyst.expressions.Expression"):
+            return self.expression(value)
+        if self._is(value, "scala.collection.immutable.Seq"):
+            return self._seq([self._parameter(each) for each in items(value)])
+        if self._is(value, "scala.Some"):
+            return java_class(self.session, "scala.Some")(self._parameter(value.get()))
+        return value
+
+    def _is(self, value: Any, name: str) -> bool:
+        if not hasattr(value, "getClass"):
+            return False
+        return java_class(self.session, "java.lang.Class").forName(name).isInstance(value)
+
+    def _seq(self, listed: list[Any]) -> Any:
+        return java_class(self.session, "org.apache.spark.api.python.PythonUtils").toSeq(listed)
+
+
+_LATEST = f"(SELECT max(value) FROM {TICK_TIME})"
+_MOMENTS = {"CurrentTimestamp": _LATEST, "Now": _LATEST, "CurrentDate": f"CAST({_LATEST} AS DATE)"}
+_WITHOUT_ZONE = ("LocalTimestamp", "LocalTimestampNanos", "CurrentTime", "CurrentTimestampNanos")
+
+
+def reads_current_time(plan: Any, session: SparkSession) -> bool:
+    """Return whether an analysed plan may have an expression of the current time."""
+    patterns = java_class(session, "org.apache.spark.sql.catalyst.trees.TreePattern")
+    return any(each.containsPattern(patterns.CURRENT_LIKE()) for each in with_subqueries(plan))
+
+
+def with_tick_time(plan: Any, session: SparkSession, location: SourceLocation) -> Any:
+    """Return a copy of an analysed plan that reads the current time from table `tick_time`.
+
+    Raises `UnsupportedQuery` for a time without a zone.
+    """
+    moments: dict[str, Any] = {}
+    for kind, text in _MOMENTS.items():
+        selected: Any = session.sql(f"SELECT {text} AS moment")
+        (alias,) = items(selected._jdf.queryExecution().analyzed().expressions())
+        moments[kind] = alias.children().apply(0)
+
+    def moment(node: Any) -> Any:
+        kind = node.getClass().getSimpleName()
+        if kind in _WITHOUT_ZONE:
+            raise UnsupportedQuery(
+                f"the query uses {node.prettyName()}(), a time without a zone",
+                where=[location],
+                fix="current_timestamp() or current_date()",
+                function=node.prettyName(),
+            )
+        return moments.get(kind)
+
+    return PlanCopier(session, expressions=moment).plan(plan)
+
+
+# -- comparisons -------------------------------------------------------------------------------
+
+_RISING = frozenset({"ScalarSubquery", "DateAdd", "DateSub", "AddMonths", "TimeAdd"}) | {
+    *("TimestampAddInterval", "DateAddYMInterval", "DateAddInterval"),
+    *("TruncDate", "TruncTimestamp", "UnixSeconds", "UnixTimestamp", "KnownNullable", "Cast"),
+    *("Add", "Subtract"),
+}
+"""Functions that never fall as their one argument that is no constant rises; of a difference, the first.
+
+Not times plus months: a month before 30 March 12:00 is later than a month before 31 March 10:00.
+"""
+
+_PRESENCES: dict[str, tuple[Presence, ...]] = {
+    "GreaterThan": (Presence.AFTER,),
+    "GreaterThanOrEqual": (Presence.SINCE,),
+    "LessThan": (Presence.BEFORE,),
+    "LessThanOrEqual": (Presence.UNTIL,),
+    "EqualTo": (Presence.SINCE, Presence.UNTIL),
+}
+_SWAPPED = {
+    "GreaterThan": "LessThan",
+    "GreaterThanOrEqual": "LessThanOrEqual",
+    "LessThan": "GreaterThan",
+    "LessThanOrEqual": "GreaterThanOrEqual",
+    "EqualTo": "EqualTo",
+}
+
+
+Comparison: TypeAlias = tuple[CatalystNode, Presence, CatalystNode]
+"""Comparison of a rising time with a moment of each row: the time, how, the moment."""
+
+
+def comparisons_with_time(condition: CatalystNode) -> list[Comparison]:
+    """Return a condition as comparisons of a rising time with a moment of each row; empty if it is none."""
+    if condition.kind not in _PRESENCES:
+        return []
+    (one, other), kind = condition.children, condition.kind
+    if not _is_time(one):
+        one, other, kind = other, one, _SWAPPED[kind]
+    if not _is_time(one) or any(node.kind == "ScalarSubquery" for node in other.walk()):
+        return []
+    return [(one, presence, other) for presence in _PRESENCES[kind]]
+
+
+def _is_time(node: CatalystNode) -> bool:
+    """Return whether an expression is the time of the tick, or rises with it."""
+    varying = [child for child in node.children if child.kind != "Literal"]
+    if node.kind == "ScalarSubquery":
+        return reads_table(node, TICK_TIME)
+    if node.kind == "Cast" and node.fields["dataType"] not in ("date", "timestamp"):
+        return False
+    if node.kind == "Subtract" and node.children[0] not in varying:
+        return False
+    if node.kind == "TimestampAddInterval" and node.children[1].fields.get("dataType") == "interval":
+        return False  # of months, days and less
+    return node.kind in _RISING and len(varying) == 1 and _is_time(varying[0])
+
 
 _RULES = "org.apache.spark.sql.catalyst.optimizer."
 _CONFIGURATION = {

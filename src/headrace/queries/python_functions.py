@@ -22,16 +22,17 @@ from headrace.operators.aggregate.aggregation import Aggregation
 from headrace.operators.map import FlatMap, Map, VectorisedFunction
 from headrace.queries.catalyst_plan import FUNCTION, CatalystNode, parse_type
 from headrace.queries.relations import AnyStream, Planner, Relation, lowers
-from headrace.queries.udf_columns import (
+from headrace.queries.udf_values import (
     from_pandas,
+    from_result,
     null_finder,
     numbered,
+    to_argument,
     to_batch,
     to_frame,
     to_series,
     to_values,
 )
-from headrace.queries.udf_values import from_result, to_argument
 
 if TYPE_CHECKING:
     from headrace.queries.expressions import Scope

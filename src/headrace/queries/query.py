@@ -12,22 +12,24 @@ from headrace.expr.row_classes import schema_of
 from headrace.expr.tree import Column
 from headrace.expr.types import Schema
 from headrace.flow.flow import Flow
-from headrace.operators.source import TICK_TIME, Source
-from headrace.queries import array_functions as array_functions  # registers functions of lists
-from headrace.queries import generators as generators  # registers generators
+from headrace.operators.endpoints import TICK_TIME, Source
 from headrace.queries import groups as groups  # registers groups
-from headrace.queries import intervals as intervals  # registers sums of times and intervals
 from headrace.queries import joins as joins  # registers joins
-from headrace.queries import json_functions as json_functions  # registers functions of JSON
 from headrace.queries import python_functions as python_functions  # registers Python functions
 from headrace.queries import recursion as recursion  # registers recursion
 from headrace.queries import scalar_functions as scalar_functions  # registers functions
-from headrace.queries import windows as windows  # registers window functions
-from headrace.queries.catalyst_plan import RefusedNode, parse_type, readable_schema, reads_table
+from headrace.queries.catalyst_plan import (
+    PlannedQuery,
+    QueryText,
+    RefusedNode,
+    located,
+    parse_type,
+    readable_schema,
+    reads_table,
+)
 from headrace.queries.event_time import step_of_windows
 from headrace.queries.plan_details import items
 from headrace.queries.planning import plan_frame, plan_over_leaves, plan_query
-from headrace.queries.query_positions import PlannedQuery, QueryText, located
 from headrace.queries.relations import AnyStream, Planner, output_of
 from headrace.source_location import caller_at
 

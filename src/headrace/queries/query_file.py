@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headrace.expr.types import Schema
     from headrace.flow.flow import Flow
 
+
 _FORMAT = 1
 _PROTOBUF = ("google.protobuf", "serve")
 _LARGEST = 1 << 23
@@ -71,8 +72,8 @@ class QueryFile:
         from headrace.spark.session import need_pyspark
 
         need_pyspark()
+        from headrace.queries.catalyst_plan import QueryText
         from headrace.queries.query import plan_flow
-        from headrace.queries.query_positions import QueryText
 
         append = {name for name, (kind, _) in self.tables.items() if kind == "source"}
         lines = self.text.split("\n")
@@ -136,7 +137,7 @@ def save_flow(flow: Flow, path: str | Path, *, query: str | None = None) -> None
     Needs `headrace[serve]`. Raises `CallableRefused` for a flow with Python functions, `BadInput` without
     protobuf.
     """
-    from headrace import __version__
+    from headrace.version import __version__
 
     require_package("a plan", *_PROTOBUF)
     from headrace.compute.plans import encode

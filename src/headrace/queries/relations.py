@@ -18,8 +18,8 @@ from headrace.expr.typing_rules import wider_type
 from headrace.flow.flow import Flow
 from headrace.flow.stream import Stream
 from headrace.operators.aggregate import counts, extremes
-from headrace.operators.over.ranks import row_number
-from headrace.operators.source import TICK_TIME
+from headrace.operators.endpoints import TICK_TIME
+from headrace.operators.over.row_functions import row_number
 from headrace.queries.catalyst_plan import (
     RANGE,
     ROWS,
@@ -35,9 +35,9 @@ from headrace.queries.catalyst_plan import (
     same_expression,
     simple_name,
 )
-from headrace.queries.current_time import Comparison, comparisons_with_time
 from headrace.queries.expressions import Scope, orderings, typed_constant
 from headrace.queries.plan_details import RELATIONS
+from headrace.queries.planning import Comparison, comparisons_with_time
 
 AnyStream: TypeAlias = Stream[Any, Any, Any, Any]
 
@@ -236,8 +236,8 @@ _MOST_CONSTANT_ROWS = 1_000
 _MOST_NUMBERS = 1_000_000
 _RESERVED = frozenset({"name", "window", "emit", "into", "lifetime", "nondet"})
 
-Lowering: TypeAlias = Callable[[CatalystNode, Planner], Relation]
-_LOWERINGS: dict[str, Lowering] = {}
+RelationLowering: TypeAlias = Callable[[CatalystNode, Planner], Relation]
+_LOWERINGS: dict[str, RelationLowering] = {}
 lowers = registrar(_LOWERINGS)
 
 

@@ -15,7 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.path_or_url import local_path
+from headrace.file_system import local_path
 from headrace.spark.host_examination import (
     Examination,
     Level,
@@ -31,6 +31,7 @@ from headrace.spark.session import is_remote
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
+
 
 __all__ = [
     "Examination",

@@ -15,18 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from headrace.analysis import analyse
-from headrace.analysis.column_liveness import live_graph
-from headrace.analysis.node_labels import label
+from headrace.analysis.column_lineage import live_graph
 from headrace.engine.engine import Engine
 from headrace.engine.partial_operators import PartialAggregate, PartialWindow
 from headrace.engine.program import compile_program
 from headrace.errors import NotOnSpark
 from headrace.expr.spark_columns import spark_schema
 from headrace.graph.graph_algorithms import adjacency_lists, is_cyclic, strongly_connected_components
+from headrace.graph.node import label
 from headrace.io.source import guarantee_of
+from headrace.operators.endpoints import Sink, Source
 from headrace.operators.event_time.watermark import EndOfInput
-from headrace.operators.sink import Sink
-from headrace.operators.source import Source
 from headrace.spark.placing.combining import combined_nodes, insert_partial_operators
 from headrace.spark.placing.earliest_stages import unpartitionable_reason, whose_order_is_read
 from headrace.spark.placing.native import native_parts, without_native
@@ -38,7 +37,7 @@ from headrace.spark.ticks import task
 from headrace.spark.ticks.columnar_stage import ColumnarStage
 from headrace.spark.ticks.messages import run_tasks
 from headrace.spark.ticks.output import bucket_route
-from headrace.spark.ticks.plan import Plan, ShippedPlan, rows_of_one_task
+from headrace.spark.ticks.plan import ShippedPlan, TickPlan, rows_of_one_task
 from headrace.spark.ticks.round_jobs import run_stages
 from headrace.spark.ticks.task import TickOrder
 
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
 
     from headrace.flow.flow import Flow
     from headrace.graph.node import FlowGraph, Node
+
 
 _WIDTH, _INDENT = 100, "    "
 
@@ -362,7 +362,7 @@ def _job(
     frames = (source.frame for source in opened if source.frame is not None)
     rows = union_of(frames, union_columns(opened))
     assert rows is not None, "a flow has a source"
-    plan = Plan(stages, tuple(source.input for source in opened), {}, str(folder), False)
+    plan = TickPlan(stages, tuple(source.input for source in opened), {}, str(folder), False)
     order = TickOrder(ShippedPlan.of(plan), 1, {}, frozenset())
     messages = run_tasks(rows, task.scatter(order))
     return run_stages(messages, order, stages.shards, range(1, len(stages.stages)))

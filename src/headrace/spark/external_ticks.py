@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from headrace.analysis.column_liveness import live_graph
+from headrace.analysis.column_lineage import live_graph
 from headrace.engine.engine import Engine
-from headrace.expr.code_emission import CodeBounds
 from headrace.expr.types import Rows
+from headrace.expr.typing_rules import CodeBounds
 from headrace.io.sink import SinkTarget
 from headrace.spark.placing.combining import insert_partial_operators
 from headrace.spark.placing.stages import cut_stages
@@ -28,7 +28,7 @@ from headrace.spark.sources.tick_input import Located, TickInput
 from headrace.spark.ticks.failures import told_deaths
 from headrace.spark.ticks.intake import SpooledTimes
 from headrace.spark.ticks.output import task_target
-from headrace.spark.ticks.plan import Compiled, Input, Output, Plan, compiled
+from headrace.spark.ticks.plan import Compiled, Input, SinkOutput, TickPlan, compiled
 from headrace.spark.ticks.ticker import Ticker, open_outlets
 from headrace.state.checkpoint import Checkpoint
 from headrace.state.codec import value_encoder
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from headrace.flow.flow import Flow
 
 
-Given: TypeAlias = tuple[str, int, Rows]
+TimedRows: TypeAlias = tuple[str, int, Rows]
 """Rows of a source at a time: the name, which of the tick's times, internal rows (a table's: weight last)."""
 
 Session: TypeAlias = "Callable[[], SparkSession]"
@@ -105,7 +105,7 @@ class DrivenFlow:
         last = self._ticker.checkpoint.last
         return 0 if last is None else last.state_bytes
 
-    def run(self, given: Iterable[Given], times: Sequence[int], positions: Any) -> int:
+    def run(self, given: Iterable[TimedRows], times: Sequence[int], positions: Any) -> int:
         """Run and commit one tick; return the number of input rows.
 
         Raises the errors of the tick, which then has no effect.
@@ -149,20 +149,22 @@ class DrivenFlow:
         )
         return Ticker(ready, checkpoint, outlets, {}, "auto", False, None)
 
-    def _plan(self, shards: int, loops: Loops) -> Plan:
+    def _plan(self, shards: int, loops: Loops) -> TickPlan:
         graph = self._graph
         inputs = tuple(
             Input(name, graph.nodes[node].schema, self.append[name], SpooledTimes())
             for name, node in graph.sources.items()
         )
         outputs = {
-            name: Output(name, graph.nodes[graph.sinks[name]].schema, task_target(target, name, self._folder))
+            name: SinkOutput(
+                name, graph.nodes[graph.sinks[name]].schema, task_target(target, name, self._folder)
+            )
             for name, target in self._sinks.items()
         }
         stages = cut_stages(insert_partial_operators(graph), shards, {}, rounds=False)
-        return Plan(stages, inputs, outputs, str(self._folder), self._durable, bounds=self._bounds)
+        return TickPlan(stages, inputs, outputs, str(self._folder), self._durable, bounds=self._bounds)
 
-    def _files(self, given: Iterable[Given]) -> Iterator[tuple[int, int, bytes]]:
+    def _files(self, given: Iterable[TimedRows]) -> Iterator[tuple[int, int, bytes]]:
         """Encode input as files, each from one source and of bounded size: tag, rows, bytes."""
         waiting: dict[str, list[tuple[int, Rows]]] = {}
         counts: dict[str, int] = {}

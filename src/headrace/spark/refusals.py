@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from headrace.errors import NotOnSpark
 from headrace.expr.types import holds_any
-from headrace.operators.signals.endpoints import ValueRows
-from headrace.operators.signals.signal_operator import SignalOperator
+from headrace.operators.signals.earlier_values import ValueRows
+from headrace.operators.signals.lift import SignalOperator
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -2,7 +2,8 @@
 
 All cells are read at once, in the order of slots and keys, and each entry moves to its new shard. Entries
 without a key of their own are gathered and reassembled. An entry that is not on the shard of its key does not
-belong to this flow; in that case nothing is moved."""
+belong to this flow; in that case nothing is moved.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.analysis import analyse
-from headrace.analysis.column_liveness import live_graph
-from headrace.engine.resume import ResumeBinding, read_state_names
+from headrace.analysis.column_lineage import live_graph
+from headrace.engine.flow_compatibility import ResumeBinding, read_state_names
 from headrace.errors import BadInput, FlowChanged, NotOnSpark
+from headrace.file_system import local_path
 from headrace.graph.operator_declarations import (
     CalendarSlots,
     EverywhereSlot,
@@ -29,10 +31,8 @@ from headrace.graph.operator_declarations import (
     SliceSlots,
     SlotLayout,
 )
-from headrace.operators.event_time.due_calendar import schedule_entry
+from headrace.operators.event_time.due_calendar import WindowBounds, schedule_entry, schedule_slice
 from headrace.operators.event_time.session_windows import NUMBER
-from headrace.operators.event_time.slices import WindowBounds, schedule_slice
-from headrace.path_or_url import local_path
 from headrace.spark.placing.combining import insert_partial_operators
 from headrace.spark.placing.stages import cut_stages
 from headrace.spark.resumption import (
@@ -46,12 +46,11 @@ from headrace.spark.resumption import (
     layout,
     stateful_stages,
 )
-from headrace.spark.ticks.plan import CompiledStage, Plan
-from headrace.state.chain import Chain
+from headrace.spark.ticks.plan import CompiledStage, TickPlan
+from headrace.state.arranged_store import stored_entries
+from headrace.state.chain import BatchChain, make_durable
 from headrace.state.checkpoint import Checkpoint
-from headrace.state.checkpoint_files import make_durable
 from headrace.state.codec import decode, key_encoder, value_encoder
-from headrace.state.entry_store import stored_entries
 from headrace.state.lazy_slots import whole_values
 from headrace.state.manifest import Manifest, as_it_is
 from headrace.state.shard import ShardWriter
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
     from headrace.flow.flow import Flow
     from headrace.graph.node import FlowGraph, Node
     from headrace.state.commit import Commit
+
 
 DEFERRED = "deferred"
 """Name of the slot that holds rows deferred to the next tick."""
@@ -381,7 +381,7 @@ class _Binding:
 
     def _stages(self, shards: int, loops: Loops) -> tuple[CompiledStage, ...]:
         stages = cut_stages(insert_partial_operators(self._graph), shards, rounds=loops == "rounds")
-        return stateful_stages(Plan(stages, (), {}, "", False))
+        return stateful_stages(TickPlan(stages, (), {}, "", False))
 
 
 def _sides(stages: tuple[CompiledStage, ...], shards: int) -> dict[int, StatefulNode]:
@@ -440,7 +440,7 @@ class _Written:
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
         self._name = name
-        self.chains: dict[int, Chain] = {}
+        self.chains: dict[int, BatchChain] = {}
         self._writers: dict[int, ShardWriter] = {}
         self.pending: set[int] = set()
         self.waiting: set[int] = set()
@@ -458,7 +458,7 @@ class _Written:
                 if moves[name].starts_ticks:
                     self.pending.add(cell)
 
-    def move_arranged(self, chain: Chain, shard: int, manifest: Manifest, binding: _Binding) -> None:
+    def move_arranged(self, chain: BatchChain, shard: int, manifest: Manifest, binding: _Binding) -> None:
         """Write the rows that a cell's arrangements hold."""
         for slot, form in manifest.arranged(chain):
             move = binding.moves.get(slot.rpartition(".")[0])

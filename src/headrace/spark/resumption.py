@@ -1,11 +1,13 @@
 """Resumption from a checkpoint on Spark: state names, and the shards that hold the state.
 
-State names are those of `headrace.engine.resume`. A location is a stage and the routes by which rows reach
-the operator in it: while both stay the same, every key is looked up on the shard where it was stored.
+State names are those of `headrace.engine.flow_compatibility`. A location is a stage and the routes by which
+rows reach the operator in it: while both stay the same, every key is looked up on the shard where it was
+stored.
 
 State is on the shard that received the rows it was made from. So its location follows from its key, by the
 values that also route these rows, for any number of shards. State without keys of its own (calendars of
-windows, rows deferred to the next tick) is taken apart and reassembled."""
+windows, rows deferred to the next tick) is taken apart and reassembled.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from headrace.engine.columnar.stored_slot import stored_forms
-from headrace.engine.resume import ResumeBinding, check_engine, read_state_names
+from headrace.engine.columnar.columnar_flow import stored_forms
+from headrace.engine.flow_compatibility import ResumeBinding, check_engine, read_state_names
 from headrace.errors import BadInput, FlowChanged
 from headrace.expr.check import check
 from headrace.expr.tree import Column, Expr, columns_of
@@ -35,7 +37,7 @@ from headrace.spark.placing.row_placement import (
     spread_after,
     spread_by,
 )
-from headrace.spark.ticks.plan import CompiledStage, Plan, compile_stage
+from headrace.spark.ticks.plan import CompiledStage, TickPlan, compile_stage
 from headrace.state.manifest import Manifest, check_shards
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from headrace.graph.node import FlowGraph, Node
     from headrace.graph.operator_declarations import KeyedSlot
     from headrace.spark.placing.stages import Stage
+
 
 Loops: TypeAlias = Literal["one shard", "rounds"]
 """Placement of a flow's loops: each on one shard, or partitioned by key and run in rounds on all shards."""
@@ -65,13 +68,13 @@ class SparkResumeBinding:
     """
 
     graph: FlowGraph
-    plan_for: Callable[[int, Loops], Plan]
+    plan_for: Callable[[int, Loops], TickPlan]
     sinks: Mapping[str, Any]
     shards: int | None
     default: int
     loops: Loops | None = None
     named: bool = False
-    plan: Plan = field(init=False)
+    plan: TickPlan = field(init=False)
 
     def __call__(self, folder: Path, last: Manifest | None, tick: int) -> Manifest:
         if self.shards is not None and self.shards < 1:
@@ -99,7 +102,7 @@ class SparkResumeBinding:
         return manifest
 
 
-def stateful_stages(plan: Plan) -> tuple[CompiledStage, ...]:
+def stateful_stages(plan: TickPlan) -> tuple[CompiledStage, ...]:
     """Return the stages that keep state between ticks. Stage 0 drops its state after each tick."""
     compiled = (compile_stage(stage, plan) for stage in plan.stages.stages if stage.number)
     return tuple(of for of in compiled if of.program.slots)

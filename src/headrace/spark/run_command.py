@@ -12,8 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from headrace.analysis.column_liveness import live_graph
-from headrace.atomic_files import subfolder_for
+from headrace.analysis.column_lineage import live_graph
 from headrace.engine.endpoints import (
     as_read_by,
     as_sink,
@@ -31,10 +30,9 @@ from headrace.engine.prometheus import Metrics, serving_metrics
 from headrace.engine.rebuild import finish_rebuild
 from headrace.engine.run import RunResult
 from headrace.errors import BadInput, NotOnSpark
-from headrace.full_disk import telling_full_disk
+from headrace.file_system import local_path, subfolder_for, telling_full_disk
 from headrace.graph.node import graph_of
-from headrace.operators.source import Source as SourceOperator
-from headrace.path_or_url import local_path
+from headrace.operators.endpoints import Source as SourceOperator
 from headrace.spark.placing.combining import insert_partial_operators
 from headrace.spark.placing.earliest_stages import check_loops_run_in_rounds
 from headrace.spark.placing.native import Chain, native_parts, without_native
@@ -53,20 +51,21 @@ from headrace.spark.sources.opening import (
 )
 from headrace.spark.ticks.failures import told_deaths
 from headrace.spark.ticks.output import bucket_route, task_target
-from headrace.spark.ticks.plan import Output, Plan, compiled
+from headrace.spark.ticks.plan import SinkOutput, TickPlan, compiled
 from headrace.spark.ticks.query import GIVEN, Query
 from headrace.spark.ticks.task_outcome import CostMeter
 from headrace.spark.ticks.ticker import Ticker, Way, open_outlets
 from headrace.state.checkpoint import Checkpoint
 from headrace.state.commit import KEEP_TICKS
 from headrace.state.manifest import Manifest
-from headrace.state.skipped_files import skipped_files, telling_ways_past
+from headrace.state.rewind import skipped_files, telling_ways_past
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.flow.flow import Flow
     from headrace.io.source import DeadLetters
+
 
 SOURCES = (change_frames, kafka, pull_source)
 """Modules for further kinds of sources, which register with `open_on_spark` and `source_frame`."""
@@ -285,7 +284,7 @@ class _Run:
         whole = insert_partial_operators(self._graph)
         return tuple(sender_label(self._graph, whole, e.node) for e in stages.exchanges)
 
-    def _plan(self, sinks: Mapping[str, Any], shards: int, loops: Loops) -> Plan:
+    def _plan(self, sinks: Mapping[str, Any], shards: int, loops: Loops) -> TickPlan:
         targets = {name: as_sink(sink) for name, sink in sinks.items()}
         tables = {name: route for name, t in targets.items() if (route := bucket_route(t)) is not None}
         graph = insert_partial_operators(self._graph)
@@ -293,12 +292,12 @@ class _Run:
             check_loops_run_in_rounds(graph)
         stages = cut_stages(graph, shards, tables, rounds=loops == "rounds")
         outputs = {name: self._output(name, target) for name, target in targets.items()}
-        return Plan(stages, (), outputs, str(self._folder), self._durable)
+        return TickPlan(stages, (), outputs, str(self._folder), self._durable)
 
-    def _output(self, name: str, target: object) -> Output:
+    def _output(self, name: str, target: object) -> SinkOutput:
         schema = self._graph.nodes[self._graph.sinks[name]].schema
         sources = table_sources(self._graph, self._append, name)
-        return Output(name, schema, task_target(target, name, self._folder), sources)
+        return SinkOutput(name, schema, task_target(target, name, self._folder), sources)
 
     def _checkpoint(self, binding: SparkResumeBinding, keep_ticks: int) -> Checkpoint:
         checkpoint = Checkpoint.open(

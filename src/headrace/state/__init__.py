@@ -2,7 +2,7 @@
 
 Knows nothing of flows, engines or Spark. Whoever runs ticks uses one of:
 
-`headrace.state.single_process_state.DirectoryState`
+`headrace.state.checkpoint.DirectoryState`
     One shard in one process, for a run with a checkpoint folder:
 
         with DirectoryState.open(folder, bind, lambda manifest: {"3.groups": Form(thaw)}) as state:
@@ -20,10 +20,9 @@ Knows nothing of flows, engines or Spark. Whoever runs ticks uses one of:
     driver holds the `Checkpoint` (lease, manifest, commits), a task opens the
     `ShardState` of a chain of files, runs, and gives the next chain back.
 
-Slots are arrangements (`arranged_store`): sorted batches in a `chain` of files (`mapped_files`, `merging`). A
-manifest describes their columns (`described_rows`). Slots whose values are no columns share one arrangement
-of encoded keys and values (`entry_store`). `scratch_state` has the same slots without commits, for a run with
-a limit of memory.
+Slots are arrangements (`arranged_store`): sorted batches in a `chain` of files. A manifest describes
+their columns. Slots whose values are no columns share one arrangement of encoded keys and values. A
+`headrace.state.shard.ScratchFolder` has the same slots without commits, for a run with a limit of memory.
 
 What a run goes on under is a `headrace.state.manifest.Manifest`, as a `Bind` says when one is opened.
 `inspection` reads a checkpoint that others may be running, `rewind` goes back to a tick that is kept.

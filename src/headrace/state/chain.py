@@ -1,19 +1,113 @@
-"""Chain of a shard: the batches in files that make up its arrangements, oldest first.
+"""Files of state: those that a commit names, and the chains of batches that make up arrangements.
 
-Every tick that changes an arrangement adds a batch, and merges it with small ones before it. Larger ones are
-merged once they are several of which the first is no larger than the others together. So n rows lie in
-O(log n) batches, and a row is rewritten O(log n) times. A merge of large batches takes several ticks; until
-it ends, its batches are read as before.
+A file never changes. A commit names it with its size and digest, by which each process checks it once before
+it maps and reads it in place.
+
+A *chain* has the batches of the arrangements of a shard, oldest first. Every tick that changes an arrangement
+adds a batch, and merges it with small ones before it. Larger ones are merged once they are several of which
+the first is no larger than the others together. So n rows lie in O(log n) batches, and a row is rewritten
+O(log n) times. A merge of large batches takes several ticks; until it ends, its batches are read as before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
+from io import BytesIO
 from itertools import chain as concatenated
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias, cast
 
-from headrace.state.checkpoint_files import FileRef
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from pyarrow.ipc import new_file, open_file
+from xxhash import xxh3_128, xxh3_128_hexdigest
+
+from headrace.arrangement.batch import Batch, Layout, own_copy, select
+from headrace.errors import CheckpointDamaged
+
+
+@dataclass(frozen=True, slots=True)
+class FileRef:
+    """Reference to a file in a commit. `name` is relative to the checkpoint folder."""
+
+    name: str
+    size: int
+    digest: str
+
+    def to_json(self) -> list[Any]:
+        return [self.name, self.size, self.digest]
+
+    @classmethod
+    def from_json(cls, data: list[Any]) -> FileRef:
+        return cls(str(data[0]), int(data[1]), str(data[2]))
+
+
+def check_size(path: str | Path, ref: FileRef) -> os.stat_result:
+    """Return the status of a file. Raise `CheckpointDamaged` if it is missing or has another size."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        raise damaged(path, "it is missing") from None
+    if found.st_size != ref.size:
+        raise damaged(path, f"it has {found.st_size} bytes, the commit says {ref.size}")
+    return found
+
+
+def check_file(path: Path, ref: FileRef) -> None:
+    """Raise `CheckpointDamaged` if the file is missing, truncated or altered."""
+    check_size(path, ref)
+    digest = xxh3_128()
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(1 << 20):
+                digest.update(piece)
+    except OSError as error:
+        raise damaged(path, f"it cannot be read: {error}") from error
+    if digest.hexdigest() != ref.digest:
+        raise damaged(path, "its content does not match the checksum in the commit")
+
+
+def damaged(path: str | Path, why: str) -> CheckpointDamaged:
+    return CheckpointDamaged(
+        f"checkpoint file {Path(path).name} is damaged",
+        why=f"{path}: {why}.",
+        fix="restore the checkpoint folder from a backup, or start from an empty one",
+        file=str(path),
+    )
+
+
+def make_durable(paths: Collection[Path]) -> None:
+    """Flush files and their folder entries to disk."""
+    everything = {*paths, *(path.parent for path in paths)}
+    if everything:
+        # At once, since a disk is much quicker with ten such wishes than with one after the other.
+        list(_flushing().map(sync, everything))
+
+
+@cache
+def _flushing() -> ThreadPoolExecutor:
+    # To start its threads costs as much as a small file.
+    return ThreadPoolExecutor(max_workers=16, thread_name_prefix="headrace-flush")
+
+
+# A forked process has none of the threads.
+os.register_at_fork(after_in_child=_flushing.cache_clear)
+
+
+def sync(path: Path) -> None:
+    """Flush a file, or the entries of a folder, to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +132,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class StoredBatch:
     """Sorted rows in files of ascending codes. Rows of one code are in one file."""
 
     parts: tuple[Part, ...]
@@ -57,12 +151,12 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
+class UnfinishedMerge:
     """A merge on its way. upto: rows of the batches with codes up to it are in `done`."""
 
-    batches: tuple[Batch, ...]
+    batches: tuple[StoredBatch, ...]
     upto: int
-    done: Batch = Batch(())
+    done: StoredBatch = StoredBatch(())
 
     @property
     def size(self) -> int:
@@ -74,21 +168,21 @@ class Merge:
             yield from batch.files()
 
 
-Run: TypeAlias = Batch | Merge
+Run: TypeAlias = StoredBatch | UnfinishedMerge
 
 
 def parts_of(runs: Iterable[Run]) -> list[Part]:
     """Return the files of rows that are read, oldest first."""
-    batches = ((run,) if isinstance(run, Batch) else run.batches for run in runs)
+    batches = ((run,) if isinstance(run, StoredBatch) else run.batches for run in runs)
     return [part for batch in concatenated.from_iterable(batches) for part in batch.parts]
 
 
 ENTRIES = ""
-"""Name of the arrangement of entries (`entry_store`), beside the names of slots."""
+"""Name of the arrangement of entries (`EntryStore`), beside the names of slots."""
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class BatchChain:
     """Arrangements of a shard, by name: each its runs, oldest first.
 
     slots: names of the slots that entries know by number.
@@ -106,13 +200,13 @@ class Chain:
         return {"arranged": arranged, "slots": [*self.slots]}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Chain:
+    def from_json(cls, data: dict[str, Any]) -> BatchChain:
         arranged = {str(name): tuple(map(_run_from_json, runs)) for name, runs in data["arranged"].items()}
         return cls(arranged, tuple(map(str, data["slots"])))
 
 
 def _run_to_json(run: Run) -> list[Any]:
-    if isinstance(run, Batch):
+    if isinstance(run, StoredBatch):
         return [_to_json(run)]
     return [*map(_to_json, run.batches), _to_json(run.done), run.upto]
 
@@ -121,12 +215,182 @@ def _run_from_json(data: list[Any]) -> Run:
     if len(data) == 1:
         return _from_json(data[0])
     *batches, done, upto = data
-    return Merge(tuple(map(_from_json, batches)), int(upto), _from_json(done))
+    return UnfinishedMerge(tuple(map(_from_json, batches)), int(upto), _from_json(done))
 
 
-def _to_json(batch: Batch) -> list[Any]:
+def _to_json(batch: StoredBatch) -> list[Any]:
     return [part.to_json() for part in batch.parts]
 
 
-def _from_json(data: list[Any]) -> Batch:
-    return Batch(tuple(map(Part.from_json, data)))
+def _from_json(data: list[Any]) -> StoredBatch:
+    return StoredBatch(tuple(map(Part.from_json, data)))
+
+
+_kept: OrderedDict[tuple[str, str], MappedFiles] = OrderedDict()
+
+_CODES = "#codes"
+"""Name of the column beside those of the layout."""
+
+
+_OLDEST = pl.CompatLevel.oldest()
+_MANY = 1_000
+"""Rows from which a column of weights costs more than making it anew, and copies more than a plan."""
+
+
+def content_of(layout: Layout, batch: Batch) -> pa.Buffer:
+    """Return the content of a file with a batch."""
+    beside = [] if _codes_are_keys(layout) else [pl.Series(_CODES, batch.codes)]
+    if len(batch) < _MANY:
+        # Polars would plan a query. Readers copy the texts of so few rows.
+        named = {column.name: column.to_arrow(compat_level=_OLDEST) for column in (*batch.frame, *beside)}
+        rows, sink = pa.RecordBatch.from_arrays([*named.values()], [*named]), pa.BufferOutputStream()
+        with new_file(sink, rows.schema) as writer:
+            writer.write_batch(rows)
+        return sink.getvalue()
+    # A column in several pieces would be copied by each reader; Polars writes large frames in several.
+    frame = batch.frame.rechunk()
+    if len(layout.sums) == 1 and bool((frame[layout.sums[0]] == 1).all()):
+        # Rows that were never taken back: their weights need no column.
+        frame = frame.drop(layout.sums)
+    frame = pl.DataFrame([*map(_alone, frame), *beside])
+    out = BytesIO()
+    frame.write_ipc(out, compression="uncompressed", record_batch_size=len(batch))
+    return pa.py_buffer(out.getbuffer())
+
+
+def _alone(column: pl.Series) -> pl.Series:
+    """Return a column without the texts that lie in its buffers still, of rows that are gone."""
+    if column.dtype not in (pl.String, pl.Binary):
+        return column
+    return pl.Series(column.name, column.to_arrow(compat_level=_OLDEST))
+
+
+def alone(batch: Batch) -> Batch:
+    """Return a copy of a small batch, which keeps nothing in memory of larger ones that it was taken from."""
+    frame = pl.DataFrame([_alone(column) for column in own_copy(batch.frame)])
+    return Batch(batch.codes.copy(), frame, batch.bounds)
+
+
+def batch_in(layout: Layout, content: pa.Buffer, bounds: tuple[float, ...]) -> Batch:
+    """Return the batch in a file's content, whose columns are read when they are looked at.
+
+    bounds: of the batch that was written.
+
+    Raises `ValueError` or an error of Arrow for a file with other columns.
+    """
+    frame = cast("pl.DataFrame", pl.from_arrow(open_file(content).read_all(), rechunk=False))
+    if len(layout.sums) == 1 and layout.sums[0] not in frame.columns:
+        # A constant takes no memory until it is looked at, as `DataFrame.__getitem__` does.
+        frame = frame.with_columns(pl.lit(1, pl.Int64).alias(layout.sums[0]))
+    if any(frame.schema.get(name) != type for name, type in layout.types.items()):
+        raise ValueError("it has other columns")
+    codes = frame[layout.keys[0] if _codes_are_keys(layout) else _CODES]
+    return Batch(np.asarray(codes.to_numpy(), np.int64), select(frame, layout.types), bounds)
+
+
+def _codes_are_keys(layout: Layout) -> bool:
+    return layout.exact and layout.types[layout.keys[0]] == pl.Int64
+
+
+class MappedFiles:
+    """Files of one arrangement that this process has mapped. folder: what file names are relative to."""
+
+    def __init__(self, folder: Path, layout: Layout) -> None:
+        self.folder = folder
+        self.layout = layout
+        self._mapped: dict[FileRef, tuple[tuple[int, int], Batch]] = {}
+
+    def keep(self, parts: Iterable[Part]) -> None:
+        """Forget all files but these. Raise `CheckpointDamaged` if one of these is missing or cut off.
+
+        One that was touched since it was mapped is mapped and checked anew when it is read.
+        """
+        known, self._mapped = self._mapped, {}
+        for part in parts:
+            stamp = _stamp(check_size(self._path(part.file.name), part.file))
+            found = known.get(part.file)
+            if found is not None and found[0] == stamp:
+                self._mapped[part.file] = found
+
+    def open(self, part: Part) -> Batch:
+        """Return the rows of a file. Raises `CheckpointDamaged` if it isn't the one that `part` names."""
+        found = self._mapped.get(part.file)
+        if found is None:
+            found = self._mapped[part.file] = self._map(part)
+        return found[1]
+
+    def write(self, name: str, rows: Batch) -> Part:
+        """Write rows to a new file. Call `make_durable` before a commit names it."""
+        path, content = self._path(name), content_of(self.layout, rows)
+        try:
+            _write_anew(path, content)
+        except OSError as error:
+            error.filename = path
+            raise
+        ref = FileRef(name, content.size, xxh3_128_hexdigest(content))
+        part = Part(ref, len(rows), int(rows.codes[-1]), rows.bounds)
+        if content.size <= _SMALL:
+            self._mapped[ref] = (_stamp(os.stat(path)), alone(rows))
+        return part
+
+    def _map(self, part: Part) -> tuple[tuple[int, int], Batch]:
+        path, ref = self._path(part.file.name), part.file
+        stamp = _stamp(check_size(path, ref))
+        try:
+            # It is closed at once: as many files may be mapped as a process can have open.
+            with pa.memory_map(path) as file:
+                content = file.read_buffer()
+        except (OSError, pa.ArrowException) as error:
+            raise damaged(path, f"it cannot be read: {error}") from error
+        if content.size != ref.size or xxh3_128_hexdigest(content) != ref.digest:
+            raise damaged(path, "its content does not match the checksum in the commit")
+        try:
+            return stamp, batch_in(self.layout, content, part.bounds)
+        except (pa.ArrowException, ValueError) as error:
+            raise damaged(path, f"it is not a state file: {error}") from error
+
+    def _path(self, name: str) -> str:
+        return f"{self.folder}/{name}"
+
+
+_SMALL = 1 << 16
+"""Bytes up to which a file need not be mapped by the process that wrote it."""
+_MOST_KEPT = 1_024
+"""Number of arrangements whose files stay mapped while nothing reads them."""
+
+_lock = threading.Lock()
+
+
+def kept_files(folder: Path, name: str, layout: Layout) -> MappedFiles:
+    """Return the files of a named arrangement that this process has mapped, for whoever opens it next."""
+    key = str(folder), name
+    with _lock:
+        found = _kept.get(key)
+        if found is None or found.layout != layout:
+            found = _kept[key] = MappedFiles(folder, layout)
+        _kept.move_to_end(key)
+        while len(_kept) > _MOST_KEPT:
+            _kept.popitem(last=False)
+    return found
+
+
+def forget_folder(folder: Path) -> None:
+    """Release all files in a folder that nothing reads any more."""
+    with _lock:
+        for key in [key for key in _kept if key[0] == str(folder)]:
+            del _kept[key]
+
+
+def _write_anew(path: str, content: pa.Buffer) -> None:
+    try:
+        # What an attempt left that was not committed may be mapped: its content stays.
+        os.unlink(path)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "xb") as file:
+        file.write(memoryview(cast("Any", content)))
+
+
+def _stamp(found: os.stat_result) -> tuple[int, int]:
+    """Return what tells whether a file was touched."""
+    return found.st_ino, found.st_mtime_ns

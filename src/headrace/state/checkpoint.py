@@ -7,25 +7,35 @@
 
 What no kept commit names is garbage. It is removed after a commit (files of the
 commits just forgotten) and on opening (whatever an interrupted tick left).
+
+`DirectoryState` is the checkpoint of a run in a single process: one shard, one object. `erase` writes a
+checkpoint anew, so that none of its files holds values that its state has not. A tick adds a file, and what
+it took back stays in the files before until they are merged. Erasure writes the entries of all shards to new
+files and gives up what a rewind would go back to. The values go, too, that an operator has put aside in case
+a late record brings them back (`Erasable`).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import replace
+import uuid
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 from headrace.errors import BadInput, UnreadableSource
-from headrace.private_files import make_private_folder
-from headrace.state.chain import Chain
-from headrace.state.checkpoint_files import FileRef, check_size, damaged
-from headrace.state.commit import KEEP_TICKS, Commit, CommitLog
-from headrace.state.lease import Lease
-from headrace.state.manifest import Bind, Manifest
+from headrace.file_system import local_path, make_private_folder
+from headrace.state.arranged_store import ArrangedForm, stored_entries
+from headrace.state.chain import BatchChain, FileRef, check_size, damaged, forget_folder, make_durable
+from headrace.state.codec import without_erasable
+from headrace.state.commit import KEEP_TICKS, Commit, CommitLog, Lease
+from headrace.state.lazy_slots import MARK, Form
+from headrace.state.manifest import Bind, Manifest, as_it_is
 from headrace.state.rewind import check_not_rewinding
+from headrace.state.shard import ShardState, ShardWriter
 
 
 class Checkpoint:
@@ -108,29 +118,29 @@ class Checkpoint:
         """Number of the last committed tick; 0 before the first."""
         return 0 if self.last is None else self.last.tick
 
-    def chain(self, shard: int) -> Chain:
-        return Chain() if self.last is None else self.last.chain(shard)
+    def chain(self, shard: int) -> BatchChain:
+        return BatchChain() if self.last is None else self.last.chain(shard)
 
     @property
-    def sources(self) -> Chain:
+    def sources(self) -> BatchChain:
         """Chain of the positions of sources."""
-        return Chain() if self.last is None else self.last.sources
+        return BatchChain() if self.last is None else self.last.sources
 
     def commit(
         self,
-        chains: Mapping[int, Chain],
+        chains: Mapping[int, BatchChain],
         *,
         positions: Any = None,
         outputs: Any = None,
         counters: Mapping[str, Any] | None = None,
-        sources: Chain | None = None,
+        sources: BatchChain | None = None,
     ) -> Commit:
         """Commit the next tick; `chains` are those of changed shards, `sources` that of changed positions.
 
         Raises `CheckpointInUse` if another driver has taken over.
         """
         self.check_lease()
-        before: Mapping[int, Chain] = self.last.chains if self.last else {}
+        before: Mapping[int, BatchChain] = self.last.chains if self.last else {}
         after = {shard: chain for shard, chain in {**before, **chains}.items() if any(chain.files())}
         tick = self.tick + 1
         was_oldest = tick if self.last is None else self.last.oldest
@@ -143,7 +153,7 @@ class Checkpoint:
         self._forget_old()
         return commit
 
-    def move(self, chains: Mapping[int, Chain], counters: Mapping[str, Any]) -> Commit:
+    def move(self, chains: Mapping[int, BatchChain], counters: Mapping[str, Any]) -> Commit:
         """Atomically replace the last commit with one whose state is in `chains`, under the new manifest.
 
         Earlier ticks keep their own chains and manifest.
@@ -160,7 +170,7 @@ class Checkpoint:
         self._sweep()
         return moved
 
-    def rewrite(self, chains: Mapping[int, Chain], sources: Chain) -> Commit:
+    def rewrite(self, chains: Mapping[int, BatchChain], sources: BatchChain) -> Commit:
         """Atomically replace all commits with the last one, whose state is in other files.
 
         Raises `CheckpointInUse` if another driver has taken over.
@@ -250,3 +260,133 @@ def _check_none_lost(path: Path) -> None:
     number = last.partition("-")[0]
     if number.isdigit() and int(number) > 1:
         raise damaged(path / "commit", f"its commits are missing, and {last} is of a later tick")
+
+
+SlotsOf: TypeAlias = Callable[[Manifest], Mapping[str, Form | ArrangedForm]]
+
+
+class DirectoryState:
+    """Slots of a flow, stored in a checkpoint folder. Use `open` to create one."""
+
+    def __init__(self, checkpoint: Checkpoint, shard: ShardState) -> None:
+        self._checkpoint = checkpoint
+        self._shard = shard
+        self._attempt = uuid.uuid4().hex[:8]
+
+    @classmethod
+    def open(
+        cls, folder: str | Path, bind: Bind, slots: SlotsOf, *, keep_ticks: int = KEEP_TICKS
+    ) -> DirectoryState:
+        """Open the checkpoint in `folder`, creating it if missing, and hold its lease.
+
+        bind:  says under what manifest to go on.
+        slots: from that manifest to slot names, each with how its values are kept.
+
+        Raises `CheckpointInUse`, `FlowChanged`, `CheckpointDamaged`, `UnreadableSource`.
+        """
+        checkpoint = Checkpoint.open(folder, bind, keep_ticks=keep_ticks)
+        try:
+            forms = slots(checkpoint.manifest)
+            shard = ShardState(checkpoint.folder, 0, checkpoint.chain(0), forms)
+        except BaseException:
+            checkpoint.close()
+            raise
+        return cls(checkpoint, shard)
+
+    @property
+    def manifest(self) -> Manifest:
+        """Manifest of the next commit."""
+        return self._checkpoint.manifest
+
+    @property
+    def slots(self) -> Mapping[str, MutableMapping[Any, Any]]:
+        """Slots by name. The objects stay the same until `close`."""
+        return self._shard.slots
+
+    @property
+    def tick(self) -> int:
+        """Number of the last committed tick; 0 before the first."""
+        return self._checkpoint.tick
+
+    @property
+    def bytes(self) -> int:
+        """Size of the files that hold the last committed state."""
+        last = self._checkpoint.last
+        return 0 if last is None else last.state_bytes
+
+    @property
+    def folder(self) -> Path:
+        return self._checkpoint.folder
+
+    def commit(self) -> int:
+        """Commit the next tick with the current slots; return its number.
+
+        Raises `CheckpointInUse` if another process has taken over; nothing is committed then.
+        """
+        chain = self._shard.finish(self.tick + 1, self._attempt)
+        make_durable(self._shard.written)
+        commit = self._checkpoint.commit({0: chain})
+        self._shard.advance(commit.chain(0))
+        return commit.tick
+
+    def close(self) -> None:
+        """Release the checkpoint; uncommitted changes are lost."""
+        self._shard.close()
+        # The disk has the space of a deleted checkpoint again once nobody maps its files.
+        forget_folder(self._checkpoint.folder)
+        self._checkpoint.close()
+
+    def __enter__(self) -> DirectoryState:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """Result of an erasure. tick: the last one, now the only one. before, after: bytes of state files."""
+
+    tick: int
+    before: int
+    after: int
+
+
+def erase(checkpoint: str | PathLike[str]) -> Erased:
+    """Erase all values that the state as of the last tick does not hold. The flow must not be running.
+
+    If interrupted, the checkpoint is as before, or erased but for files that the next erasure removes.
+
+    Raises `CheckpointInUse`, `CheckpointDamaged`; `FlowChanged` where there is no checkpoint.
+    """
+    folder = Path(local_path(checkpoint, "checkpoint")).absolute()
+    # A folder without a checkpoint is not to become one.
+    if not (folder / "commit").is_dir():
+        as_it_is(folder, None, 0)
+    with Checkpoint.open(folder, as_it_is) as held:
+        last = held.last
+        assert last is not None
+        name = f"{last.tick:012d}-{uuid.uuid4().hex[:8]}"
+        chains = {
+            shard: _anew(folder, f"state/{shard:03d}/{name}", chain, held.manifest)
+            for shard, chain in last.chains.items()
+        }
+        made = held.rewrite(chains, _anew(folder, f"state/sources/{name}", last.sources, held.manifest))
+    return Erased(made.tick, last.state_bytes, made.state_bytes)
+
+
+def _anew(folder: Path, name: str, chain: BatchChain, manifest: Manifest) -> BatchChain:
+    """Write the state of a shard to files named `name`; return the chain that has no others."""
+    writer = ShardWriter(folder, name)
+    for slot, key, value in stored_entries(folder, chain):
+        # A header of chunks is no encoded value. It holds no `Erasable`: upsert and history never divide
+        # theirs.
+        writer.add(slot, key, value if value.startswith(MARK) else without_erasable(value))
+    for slot, form in manifest.arranged(chain):
+        for piece in form.pieces(folder, chain.arranged[slot]):
+            writer.add_rows(slot, form.layout, piece.erased)
+    made = writer.finish()
+    make_durable([folder / file.name for file in made.files()])
+    return made

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headrace.errors import BadInput, CheckpointDamaged
-from headrace.path_or_url import local_path
-from headrace.state.checkpoint_files import check_file
+from headrace.file_system import local_path
+from headrace.state.arranged_store import stored_entries
+from headrace.state.chain import check_file
 from headrace.state.codec import decode, key_encoder
 from headrace.state.commit import POSITIONS, Commit, CommitLog
-from headrace.state.entry_store import stored_entries
 from headrace.state.lazy_slots import whole_values
 from headrace.state.manifest import Manifest, as_it_is
-from headrace.state.skipped_files import skipped_files
+from headrace.state.rewind import skipped_files
 
 T = TypeVar("T")
 _ATTEMPTS = 10
@@ -89,7 +89,7 @@ class CheckpointHeld:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundValue:
     """A key's stored value in one slot."""
 
     operator: str | None
@@ -108,7 +108,7 @@ def inspect(folder: str | Path) -> CheckpointHeld:
     return _steadily(folder, _held)
 
 
-def rows_of_key(folder: str | Path, operator: str, key: Any) -> list[Found]:
+def rows_of_key(folder: str | Path, operator: str, key: Any) -> list[FoundValue]:
     """Return the values stored for a key in all slots of an operator.
 
     operator: its name, or the name of its state. key: as JSON has it: a list for several columns,
@@ -220,7 +220,7 @@ def _damage(folder: Path, last: Commit) -> list[str]:
     return found
 
 
-def _rows(folder: Path, last: Commit, operator: str, key: Any) -> list[Found]:
+def _rows(folder: Path, last: Commit, operator: str, key: Any) -> list[FoundValue]:
     manifest = Manifest.read(folder, last.manifest)
     nodes = [
         node
@@ -235,14 +235,14 @@ def _rows(folder: Path, last: Commit, operator: str, key: Any) -> list[Found]:
             operator=operator,
         )
     labels = {node["state"]: operator_label(node) for node in nodes}
-    found: list[Found] = []
+    found: list[FoundValue] = []
     for number, chain in sorted(last.chains.items()):
         entries = stored_entries(folder, chain, lambda slot: slot.rpartition(".")[0] in labels)
         for slot, encoded, stored in whole_values(entries):
             name, _, what = slot.rpartition(".")
             if _is_key(encoded, key):
                 shard = number % manifest.shards
-                found.append(Found(labels[name], what, shard, decode(encoded), stored.value()))
+                found.append(FoundValue(labels[name], what, shard, decode(encoded), stored.value()))
         for slot, form in manifest.arranged(chain):
             name, _, what = slot.rpartition(".")
             values: dict[Any, Any] = {}
@@ -253,7 +253,7 @@ def _rows(folder: Path, last: Commit, operator: str, key: Any) -> list[Found]:
                         value = piece.value(at)
                         values[known] = {**values[known], **value} if known in values else value
             shard = number % manifest.shards
-            found += [Found(labels[name], what, shard, known, value) for known, value in values.items()]
+            found += [FoundValue(labels[name], what, shard, known, value) for known, value in values.items()]
     return found
 
 
@@ -272,4 +272,4 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-__all__ = ["CheckpointHeld", "Found", "Held", "SlotHeld", "inspect", "plain", "rows_of_key"]
+__all__ = ["CheckpointHeld", "FoundValue", "Held", "SlotHeld", "inspect", "plain", "rows_of_key"]

@@ -67,7 +67,7 @@ def _any_in_pieces(fields: Any) -> bool:
 _IN_PIECES = {"nothing": _never, "value": is_divided, "fields": _any_in_pieces}
 
 
-class Slot(MutableMapping[Any, Any]):
+class StateSlot(MutableMapping[Any, Any]):
     """Values of one slot touched by a tick, over a store that holds the rest.
 
     Reading loads a value and keeps its bytes. Any value in memory whose encoding differs at the end of the

@@ -1,22 +1,32 @@
-"""State of one shard: slots over its arrangements, and the files of their changes."""
+"""State of one shard: slots over its arrangements, and the files of their changes.
+
+`ScratchState` has the same slots without commits, over scratch files, for a run without a checkpoint that
+exceeds its memory.
+"""
 
 from __future__ import annotations
 
+import tempfile
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.arrangement.spine import Spine
-from headrace.state import entry_store
-from headrace.state.arranged_store import ArrangedForm, ArrangedStore
-from headrace.state.chain import ENTRIES, Chain, parts_of
+from headrace.state.arranged_store import (
+    AT_ONCE,
+    ENTRY_FORM,
+    ENTRY_LAYOUT,
+    ArrangedForm,
+    ArrangedStore,
+    EntryStore,
+    MergeStep,
+)
+from headrace.state.chain import ENTRIES, BatchChain, MappedFiles, forget_folder, parts_of
 from headrace.state.codec import key_encoder, value_encoder
-from headrace.state.entry_store import EntryStore
-from headrace.state.lazy_slots import Form, Slot
-from headrace.state.mapped_files import MappedFiles
-from headrace.state.merging import AT_ONCE, Step
+from headrace.state.lazy_slots import Form, StateSlot
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
     from types import TracebackType
 
     from headrace.arrangement.batch import Batch, Layout
@@ -37,7 +47,7 @@ class ShardState:
         self,
         checkpoint: Path,
         shard: int | str,
-        chain: Chain,
+        chain: BatchChain,
         slots: Mapping[str, Form | ArrangedForm],
     ) -> None:
         self._folder = checkpoint
@@ -46,19 +56,19 @@ class ShardState:
         forms = {name: form for name, form in sorted(slots.items()) if isinstance(form, ArrangedForm)}
         self._stores = {
             name: ArrangedStore(checkpoint, f"{self._files}/{name}", form, chain.arranged.get(name, ()))
-            for name, form in {ENTRIES: entry_store.FORM, **forms}.items()
+            for name, form in {ENTRIES: ENTRY_FORM, **forms}.items()
         }
         self.slots: dict[str, Any] = {name: store.slot for name, store in self._stores.items()}
         self._entries = cast("EntryStore", self.slots.pop(ENTRIES))
         encode_key, encode = key_encoder(), value_encoder()
         for name, form in slots.items():
             if isinstance(form, Form):
-                self.slots[name] = self._entries.slots[name] = Slot(
+                self.slots[name] = self._entries.slots[name] = StateSlot(
                     name, self._entries, form, encode_key, encode
                 )
         self._go_on(chain)
 
-    def _go_on(self, chain: Chain) -> None:
+    def _go_on(self, chain: BatchChain) -> None:
         self._chain = chain
         self._entries.number(chain.slots)
 
@@ -71,7 +81,7 @@ class ShardState:
         """Return how many rows came in columns that are in no file."""
         return sum(store.gathered() for store in self._stores.values())
 
-    def finish(self, tick: int, attempt: str) -> Chain:
+    def finish(self, tick: int, attempt: str) -> BatchChain:
         """Write the changes as of `tick` and return the chain to commit.
 
         The same chain if nothing changed. What counts is still the old one, until `advance`.
@@ -88,9 +98,9 @@ class ShardState:
                 self.written += written
         if self.written and not any(before.files()):
             self.written.append(self._folder / self._files)
-        return before if arranged == before.arranged else Chain(arranged, tuple(self._entries.numbers))
+        return before if arranged == before.arranged else BatchChain(arranged, tuple(self._entries.numbers))
 
-    def advance(self, chain: Chain) -> None:
+    def advance(self, chain: BatchChain) -> None:
         """Continue at `chain`, which has been committed; the slot objects stay the same."""
         if chain == self._chain:
             self.discard()
@@ -125,8 +135,8 @@ class ShardWriter:
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
         self._name = name
-        self._steps: dict[str, Step] = {}
-        self._entries = EntryStore(Spine(entry_store.LAYOUT, merges=False))
+        self._steps: dict[str, MergeStep] = {}
+        self._entries = EntryStore(Spine(ENTRY_LAYOUT, merges=False))
         self._waiting: dict[str, dict[bytes, bytes]] = {}
         self._bytes = 0
 
@@ -144,21 +154,87 @@ class ShardWriter:
         """Add sorted rows of an arrangement."""
         if name not in self._steps:
             files = MappedFiles(self._folder, layout)
-            self._steps[name] = Step(files, f"{self._name}.a{len(self._steps)}", [])
+            self._steps[name] = MergeStep(files, f"{self._name}.a{len(self._steps)}", [])
         if len(rows):
             self._steps[name].add(rows)
 
     def _write(self) -> None:
         changes = [(slot, [*of_slot], [*of_slot.values()]) for slot, of_slot in self._waiting.items()]
-        self.add_rows(ENTRIES, entry_store.LAYOUT, self._entries.batch(changes))
+        self.add_rows(ENTRIES, ENTRY_LAYOUT, self._entries.batch(changes))
         step = self._steps[ENTRIES]
         self._entries.spine.batches = tuple(map(step.files.open, parts_of(step.runs)))
         self._waiting, self._bytes = {}, 0
 
-    def finish(self) -> Chain:
+    def finish(self) -> BatchChain:
         """Write the rest and return the chain. Call `make_durable` before a commit names its files."""
         self._write()
         for step in self._steps.values():
             step.kept()
         arranged = {name: tuple(step.runs) for name, step in self._steps.items() if step.runs}
-        return Chain(arranged, tuple(self._entries.numbers))
+        return BatchChain(arranged, tuple(self._entries.numbers))
+
+
+class ScratchFolder:
+    """Files of any number of slots, in the system's temporary folder.
+
+    They belong to one process, are never synced, and disappear with the process.
+    """
+
+    def __init__(self) -> None:
+        folder = tempfile.TemporaryDirectory(prefix="headrace-", ignore_cleanup_errors=True)
+        self.path = Path(folder.name)
+        self.close = weakref.finalize(self, _remove, folder, self.path)
+        self._slots = 0
+
+    def add_slot(self, form: Form | ArrangedForm) -> ScratchSlot:
+        """Make an empty slot."""
+        self._slots += 1
+        return ScratchSlot(ShardState(self.path, str(self._slots), BatchChain(), {"slot": form}), self)
+
+
+def _remove(folder: tempfile.TemporaryDirectory[str], path: Path) -> None:
+    # The disk has the space of a file again once nobody maps it.
+    forget_folder(path)
+    folder.cleanup()
+
+
+class ScratchSlot:
+    """A slot of which what was touched lately is in memory, and all the rest in scratch files.
+
+    mapping: the slot, for whoever reads and writes it.
+    most:    number of entries and rows above which `settle` writes all that are in memory to files.
+    """
+
+    def __init__(self, state: ShardState, folder: ScratchFolder, most: int = 0) -> None:
+        self._state = state
+        self._folder = folder
+        self._chain = BatchChain()
+        self._times = 0
+        self.mapping = state.slots["slot"]
+        self.most = most
+
+    @property
+    def in_memory(self) -> Mapping[Any, Any]:
+        """Return the entries in memory."""
+        return self.mapping.in_memory
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether no file holds anything."""
+        return not any(self._chain.files())
+
+    def settle(self) -> None:
+        """At the end of a tick, write what is in memory to files if it is too much."""
+        if len(self.in_memory) + self._state.unwritten_rows() > self.most:
+            self.write()
+
+    def write(self) -> None:
+        """Write all that is in memory to files."""
+        self._times += 1
+        before = self._chain
+        self._chain = self._state.finish(self._times, "s")
+        self._state.advance(self._chain)
+        kept = {file.name for file in self._chain.files()}
+        for file in before.files():
+            if file.name not in kept:
+                (self._folder.path / file.name).unlink(missing_ok=True)

@@ -26,9 +26,9 @@ from typing import Any, TypeAlias, cast
 import pyarrow as pa
 import pyarrow.ipc as ipc
 
-from headrace.atomic_files import sync_file
-from headrace.expr.dict_keys import nested_key
-from headrace.state.checkpoint_files import damaged
+from headrace.expr.value_keys import nested_key
+from headrace.file_system import sync_file
+from headrace.state.chain import damaged
 from headrace.state.codec import decode, key_encoder, value_encoder
 
 Entry: TypeAlias = tuple[int, bytes, int, int]

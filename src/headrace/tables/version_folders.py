@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.atomic_files import publish_folder, remove_folder, stage_beside, sync_folder, take_over
+from headrace.file_system import publish_folder, remove_folder, stage_beside, sync_folder, take_over
 
 STAGING = "_staging"
 """Folder for unpublished files. The underscore hides it from Spark and pyarrow."""

@@ -30,12 +30,12 @@ from headrace.lowering.reference import (
     output_of_tick,
     sum_bags,
 )
-from headrace.operators.aggregate.operator import Aggregate
-from headrace.operators.assume_ordered import AssumeOrdered
-from headrace.operators.deferral import DeferTick
+from headrace.operators.across_ticks import DeferTick
+from headrace.operators.aggregate.aggregate import Aggregate
+from headrace.operators.endpoints import Source
 from headrace.operators.feedback import FeedbackOperator
 from headrace.operators.lifetime import Lifetime
-from headrace.operators.source import Source
+from headrace.operators.order import AssumeOrdered
 from headrace.operators.top_k import TopK
 
 

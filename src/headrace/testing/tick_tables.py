@@ -50,7 +50,7 @@ from headrace.expr.types import (
 )
 from headrace.flow.flow import Flow
 from headrace.flow.stream import Stream
-from headrace.operators.source import Source
+from headrace.operators.endpoints import Source
 
 Bag: TypeAlias = Counter[Row]
 TickInput: TypeAlias = Mapping[str, Sequence[Any]]

@@ -14,12 +14,12 @@ from headrace.ui.run_page import flow_description
 from headrace.ui.server import WHY_SECONDS, OneAtATime
 from headrace.ui.view_rows import ViewRows
 from headrace.view import to_svg
-from headrace.view.picture import Arrow, Box, BoxRole, Kind, Picture
+from headrace.view.picture import Arrow, ArrowKind, Box, BoxRole, Picture
 
 if TYPE_CHECKING:
     from headrace.compute.client.client import Client
     from headrace.compute.controller.status import ControllerStatus, ReplicaStatus, ViewStatus
-    from headrace.ui.server import Json
+    from headrace.ui.server import JsonObject
 
 MAX_PEEKED = 5_000
 """Rows of a view that the page reads."""
@@ -33,7 +33,7 @@ class ControllerPage:
     find_why: finds the rows that a view's row, given as JSON, came from; takes seconds.
     """
 
-    def __init__(self, address: str, client: Client, find_why: Callable[[str, str], Json]) -> None:
+    def __init__(self, address: str, client: Client, find_why: Callable[[str, str], JsonObject]) -> None:
         self._address = address
         self._client = client
         self._find_why = OneAtATime(find_why)
@@ -53,7 +53,7 @@ class ControllerPage:
     def version(self) -> int:
         return self._version
 
-    def overview(self) -> Json:
+    def overview(self) -> JsonObject:
         return {
             "kind": "controller",
             "title": f"Controller at {self._address}",
@@ -62,15 +62,15 @@ class ControllerPage:
             "sinks": {},
         }
 
-    def flow(self, view: str) -> Json:
+    def flow(self, view: str) -> JsonObject:
         if self._status is None:
             return {"why_not": "The controller has not answered yet."}
         if not view:
             return {"svg": to_svg(_picture(self._status))}
         return flow_description(self._client.flow(view))
 
-    def status(self, after: int) -> Json:
-        empty: Json = {"tick": self._version, "ticks": [], "watermarks": {}, "late": {}, "sources": {}}
+    def status(self, after: int) -> JsonObject:
+        empty: JsonObject = {"tick": self._version, "ticks": [], "watermarks": {}, "late": {}, "sources": {}}
         found = self._status
         if found is None:
             return {**empty, "state_bytes": None, "views": {}, "figures": []}
@@ -93,13 +93,13 @@ class ControllerPage:
             "problems": [{**to_plain(each), "at": _moment(each.at)} for each in found.problems],
         }
 
-    def state(self) -> Json:
+    def state(self) -> JsonObject:
         return {"why_not": "Replicas hold the state of views: see the memory and rows of each."}
 
-    def state_of_key(self, operator: str, key: str) -> Json:
+    def state_of_key(self, operator: str, key: str) -> JsonObject:
         return self.state()
 
-    def rows(self, view: str, search: str, offset: int) -> Json:
+    def rows(self, view: str, search: str, offset: int) -> JsonObject:
         if self._status is None or view not in self.status(0)["views"]:
             return {"why_not": f"There is no view or collection {view!r}."}
         known = self._client.describe(view)
@@ -110,10 +110,10 @@ class ControllerPage:
         limit = f"only the first {MAX_PEEKED:,} rows are read" if len(rows) == MAX_PEEKED else ""
         return {**found, "changes": None, "limit": limit}
 
-    def dead_letters(self) -> Json:
+    def dead_letters(self) -> JsonObject:
         return {"why_not": _NO_LETTERS}
 
-    def why(self, view: str, row: str) -> Json:
+    def why(self, view: str, row: str) -> JsonObject:
         served = self._status.views if self._status else ()
         if view not in (each.name for each in served):
             return {
@@ -135,7 +135,7 @@ def _picture(found: ControllerStatus) -> Picture:
         *(Box(ids[each.name], (each.name, each.state), BoxRole.OPERATOR) for each in found.views),
     ]
     appended = {each.name for each in found.collections if each.append_only}
-    kinds = {name: Kind.APPEND if name in appended else Kind.CHANGES for name in ids}
+    kinds = {name: ArrowKind.APPEND if name in appended else ArrowKind.CHANGES for name in ids}
     arrows = [
         Arrow(ids[read], ids[view.name], kinds[read], "") for view in found.views for read in view.reads
     ]
@@ -155,7 +155,7 @@ def _moment(milliseconds: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(milliseconds / 1000))
 
 
-def _replica(replica: ReplicaStatus) -> Json:
+def _replica(replica: ReplicaStatus) -> JsonObject:
     says: dict[str, Any] = dict(replica.says)
     return {
         "name": replica.name,
@@ -173,7 +173,7 @@ def _replica(replica: ReplicaStatus) -> Json:
     }
 
 
-def _view(view: ViewStatus) -> Json:
+def _view(view: ViewStatus) -> JsonObject:
     return {
         "name": view.name,
         "reads": list(view.reads),

@@ -1,29 +1,31 @@
-"""Page of a run: its ticks, regions, rows, dead letters and state."""
+"""Page of a run: its ticks, regions, rows, dead letters and state; and the page of a checkpoint at rest."""
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.analysis import analyse, explain
-from headrace.analysis.column_liveness import live_graph
-from headrace.analysis.node_labels import label
+from headrace.analysis.column_lineage import live_graph
 from headrace.engine.program import compile_program
 from headrace.engine.progress import Observer
 from headrace.expr.types import Row
+from headrace.file_system import local_path
+from headrace.graph.node import label
 from headrace.io.files.changelog import Changelog
 from headrace.io.files.table_files import TableFiles
 from headrace.io.source import dead_letter_folder
 from headrace.operators.event_time.late_rows import LateRows
 from headrace.state.commit import CommitLog
-from headrace.ui.checkpoint_page import state_of, state_of_key
+from headrace.state.inspection import CheckpointHeld, SlotHeld, inspect, plain, rows_of_key
 from headrace.ui.server import WHY_SECONDS, OneAtATime
 from headrace.ui.view_rows import (
     ViewRows,
@@ -38,13 +40,20 @@ if TYPE_CHECKING:
     from headrace.engine.progress import Progress, RegionTime
     from headrace.flow.flow import Flow
     from headrace.graph.node import FlowGraph
-    from headrace.ui.server import Json
+    from headrace.ui.server import JsonObject
+
+
+# --- state of a checkpoint ----------------------------------------------------------
+
+
+MAX_VALUES, MAX_TEXT = 200, 20_000
+"""Values that are shown of a key, and characters of each."""
 
 
 # --- picture and generated code -----------------------------------------------------
 
 
-def flow_description(flow: Flow) -> Json:
+def flow_description(flow: Flow) -> JsonObject:
     """Describe a flow by its picture, explanation and generated code. Raises the errors of its analysis."""
     graph = flow.graph()
     program = compile_program(live_graph(graph, at_sources=False))
@@ -63,7 +72,7 @@ def flow_overview(
     *,
     engine: str = "here",
     shards: int | None = None,
-) -> Json:
+) -> JsonObject:
     """Describe a flow with the sources and sinks of its run.
 
     engine: "here" or "spark". shards: as given to a run on Spark.
@@ -133,7 +142,7 @@ class RunSubject:
     sources: Mapping[str, Any]
     sinks: Mapping[str, Any]
     checkpoint: str | None
-    find_why: Callable[[str, str], Json]
+    find_why: Callable[[str, str], JsonObject]
     shards: int | None = None
 
 
@@ -190,7 +199,7 @@ class RunPage:
         self._known = len(graph.nodes)
         self._lock = threading.Lock()
         self._version = 0
-        self._ticks: deque[Json] = deque(maxlen=MAX_TICKS)
+        self._ticks: deque[JsonObject] = deque(maxlen=MAX_TICKS)
         self._regions: dict[tuple[int, ...], _RegionTotals] = {}
         self._totals = _Totals()
         self._first: int | None = None
@@ -297,13 +306,13 @@ class RunPage:
     def version(self) -> int:
         return self._version + sum(view.changes for view in self._views.values())
 
-    def overview(self) -> Json:
+    def overview(self) -> JsonObject:
         return self._overview
 
-    def flow(self, view: str) -> Json:
+    def flow(self, view: str) -> JsonObject:
         return self._overview
 
-    def status(self, after: int) -> Json:
+    def status(self, after: int) -> JsonObject:
         with self._lock:
             last = self._last
             ticks = [tick for tick in self._ticks if tick["tick"] > after]
@@ -332,19 +341,19 @@ class RunPage:
     def _is_read_whole(self, name: str) -> bool:
         return self._subject.engine == "spark" and isinstance(self._subject.sinks[name], TableFiles)
 
-    def state(self) -> Json:
+    def state(self) -> JsonObject:
         if self._subject.checkpoint is None:
             return {"why_not": _IN_MEMORY}
         if self._last is None and not self._resumed:
             return {"why_not": "The run has not committed a tick yet."}
         return state_of(self._subject.checkpoint)
 
-    def state_of_key(self, operator: str, key: str) -> Json:
+    def state_of_key(self, operator: str, key: str) -> JsonObject:
         if self._subject.checkpoint is None:
             return {"why_not": _IN_MEMORY}
         return state_of_key(self._subject.checkpoint, operator, key)
 
-    def rows(self, view: str, search: str, offset: int) -> Json:
+    def rows(self, view: str, search: str, offset: int) -> JsonObject:
         if view not in self._views:
             return {"why_not": f"This run writes no sink {view!r}."}
         sink = self._subject.sinks[view]
@@ -357,8 +366,8 @@ class RunPage:
         resumed = self._first is not None and self._first > 1
         return {**found, "since": self._first if resumed else None}
 
-    def dead_letters(self) -> Json:
-        found: Json = {}
+    def dead_letters(self) -> JsonObject:
+        found: JsonObject = {}
         for name, source in self._subject.sources.items():
             folder = dead_letter_folder(source)
             found[name] = (
@@ -368,13 +377,13 @@ class RunPage:
             )
         return {"sources": found}
 
-    def why(self, view: str, row: str) -> Json:
+    def why(self, view: str, row: str) -> JsonObject:
         if view not in self._views:
             return {"why_not": f"This run writes no sink {view!r}."}
         return self._find_why(view, row)
 
 
-def _cost(done: Progress) -> Json:
+def _cost(done: Progress) -> JsonObject:
     cost = done.cost
     assert cost is not None
     return {
@@ -387,7 +396,7 @@ def _cost(done: Progress) -> Json:
     }
 
 
-def _sources(done: Progress) -> Json:
+def _sources(done: Progress) -> JsonObject:
     return {
         name: {
             "rows": source.rows,
@@ -401,3 +410,133 @@ def _sources(done: Progress) -> Json:
 
 def _time(mark: datetime | int | float) -> Any:
     return mark.isoformat() if isinstance(mark, datetime) else mark
+
+
+def state_of(folder: str | Path) -> JsonObject:
+    """Describe a checkpoint. Raises the errors of `inspect`."""
+    return _describe(inspect(folder))
+
+
+def state_of_key(folder: str | Path, operator: str, key: str) -> JsonObject:
+    """Look up what an operator has stored for a key, given as JSON. Raises the errors of `rows_of_key`."""
+    try:
+        wanted = json.loads(key)
+    except ValueError:
+        return {"why_not": 'A key is JSON: "a" in quotes, 7, or ["a", 7] for several columns.'}
+    found = rows_of_key(folder, operator, wanted)[:MAX_VALUES]
+    values = [(each, json.dumps(plain(each.value), ensure_ascii=False)[:MAX_TEXT]) for each in found]
+    return {"values": [{"slot": each.what, "shard": each.shard, "value": text} for each, text in values]}
+
+
+def _describe(held: CheckpointHeld) -> JsonObject:
+    return {
+        "folder": str(held.folder),
+        "on": held.on,
+        "shards": held.shards,
+        "oldest": held.oldest,
+        "tick": held.tick,
+        "files": held.files,
+        "bytes": held.bytes,
+        "damage": list(held.damage),
+        "skipped": list(held.skipped),
+        "positions": held.positions,
+        "watermarks": held.watermarks,
+        "slots": [_slot(slot, label) for slot, label in zip(held.slots, _labels(held.slots), strict=True)],
+    }
+
+
+def _labels(slots: Sequence[SlotHeld]) -> list[str]:
+    """Name the operators of slots by the user's name or their kind, and the line; else by the state."""
+    labels: dict[str, str] = {}
+    for slot in slots:
+        if slot.name not in labels:
+            name = slot.called or ("" if slot.operator is None else slot.operator.partition(" (")[0])
+            label = (f"{name} at {slot.place}" if slot.place else name) if name else slot.name
+            count = sum(other == label or other.startswith(f"{label} #") for other in labels.values())
+            labels[slot.name] = f"{label} #{count + 1}" if count else label
+    return [labels[slot.name] for slot in slots]
+
+
+def _slot(slot: SlotHeld, label: str) -> JsonObject:
+    return {
+        "name": slot.called or slot.name,
+        "label": label,
+        "operator": slot.operator or "removed from the flow",
+        "slot": slot.what,
+        "keys": slot.whole.keys,
+        "bytes": slot.whole.bytes,
+        "shards": {str(number): part.keys for number, part in sorted(slot.shards.items())},
+    }
+
+
+_NO_ROWS = "A checkpoint holds state, not the rows of sinks. Start the run with --ui to see them."
+
+
+_NO_WHY = "A checkpoint does not hold the flow. `headrace why FLOW SINK ROW --source ...` finds the rows."
+
+
+_NO_LETTERS = "A checkpoint does not know the folders of dead letters. Start the run with --ui to see them."
+
+
+class CheckpointPage:
+    """Page of a checkpoint's folder; it follows new commits. The checkpoint is never modified.
+
+    Following reads the newest commit only. The state's files are read when the state is asked for.
+    The constructor raises the errors of `inspect`.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = Path(local_path(folder, "checkpoint"))
+        inspect(self._folder)
+        self._log = CommitLog(self._folder)
+        self._last = self._log.last()
+        self._failure = ""
+        self._version = 0
+
+    def refresh(self) -> None:
+        failure = "" if self._folder.is_dir() else f"{self._folder} is gone; this is what it held last."
+        ticks = self._log.ticks()
+        if failure != self._failure or (ticks and ticks[-1] != self._tick):
+            self._last = self._log.last() or self._last
+            self._failure = failure
+            self._version += 1
+
+    @property
+    def _tick(self) -> int:
+        return 0 if self._last is None else self._last.tick
+
+    def version(self) -> int:
+        return self._version
+
+    def overview(self) -> JsonObject:
+        return {"kind": "checkpoint", "title": self._folder.name, "sources": {}, "sinks": {}}
+
+    def flow(self, view: str) -> JsonObject:
+        return {"why_not": "A checkpoint holds no flow."}
+
+    def status(self, after: int) -> JsonObject:
+        last = self._last
+        return {
+            "tick": self._tick,
+            "ticks": [],
+            "watermarks": {} if last is None else last.counters.get("watermarks", {}),
+            "late": {},
+            "sources": {},
+            "state_bytes": None if last is None else last.state_bytes,
+            "failure": self._failure,
+        }
+
+    def state(self) -> JsonObject:
+        return state_of(self._folder)
+
+    def state_of_key(self, operator: str, key: str) -> JsonObject:
+        return state_of_key(self._folder, operator, key)
+
+    def rows(self, view: str, search: str, offset: int) -> JsonObject:
+        return {"why_not": _NO_ROWS}
+
+    def dead_letters(self) -> JsonObject:
+        return {"why_not": _NO_LETTERS}
+
+    def why(self, view: str, row: str) -> JsonObject:
+        return {"why_not": _NO_WHY}

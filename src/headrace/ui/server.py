@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # --- contract of pages --------------------------------------------------------------
 
 
-Json: TypeAlias = "dict[str, Any]"
+JsonObject: TypeAlias = "dict[str, Any]"
 
 
 WHY_SECONDS = 40
@@ -43,11 +43,11 @@ WHY_SECONDS = 40
 class Page(Protocol):
     """Subject of a page: a run, a checkpoint, or a controller. The server calls it from its own threads."""
 
-    def overview(self) -> Json:
+    def overview(self) -> JsonObject:
         """Return what never changes: kind, title, picture, plan, sources and sinks."""
         ...
 
-    def flow(self, view: str) -> Json:
+    def flow(self, view: str) -> JsonObject:
         """Return picture, explanation and generated code of the flow that computes a view.
 
         view: empty for a run's only flow, and for a picture of all views of a controller.
@@ -62,27 +62,27 @@ class Page(Protocol):
         """Return a number that rises with every change of `status`."""
         ...
 
-    def status(self, after: int) -> Json:
+    def status(self, after: int) -> JsonObject:
         """Return the current status, with the ticks after tick number `after`."""
         ...
 
-    def state(self) -> Json:
+    def state(self) -> JsonObject:
         """Return the state's size by operator, or under "why_not" the reason why it is unknown."""
         ...
 
-    def state_of_key(self, operator: str, key: str) -> Json:
+    def state_of_key(self, operator: str, key: str) -> JsonObject:
         """Return what an operator has stored for a key, given as JSON."""
         ...
 
-    def rows(self, view: str, search: str, offset: int) -> Json:
+    def rows(self, view: str, search: str, offset: int) -> JsonObject:
         """Return a page of a view's rows that contain a text."""
         ...
 
-    def dead_letters(self) -> Json:
+    def dead_letters(self) -> JsonObject:
         """Return the latest rows that were set aside, per source."""
         ...
 
-    def why(self, view: str, row: str) -> Json:
+    def why(self, view: str, row: str) -> JsonObject:
         """Return the source rows that a view's row, as JSON, came from."""
         ...
 
@@ -90,11 +90,11 @@ class Page(Protocol):
 class OneAtATime:
     """Answers questions why a row is there, one at a time: a search takes seconds of processor time."""
 
-    def __init__(self, find: Callable[[str, str], Json]) -> None:
+    def __init__(self, find: Callable[[str, str], JsonObject]) -> None:
         self._find = find
         self._lock = Lock()
 
-    def __call__(self, view: str, row: str) -> Json:
+    def __call__(self, view: str, row: str) -> JsonObject:
         """Return the answer, or why there is none while another question is being answered."""
         if not self._lock.acquire(blocking=False):
             return {"why_not": "Another question is being answered. Ask again when it is done."}
@@ -279,7 +279,7 @@ def build_app(page: Page, token: str, port: int, closing: Closing) -> ASGIApp:
 
     run = secrets.token_hex(4)
 
-    def answers(give: Callable[[Request], Json]) -> Callable[[Request], Awaitable[Response]]:
+    def answers(give: Callable[[Request], JsonObject]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             return await _answer(request, give)
 
@@ -304,7 +304,7 @@ def build_app(page: Page, token: str, port: int, closing: Closing) -> ASGIApp:
     return _Guard(app, token, port)
 
 
-async def _answer(request: Request, give: Callable[[Request], Json]) -> Response:
+async def _answer(request: Request, give: Callable[[Request], JsonObject]) -> Response:
     from starlette.concurrency import run_in_threadpool
     from starlette.responses import JSONResponse
 

@@ -30,7 +30,7 @@ from headrace.io.source import Feed, open_source
 from headrace.tables.version_folders import tick_folders
 
 if TYPE_CHECKING:
-    from headrace.ui.server import Json
+    from headrace.ui.server import JsonObject
 
 
 MAX_ROWS = 50_000
@@ -213,7 +213,7 @@ def _(sink: CsvChangelog, tick: int, schema: Schema) -> Iterator[list[Row]]:
         reader.close()
 
 
-def current_rows(sink: TableFiles, schema: Schema, search: str, offset: int) -> Json:
+def current_rows(sink: TableFiles, schema: Schema, search: str, offset: int) -> JsonObject:
     """Return a page of the newest published version of a table, as `ViewRows.page` does."""
     from headrace.io.arrow import read_part
 
@@ -237,10 +237,10 @@ def why_rows_are_elsewhere(sink: object) -> str:
     return f"Spark's tasks write {type(sink).__name__} themselves. Look at its rows where they are written."
 
 
-def latest_dead_letters(source: str, folder: Path) -> Json:
+def latest_dead_letters(source: str, folder: Path) -> JsonObject:
     """Read the newest rows set aside for a source, at most `MAX_LETTERS`, newest tick first."""
     files = sorted(folder.glob(f"tick=*-{_literal(quote(source, safe=''))}.jsonl"), key=_tick, reverse=True)
-    rows: list[Json] = []
+    rows: list[JsonObject] = []
     for file in files[:_MAX_LETTER_FILES]:
         try:
             with file.open(encoding="utf-8") as lines:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from headrace.view.picture import FILLS, STROKES, BoxRole, Kind
+from headrace.view.picture import FILLS, STROKES, ArrowKind, BoxRole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,11 +19,11 @@ _SHAPES = {
     BoxRole.SINK: "parallelogram",
 }
 _ARROWS = {
-    Kind.APPEND: "",
-    Kind.CHANGES: "penwidth=2.5",
-    Kind.HANDOFF: f'arrowhead=tee, color="{STROKES[Kind.HANDOFF]}"',
-    Kind.BACK: f'color="{STROKES[Kind.BACK]}", constraint=false',
-    Kind.DELAY: f'style=dashed, color="{STROKES[Kind.DELAY]}", constraint=false',
+    ArrowKind.APPEND: "",
+    ArrowKind.CHANGES: "penwidth=2.5",
+    ArrowKind.HANDOFF: f'arrowhead=tee, color="{STROKES[ArrowKind.HANDOFF]}"',
+    ArrowKind.BACK: f'color="{STROKES[ArrowKind.BACK]}", constraint=false',
+    ArrowKind.DELAY: f'style=dashed, color="{STROKES[ArrowKind.DELAY]}", constraint=false',
 }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import BadInput, SourceLocation
-from headrace.path_or_url import local_path
+from headrace.file_system import local_path
 from headrace.shown import Shown
 from headrace.view.dot import to_dot
 from headrace.view.mermaid import to_mermaid

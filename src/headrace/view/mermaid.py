@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from headrace.view.picture import FILLS, STROKES, BoxRole, Kind
+from headrace.view.picture import FILLS, STROKES, ArrowKind, BoxRole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,11 +20,11 @@ _SHAPES = {
     BoxRole.SINK: ("[/", "/]"),
 }
 _ARROWS = {
-    Kind.APPEND: "-->",
-    Kind.CHANGES: "==>",
-    Kind.HANDOFF: "--x",
-    Kind.BACK: "-->",
-    Kind.DELAY: "-.->",
+    ArrowKind.APPEND: "-->",
+    ArrowKind.CHANGES: "==>",
+    ArrowKind.HANDOFF: "--x",
+    ArrowKind.BACK: "-->",
+    ArrowKind.DELAY: "-.->",
 }
 
 

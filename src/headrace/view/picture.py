@@ -1,21 +1,26 @@
-"""Picture of a flow as data: boxes, arrows and clusters, rendered by the format modules."""
+"""Picture of a flow or a pipeline as data: boxes, arrows and clusters, rendered by the format modules."""
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from headrace.analysis import analyse
-from headrace.analysis.node_labels import label
-from headrace.graph.node import graph_of
+from headrace.graph.node import graph_of, label
 from headrace.graph.operator_declarations import Delay
 
 if TYPE_CHECKING:
     from headrace.analysis import Analysis
     from headrace.flow.flow import Flow
     from headrace.graph.node import Edge, FlowGraph, Node
+    from headrace.pipelines.definitions import TableName
+    from headrace.pipelines.graph import Graph, StoredTable
+    from headrace.pipelines.leaves import Leaf
+    from headrace.pipelines.plans import TablePlan
+
 
 _TEXT_WIDTH = 36
 
@@ -29,7 +34,7 @@ class BoxRole(Enum):
     SINK = "sink"
 
 
-class Kind(Enum):
+class ArrowKind(Enum):
     """Kind of an arrow. The first one that applies is used."""
 
     DELAY = "next tick"
@@ -41,7 +46,7 @@ class Kind(Enum):
     @property
     def is_backward(self) -> bool:
         """Whether it leads to what comes before, in the next round or tick."""
-        return self in (Kind.BACK, Kind.DELAY)
+        return self in (ArrowKind.BACK, ArrowKind.DELAY)
 
 
 FILLS = {
@@ -52,7 +57,7 @@ FILLS = {
 }
 """Colours of a box: its ground, and its edge."""
 
-STROKES = {Kind.HANDOFF: "#c0392b", Kind.BACK: "#8e44ad", Kind.DELAY: "#7f8c8d"}
+STROKES = {ArrowKind.HANDOFF: "#c0392b", ArrowKind.BACK: "#8e44ad", ArrowKind.DELAY: "#7f8c8d"}
 """Colours of arrows; the others have that of the format."""
 
 
@@ -71,7 +76,7 @@ class Arrow:
 
     source: str
     target: str
-    kind: Kind
+    kind: ArrowKind
     label: str
 
 
@@ -127,18 +132,18 @@ def _arrow(graph: FlowGraph, analysis: Analysis, edge: Edge) -> Arrow:
     ports = graph.nodes[edge.target].operator.ports()
     name = ports[edge.port].name if len({port.name for port in ports}) > 1 else ""
     kind = _kind(graph, analysis, edge)
-    said = kind.value if kind in (Kind.DELAY, Kind.BACK, Kind.HANDOFF) else ""
+    said = kind.value if kind in (ArrowKind.DELAY, ArrowKind.BACK, ArrowKind.HANDOFF) else ""
     return Arrow(_id(edge.source), _id(edge.target), kind, ": ".join(part for part in (name, said) if part))
 
 
-def _kind(graph: FlowGraph, analysis: Analysis, edge: Edge) -> Kind:
+def _kind(graph: FlowGraph, analysis: Analysis, edge: Edge) -> ArrowKind:
     if graph.port(edge).delay is not Delay.NONE:
-        return Kind.DELAY
+        return ArrowKind.DELAY
     if analysis.ranks[edge.source] >= analysis.ranks[edge.target]:
-        return Kind.BACK
+        return ArrowKind.BACK
     if graph.port(edge).blocking:
-        return Kind.HANDOFF
-    return Kind.APPEND if analysis.facts[edge.source].append else Kind.CHANGES
+        return ArrowKind.HANDOFF
+    return ArrowKind.APPEND if analysis.facts[edge.source].append else ArrowKind.CHANGES
 
 
 def _stratum(analysis: Analysis, stratum: int) -> Cluster:
@@ -154,3 +159,43 @@ def _stratum(analysis: Analysis, stratum: int) -> Cluster:
 
 def _id(node: int) -> str:
     return f"n{node}"
+
+
+def picture_of_pipeline(title: str, graph: Graph, plans: Mapping[TableName, TablePlan]) -> Picture:
+    """Build the picture of a pipeline. Tables that are recomputed have the shape of opaque operators."""
+    from headrace.pipelines.leaves import TableLeaf
+
+    boxes: dict[str, Box] = {}
+    arrows: list[Arrow] = []
+    tables = {table.name: f"t{at}" for at, table in enumerate(graph.tables)}
+    sources: dict[str, str] = {}
+    for table in graph.tables:
+        plan = plans[table.name]
+        shape = BoxRole.OPAQUE if plan.method.value == "recompute" else BoxRole.OPERATOR
+        shape = {"sink": BoxRole.SINK, "snapshot": BoxRole.SOURCE}.get(table.dataset.kind.value, shape)
+        called = table.dataset.input or table.name.table
+        made = Box(tables[table.name], (called, _caption(table, plan)), shape)
+        for query in table.queries:
+            for leaf in query.leaves:
+                if isinstance(leaf, TableLeaf):
+                    source = tables[leaf.name]
+                else:
+                    source = sources.setdefault(leaf.key, f"s{len(tables) + len(sources)}")
+                    boxes.setdefault(source, Box(source, (_title(leaf),), BoxRole.SOURCE))
+                kind = ArrowKind.APPEND if leaf.streaming else ArrowKind.CHANGES
+                arrows.append(Arrow(source, made.id, kind, ""))
+        boxes[made.id] = made
+    cluster = Cluster("tables", "tables", tuple(boxes))
+    return Picture(title, tuple(boxes.values()), tuple(dict.fromkeys(arrows)), (cluster,))
+
+
+def _caption(table: StoredTable, plan: TablePlan) -> str:
+    return table.dataset.kind.value if table.dataset.input else plan.method.value
+
+
+def _title(leaf: Leaf) -> str:
+    from headrace.pipelines.leaves import ConstantLeaf, FilesLeaf
+
+    if isinstance(leaf, FilesLeaf):
+        return ", ".join(root.rsplit("/", 1)[-1] for root in leaf.roots)
+    return "constants" if isinstance(leaf, ConstantLeaf) else leaf.key

@@ -19,11 +19,11 @@ from headrace.expr.types import INT64
 from headrace.flow.flow import Flow
 from headrace.operators.event_time.watermark import Move, WatermarkPolicy
 from headrace.operators.event_time.window import Window
-from headrace.operators.event_time.window_shapes import Grid, Sessions
 from headrace.operators.lifetime import Lifetime
 from headrace.operators.signals.lift import Constant
 from headrace.operators.statistics.ewm import Decay
 from headrace.operators.statistics.statistic import CountWindow
+from headrace.operators.time_spans import Grid, Sessions
 from tests.operators.examples import example
 from tests.signals.test_statistics_in_flows import STATISTICS
 

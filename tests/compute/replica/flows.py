@@ -9,7 +9,7 @@ from headrace import col
 from headrace.compute.plans import sinks_of
 from headrace.errors import SourceLocation
 from headrace.expr.row_classes import schema_of
-from headrace.operators.source import Source
+from headrace.operators.endpoints import Source
 
 
 class Bid(NamedTuple):

@@ -32,7 +32,7 @@ from headrace.compute.replica.in_process.ticking import (
     create_undivided_engine,
 )
 from headrace.compute.replica.workers.shard import HostedDataflow, WorkerShard, choose_workers, divide_flow
-from headrace.expr.code_emission import bounded_code
+from headrace.expr.typing_rules import bounded_code
 from tests.compute.replica import flows
 from tests.compute.replica.test_promise import Truth, served
 from tests.properties.effort import examples

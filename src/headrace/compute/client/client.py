@@ -56,8 +56,8 @@ from headrace.compute.protocol.client_messages import (
 from headrace.compute.protocol.codec_derivation import bad_message
 from headrace.compute.protocol.commands import PlanBytes, RuntimeName
 from headrace.errors import HeadraceError, SourceLocation
-from headrace.expr.durations import duration
 from headrace.expr.row_classes import schema_of
+from headrace.expr.time_texts import duration
 from headrace.expr.tree import Expr
 from headrace.expr.types import Schema
 from headrace.flow.flow import Flow

@@ -46,7 +46,7 @@ from headrace.compute.protocol.client_messages import (
 )
 from headrace.compute.protocol.responses import Problem
 from headrace.errors import HeadraceError
-from headrace.expr.durations import duration
+from headrace.expr.time_texts import duration
 
 DEFAULT_ADDRESS = "127.0.0.1:7411"
 """Default address of `headrace controller`."""

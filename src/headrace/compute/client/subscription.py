@@ -33,10 +33,10 @@ from headrace.compute.protocol.row_batch import decode_batch
 from headrace.compute.protocol.rows import decode_updates
 from headrace.engine.change import Change
 from headrace.errors import BadInput, SourceLocation, UnknownColumn
-from headrace.expr.dict_keys import with_representatives
 from headrace.expr.row_classes import from_user, row_class, to_user
 from headrace.expr.tree import Column, Expr, Ordering
 from headrace.expr.types import Field, ListType, MapType, Row, Schema, StructType
+from headrace.expr.value_keys import with_representatives
 from headrace.shown import Shown
 
 

@@ -23,7 +23,7 @@ from headrace.compute.sqlite_files import (
     has_identity,
     limit_log,
 )
-from headrace.private_files import make_private_file
+from headrace.file_system import make_private_file
 
 _APPLICATION = 0x48524354
 _VERSION = 1

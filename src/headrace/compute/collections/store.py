@@ -35,8 +35,8 @@ from headrace.compute.frontier import START, Frontier
 from headrace.compute.protocol.commands import Id
 from headrace.compute.protocol.responses import Counted, Update
 from headrace.errors import BadInput, BadUri
+from headrace.file_system import local_path
 from headrace.io.postgres import without_password
-from headrace.path_or_url import local_path
 from headrace.requirements import require_package
 
 

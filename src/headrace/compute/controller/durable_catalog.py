@@ -28,7 +28,7 @@ from headrace.compute.sqlite_files import (
     unseal,
 )
 from headrace.errors import HeadraceError
-from headrace.private_files import make_private_file
+from headrace.file_system import make_private_file
 
 _APPLICATION = 0x4852434E
 _VERSION = 2

@@ -21,7 +21,7 @@ from headrace.compute.errors import ComputeError, NotWritable, StoreUnavailable
 from headrace.compute.frontier import Frontier, meet
 from headrace.compute.protocol.commands import Id
 from headrace.compute.protocol.responses import Counted, Update
-from headrace.expr.row_conversion import from_user
+from headrace.expr.row_classes import from_user
 from headrace.expr.types import Row
 
 _FORGOTTEN_AT_ONCE = 1_000

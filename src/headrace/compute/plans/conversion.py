@@ -22,35 +22,25 @@ from headrace.compute.plans.encoding import (
 )
 from headrace.compute.plans.generated import plan_pb2 as pb
 from headrace.compute.plans.operator_decoder import ValueDecoder, parse_message
-from headrace.compute.plans.registry import (
-    LIMITS,
-    PlanLimits,
-    PlanPosition,
-    check_size,
-)
+from headrace.compute.plans.registry import LIMITS, PlanLimits, PlanPosition, check_size
 from headrace.compute.protocol.commands import PlanBytes
 from headrace.engine.program import compile_program
 from headrace.errors import HeadraceError, SourceLocation
 from headrace.expr.bounds import check_patterns
 from headrace.expr.check import check
-from headrace.expr.code_emission import bounded_code
 from headrace.expr.compile_python import compile_rows
 from headrace.expr.tree import Expr
-from headrace.expr.types import (
-    BOOL,
-    Schema,
-)
+from headrace.expr.types import BOOL, Schema
+from headrace.expr.typing_rules import bounded_code
 from headrace.flow.flow import Flow
 from headrace.flow.stream import Stream
 from headrace.flow.stream_context import FlowContext
 from headrace.graph.node import Columns, Node, Operator
-from headrace.operators.chain import ChainFirstN
+from headrace.operators.endpoints import Sink, Source
 from headrace.operators.feedback import FeedbackOperator
-from headrace.operators.signals.endpoints import LastRow, SignalSource, ValueRows
-from headrace.operators.signals.signal_operator import SignalOperator
-from headrace.operators.sink import Sink
-from headrace.operators.source import Source
-from headrace.operators.union import Union
+from headrace.operators.signals.earlier_values import LastRow, SignalSource, ValueRows
+from headrace.operators.signals.lift import SignalOperator
+from headrace.operators.union import ChainFirstN, Union
 
 
 def encode(flow: Flow, *, allow_callables: bool = False, limits: PlanLimits = LIMITS) -> PlanBytes:

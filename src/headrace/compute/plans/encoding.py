@@ -11,7 +11,6 @@ from enum import Enum
 from functools import singledispatchmethod
 from typing import Any, cast
 
-from headrace.analysis.node_labels import is_named, label_in_sentence
 from headrace.compute.errors import BadPlan, CallableRefused, file_name
 from headrace.compute.plans.generated import plan_pb2 as pb
 from headrace.compute.plans.registry import (
@@ -43,10 +42,9 @@ from headrace.expr.types import (
     Schema,
     StructType,
 )
-from headrace.graph.node import FlowGraph, Node
-from headrace.operators.signals.endpoints import SignalSource
-from headrace.operators.sink import Sink
-from headrace.operators.source import Source
+from headrace.graph.node import FlowGraph, Node, is_named, label_in_sentence
+from headrace.operators.endpoints import Sink, Source
+from headrace.operators.signals.earlier_values import SignalSource
 
 PLAIN_TYPES: dict[str, DataType] = {
     str(each): each

@@ -26,22 +26,22 @@ from headrace.expr.row_classes import KeyedRows
 from headrace.expr.tree import Expr, Ordering
 from headrace.expr.types import DataType, Schema
 from headrace.graph.node import Operator
-from headrace.operators import all_operators
+from headrace.operators import all_operators, time_spans
 from headrace.operators.aggregate import collected_values, counts, extremes, histograms, percentiles, sums
 from headrace.operators.aggregate.aggregation import Aggregation
+from headrace.operators.aggregate.exact_totals import Moment
 from headrace.operators.aggregate.moments import Moments
-from headrace.operators.aggregate.power_sums import Moment
-from headrace.operators.event_time import watermark, window_shapes
+from headrace.operators.event_time import watermark
 from headrace.operators.event_time.temporal_filter import Presence
 from headrace.operators.event_time.watermark import Move
 from headrace.operators.event_time.window import Emit
-from headrace.operators.function_claims import Claims
-from headrace.operators.join.operator import How, Join
+from headrace.operators.fold import Claims
+from headrace.operators.join.join import How, Join
 from headrace.operators.keyed_tables.upsert_rule import OnMisfit, UpsertRule
 from headrace.operators.lifetime import Lifetime
-from headrace.operators.over import navigation, ranks, window_function
+from headrace.operators.over import row_functions, window_function
 from headrace.operators.signals.lift import Align, Constant
-from headrace.operators.statistics import differences, downsampling, ewm, moments, ordering, statistic
+from headrace.operators.statistics import downsampling, ewm, moments, ordering, statistic
 
 OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
     {name: cls for cls in all_operators() if (name := cls.kind if cls.plan_name is None else cls.plan_name)}
@@ -72,9 +72,9 @@ _STATISTICS: tuple[type[statistic.Statistic], ...] = (
     downsampling.EveryNth,
     downsampling.Throttle,
     downsampling.Timer,
-    differences.Crossed,
-    differences.Diff,
-    differences.PctChange,
+    downsampling.Crossed,
+    downsampling.Diff,
+    downsampling.PctChange,
 )
 
 _PARTS: Mapping[str, type[Any]] = {
@@ -110,22 +110,22 @@ _PARTS: Mapping[str, type[Any]] = {
     "move": Move,
     "ordering": Ordering,
     "over": window_function.Over,
-    "over.cume_dist": ranks.CumeDist,
-    "over.dense_rank": ranks.DenseRank,
+    "over.cume_dist": row_functions.CumeDist,
+    "over.dense_rank": row_functions.DenseRank,
     "over.frame": window_function.Frame,
-    "over.lag": navigation.Lag,
+    "over.lag": row_functions.Lag,
     "over.months": window_function.Months,
-    "over.nth_value": navigation.NthValue,
-    "over.ntile": ranks.Ntile,
-    "over.percent_rank": ranks.PercentRank,
-    "over.rank": ranks.Rank,
-    "over.row_number": ranks.RowNumber,
+    "over.nth_value": row_functions.NthValue,
+    "over.ntile": row_functions.Ntile,
+    "over.percent_rank": row_functions.PercentRank,
+    "over.rank": row_functions.Rank,
+    "over.row_number": row_functions.RowNumber,
     "window.count": statistic.CountWindow,
     "window.expanding": statistic.Expanding,
     "window.time": statistic.TimeWindow,
     "upsert_rule": UpsertRule,
-    "windows.grid": window_shapes.Grid,
-    "windows.sessions": window_shapes.Sessions,
+    "windows.grid": time_spans.Grid,
+    "windows.sessions": time_spans.Sessions,
 }
 
 RECORDS: Mapping[str, type[Any]] = MappingProxyType(
@@ -142,7 +142,7 @@ CHOICES: Mapping[str, type[Enum]] = MappingProxyType(
         "against": moments.Against,
         "align": Align,
         "bit_operation": collected_values.BitOperation,
-        "direction": differences.Direction,
+        "direction": downsampling.Direction,
         "emit": Emit,
         "frame_unit": window_function.FrameUnit,
         "holes": statistic.Holes,
@@ -212,7 +212,7 @@ _HINTED: dict[str, Any] = {
     ),
     **_named((Ordering, Schema, timedelta)),
     "Callable": Callable,
-    "Shape": window_shapes.Shape,
+    "Shape": time_spans.Shape,
     "Span": timedelta | int | float,
 }
 

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.analysis import analyse
-from headrace.analysis.fact_propagation import find_facts
-from headrace.analysis.node_labels import label_in_sentence
+from headrace.analysis.analysis import find_facts
 from headrace.compute.errors import NotServable
 from headrace.errors import EvaluationError, SourceLocation, Step
 from headrace.expr.bounds import check_patterns
 from headrace.expr.types import Schema, holds_any
 from headrace.flow.flow import Flow
-from headrace.graph.operator_declarations import Unservable
-from headrace.operators.source import Source
-from headrace.operators.unservable import OF_A_TICK
+from headrace.graph.node import label_in_sentence
+from headrace.graph.operator_declarations import OF_A_TICK, Unservable
+from headrace.operators.endpoints import Source
 
 if TYPE_CHECKING:
     from headrace.graph.node import FlowGraph, Node, Operator

@@ -22,8 +22,8 @@ from headrace.compute.errors import BadMessage
 from headrace.compute.protocol import rows as encoding
 from headrace.compute.protocol.responses import Counted
 from headrace.errors import CheckpointDamaged
-from headrace.expr.dict_keys import key_function
 from headrace.expr.types import INT64, AnyType, DataType, Row, Schema, parts_of
+from headrace.expr.value_keys import key_function
 from headrace.state import codec
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ from headrace.compute.replica.work_watch import WorkWatch
 from headrace.errors import HeadraceError
 from headrace.expr.types import Schema
 from headrace.flow.flow import Flow
-from headrace.operators.source import Source
+from headrace.operators.endpoints import Source
 
 Predicate = Callable[[tuple[Any, ...]], bool | None]
 

@@ -22,8 +22,8 @@ from headrace.compute.replica.feeds import CHUNK, RETRY, CollectionFeed
 from headrace.compute.replica.runtime import ReachedFrontiers
 from headrace.errors import HeadraceError
 from headrace.expr.types import Row, Schema
+from headrace.file_system import make_private_file, make_private_folder
 from headrace.io.files.json_values import object_encoder
-from headrace.private_files import make_private_file, make_private_folder
 
 # All replicas that run the dataflow write the same changes: the first to append from an upper writes for
 # all, and the others see from the upper what is already written. At the start, the collection may hold

@@ -13,8 +13,8 @@ from headrace.compute.errors import BadMessage
 from headrace.compute.protocol.commands import Finishing
 from headrace.compute.protocol.responses import Counted
 from headrace.compute.protocol.row_batch import RowBatch
-from headrace.expr.sort_keys import order_key
 from headrace.expr.types import Field, IntegerType, Row, Schema
+from headrace.expr.value_keys import order_key
 
 RUN = 4096
 """Number of rows sorted at a time, which takes a few milliseconds."""

@@ -33,7 +33,7 @@ from headrace.compute.replica.feeds import CHUNK
 from headrace.compute.replica.peek_finishing import peek_finisher
 from headrace.errors import HeadraceError, WorkLimitExceeded
 from headrace.expr.types import Schema
-from headrace.private_files import make_private_file, make_private_folder
+from headrace.file_system import make_private_file, make_private_folder
 
 KEPT = 600_000
 """Milliseconds before an unfetched result expires."""

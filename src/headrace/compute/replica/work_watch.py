@@ -29,7 +29,7 @@ from headrace.compute.errors import ViewQuarantined
 from headrace.compute.frontier import Frontier
 from headrace.compute.protocol.commands import Dataflow
 from headrace.errors import WorkLimitExceeded
-from headrace.private_files import make_private_file
+from headrace.file_system import make_private_file
 
 # A dataflow that takes the memory of the machine ends the process without a chance to say why. So a long
 # piece of work is noted in a file while it lasts. An entry found at start names the dataflow that ended the

@@ -19,7 +19,7 @@ from headrace.compute.controller.durable_catalog import DurableCatalog
 from headrace.compute.errors import StoreUnavailable
 from headrace.compute.sqlite_files import give_identity
 from headrace.errors import BadInput
-from headrace.private_files import make_private_file, make_private_folder
+from headrace.file_system import make_private_file, make_private_folder
 
 STATE, COLLECTIONS = "controller.db", "collections.db"
 _PART = ".part"

@@ -58,8 +58,7 @@ from headrace.compute.protocol.responses import BatchResponse, DroppedAt, Encode
 from headrace.compute.protocol.rows import encode_chunks
 from headrace.compute.serve.client_session import ClientSession, GroupCommit, SessionHost
 from headrace.compute.serve.replica_link import ReplicaLink
-from headrace.path_or_url import local_path
-from headrace.private_files import make_private_folder
+from headrace.file_system import local_path, make_private_folder
 
 # When a client reads more slowly than its view changes, the buffer fills up. The subscription is then
 # dropped, and resumed from the last buffered time once the client has read everything buffered; nothing is

@@ -41,8 +41,7 @@ from headrace.compute.replica import make_runtime
 from headrace.compute.replica.replica import Replica
 from headrace.compute.replica.work_watch import DeathRecord, WorkWatch
 from headrace.errors import HeadraceError
-from headrace.path_or_url import local_path
-from headrace.private_files import make_private_folder
+from headrace.file_system import local_path, make_private_folder
 
 _grpc: Any = grpc
 MOST_REFUSED = 100_000

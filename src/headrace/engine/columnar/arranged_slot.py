@@ -16,13 +16,18 @@ from headrace.columns.columns import ColumnarDeclined
 from headrace.columns.slot_forms import SlotForm, Values, key_columns
 from headrace.engine.external_join_sides import SharedSide
 from headrace.engine.spilling import ShardedSlot, estimated_bytes
-from headrace.expr.deferred_imports import np, pl
+from headrace.errors import NotPlainData
 from headrace.expr.polars_columns import from_series, row_reader, value_reader
+from headrace.expr.types import TimestampType
+from headrace.requirements import np, pl
+from headrace.state.arranged_store import ArrangedForm
+from headrace.state.manifest import DescribedRows
 
 if TYPE_CHECKING:
     from headrace.arrangement.batch import Batch
-    from headrace.engine.tick_budget import TickBudget
+    from headrace.engine.runtime_library import TickBudget
     from headrace.lowering.slot import SlotMapping
+
 
 _SAMPLE = 100_000
 """Rows by which the number of rows of a key is estimated."""
@@ -369,3 +374,70 @@ class ArrangedSlots:
 
 def _size(entry: Any) -> int:
     return len(cast("list[Any]", entry)) if isinstance(entry, list | dict) else 1
+
+
+def stored_form(form: SlotForm) -> ArrangedForm:
+    """Return how a store keeps a slot of this form."""
+    return ArrangedForm(form.layout, partial(StoredSlot, form), partial(_description, form))
+
+
+def _description(form: SlotForm) -> str:
+    parts = dict(zip(form.layout.keys, form.keys, strict=False))
+    moments = [name for name, type in (*parts.items(), *form.read) if isinstance(type, TimestampType)]
+    read = tuple(name for name, _ in form.read)
+    described = DescribedRows(
+        form.layout, tuple(parts), form.bare, read, frozenset(moments), form.of_pair, form.aside
+    )
+    return described.to_text()
+
+
+class StoredSlot(ArrangedSlot):
+    """Slot that remembers what it has read, so that only what differs from it is written."""
+
+    def __init__(self, form: SlotForm, spine: Spine) -> None:
+        super().__init__(form, spine)
+        self._rows_read: dict[Any, Sequence[Values]] = {}
+
+    @property
+    def in_memory(self) -> Mapping[Any, Any]:
+        """Return the entries in memory."""
+        return self._entries
+
+    def estimated_bytes(self) -> int:
+        return estimated_bytes(self._entries)
+
+    def _found(self, key: Any) -> Sequence[Values]:
+        rows = self._rows_read[key] = super()._found(key)
+        return rows
+
+    def settle(self) -> None:
+        """Write all entries that changed into the arrangement. Raises `NotPlainData` if columns can't."""
+        try:
+            if self._dropped:
+                super().settle()
+            elif self._entries:
+                self._settle_changed()
+        except ColumnarDeclined as error:
+            raise NotPlainData(
+                "a tick left a value in the state that no column holds",
+                why=str(error.__cause__ or error),
+                fix="leave out such values, or run without a checkpoint and without a bound of memory",
+            ) from error
+        self.discard()
+
+    def _settle_changed(self) -> None:
+        read = {key: self._entry(key, rows) for key, rows in self._rows_read.items()}
+        changed = {key: e for key, e in self._entries.items() if key not in read or e != read[key]}
+        if not changed:
+            return
+        before = {key: read[key] for key in changed if key in read}
+        changes = self._form.changes(before, changed)
+        if len(before) < len(changed):
+            unread = self._key_columns([key for key in changed if key not in before])
+            self._add(negated(self.spine.layout, self.spine.probe(unread).rows), changes)
+        else:
+            self._add(changes)
+
+    def discard(self) -> None:
+        super().discard()
+        self._rows_read.clear()

@@ -1,4 +1,8 @@
-"""Large ticks of a whole flow, with generated code for the operators that stay row-wise."""
+"""Large ticks of a whole flow, with generated code for the operators that stay row-wise.
+
+State in arrangements is read by that code too: slots complete their entries with functions of it, and a store
+keeps slots in the forms that the code gives.
+"""
 
 from __future__ import annotations
 
@@ -11,36 +15,117 @@ from typing import TYPE_CHECKING, Any, cast
 import polars as pl
 
 from headrace.analysis import analyse
-from headrace.analysis.column_liveness import live_columns
+from headrace.analysis.column_lineage import live_columns
 from headrace.arrangement.batch import own_copy
 from headrace.columns.column_stream import build_stream, sum_weights
 from headrace.columns.columns import ColumnarDeclined, Columns
 from headrace.columns.slot_forms import SlotForm
-from headrace.engine.columnar.arranged_slot import ArrangedSlots
+from headrace.engine.columnar.arranged_slot import ArrangedSlots, stored_form
 from headrace.engine.columnar.columnar_intake import columns_of_frame, columns_of_values
 from headrace.engine.columnar.columnar_plan import ColumnarPlan, plan_columnar, takes_values
 from headrace.engine.columnar.loop_rounds import RoundSlots
-from headrace.engine.columnar.rest_code import LoopWriter, RestWriter, loop_function, reader_of
 from headrace.engine.columnar.runner import ArrangedNode, PartRunner, as_rows
-from headrace.engine.plan import live_consumers
+from headrace.engine.flow_parts import live_consumers
+from headrace.engine.loop_code import write_rounds
 from headrace.engine.program import slot_variable
+from headrace.engine.region_writer import RegionWriter
 from headrace.engine.runtime_library import RUNTIME, consolidate
-from headrace.expr.code_emission import bounded_code
 from headrace.expr.compile_python import runtime_names
 from headrace.expr.tree import columns_of
 from headrace.expr.types import Rows
+from headrace.expr.typing_rules import bounded_code
+from headrace.lowering.forms import reduced_step_for
 from headrace.lowering.generated_source import Constants, Purpose, SourceCode
-from headrace.operators.aggregate.operator import Aggregate
-from headrace.operators.select import Select
+from headrace.lowering.row_code import tuple_source
+from headrace.operators.aggregate.aggregate import Aggregate
+from headrace.operators.rows import Select
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.analysis import Analysis
+    from headrace.engine.columnar.loop_rounds import LoopPlan
     from headrace.engine.program import Program
-    from headrace.engine.tick_budget import TickBudget
+    from headrace.engine.runtime_library import TickBudget
     from headrace.graph.node import Consumers, FlowGraph
     from headrace.lowering.forms import ArrangedPlan
     from headrace.lowering.slot import SlotMapping
+    from headrace.state.arranged_store import ArrangedForm
+
+
+class RestWriter(RegionWriter):
+    """Writer of a part's row-wise operators, as a function of their feeds."""
+
+    def __init__(
+        self,
+        graph: FlowGraph,
+        analysis: Analysis,
+        shape: ColumnarPlan,
+        consumers: Consumers,
+        constants: Constants,
+    ) -> None:
+        part = replace(
+            shape.part,
+            function=f"{shape.part.function}_rest",
+            nodes=shape.rest,
+            inputs=tuple(feed.source for feed in shape.feeds),
+            outputs=tuple(n for n in shape.part.outputs if n in shape.rest),
+        )
+        super().__init__(graph, analysis, part, consumers, constants)
+        for feed in shape.feeds:
+            for node in map(graph.nodes.__getitem__, shape.rest if feed.reduction is not None else ()):
+                if feed.source in node.inputs:
+                    step = reduced_step_for(node.operator, feed.reduction, node, self)
+                    if step is not None:
+                        self._steps[node.id] = step
+        self._stored = tuple(shape.stored.values())
+
+    def write_readers(self) -> None:
+        """Write the functions that entries of slots which lie in columns are completed with."""
+        for plan in self._stored:
+            plan.write_reader(self.graph.nodes[plan.node], self, reader_of(plan.node))
+
+
+class LoopWriter(RegionWriter):
+    """Writer of a loop as a function of a round and of the rows that its feedbacks hand out in it."""
+
+    def __init__(
+        self,
+        graph: FlowGraph,
+        analysis: Analysis,
+        shape: ColumnarPlan,
+        loop: LoopPlan,
+        consumers: Consumers,
+        constants: Constants,
+    ) -> None:
+        part = replace(
+            shape.part,
+            function=loop_function(shape.part.function, loop.nodes[0]),
+            nodes=loop.nodes,
+            inputs=loop.entering,
+            outputs=loop.leaving,
+        )
+        super().__init__(graph, analysis, part, consumers, constants)
+        self._loop = loop
+
+    def write(self) -> None:
+        loop, code = self._loop, self.code
+        given = ", ".join(self.buffer(n) for n in loop.closing)
+        with code.block(f"def {self.part.function}({self.round_variable(loop.nodes[0])}, {given}):"):
+            for node in loop.entering:
+                code.line(f"{self.buffer(node)} = ()")
+            write_rounds(self, loop.nodes, self._steps, begun=True)
+            code.line(f"return {tuple_source([self.buffer(n) for n in loop.leaving])}")
+
+
+def loop_function(part: str, first: int) -> str:
+    """Return the name of the function of a loop in a part. first: its first node."""
+    return f"{part}_loop_{first}"
+
+
+def reader_of(node: int) -> str:
+    """Return the name of the function that entries of a node's slot are completed with."""
+    return f"of_state_{node}"
 
 
 PartFunction = tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]
@@ -139,6 +224,15 @@ def large_ticks_code(program: Program, *, arranged: bool) -> LargeTicksCode:
     if arranged not in program.large_ticks:
         program.large_ticks[arranged] = LargeTicksCode(program, arranged=arranged)
     return program.large_ticks[arranged]
+
+
+def stored_forms(program: Program, slots: Mapping[str, SlotMapping]) -> dict[str, ArrangedForm]:
+    """Return how a store keeps those slots of a program that are arrangements.
+
+    slots: mappings of all its slots, which need not be there before something is read.
+    """
+    forms = large_ticks_code(program, arranged=True).forms(slots.__getitem__)
+    return {name: stored_form(form) for name, form in forms.items()}
 
 
 class LargeTicks:

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, cast
 import polars as pl
 import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
 
-from headrace.columns.columns import WEIGHT, Columns
-from headrace.columns.frames import WEIGHT_COLUMN
-from headrace.expr.functions.time_columns import cut_to_step
+from headrace.columns.columns import WEIGHT, WEIGHT_COLUMN, Columns
+from headrace.expr.functions.integer_columns import cut_to_step
 from headrace.expr.polars_columns import NotLowered, carried_dtype, dtype_of, repeated
-from headrace.expr.row_conversion import CLASSES
+from headrace.expr.row_classes import CLASSES
 from headrace.expr.types import (
     DataType,
     DateType,

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.analysis import analyse
-from headrace.analysis.node_labels import label
-from headrace.engine.plan import Schedule, live_consumers, plan_parts
+from headrace.engine.flow_parts import Schedule, live_consumers, plan_parts
 from headrace.errors import BadInput
+from headrace.graph.node import label
 
 if TYPE_CHECKING:
     from headrace.engine.columnar.columnar_flow import LargeTicks

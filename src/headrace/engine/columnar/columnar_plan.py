@@ -24,12 +24,12 @@ from headrace.lowering.forms import (
     choose_reduction,
 )
 from headrace.operators import all_operators
+from headrace.operators.endpoints import Sink
 from headrace.operators.feedback import BagFeedback, Feedback, FeedbackOperator
-from headrace.operators.sink import Sink
 
 if TYPE_CHECKING:
     from headrace.analysis import Analysis
-    from headrace.engine.plan import CompiledPart
+    from headrace.engine.flow_parts import CompiledPart
     from headrace.graph.node import Consumers, FlowGraph, Node
 
 

@@ -21,13 +21,13 @@ from headrace.arrangement.spine import Spine, TooManyFound
 from headrace.columns.column_stream import ColumnStream, build_stream
 from headrace.columns.columns import ColumnarDeclined, Columns, rows_to_columns
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
-from headrace.engine.loops.semi_naive import SHOWN_ROUNDS
+from headrace.engine.loop_code import SHOWN_ROUNDS
 from headrace.expr.types import Rows
 from headrace.operators.feedback import FeedbackOperator
 
 if TYPE_CHECKING:
     from headrace.arrangement.batch import Batch
-    from headrace.engine.tick_budget import TickBudget
+    from headrace.engine.runtime_library import TickBudget
     from headrace.graph.node import FlowGraph
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.engine.columnar.arranged_slot import ArrangedSlots
     from headrace.engine.columnar.columnar_plan import ColumnarPlan
     from headrace.engine.columnar.loop_rounds import LoopPlan
-    from headrace.engine.tick_budget import TickBudget
+    from headrace.engine.runtime_library import TickBudget
     from headrace.graph.node import FlowGraph
     from headrace.lowering.forms import ArrangedOperator
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from headrace.engine.signals.part_writer import cell_name, value_name
 from headrace.errors import WrongType
 from headrace.lowering.slot import Slot
-from headrace.operators.signals.signal_operator import SignalOperator
+from headrace.operators.signals.lift import SignalOperator
 from headrace.operators.signals.statistic_signal import StatisticSignal
 
 if TYPE_CHECKING:

@@ -13,19 +13,98 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from headrace.engine.explained_errors import explain_in_signals, raise_explained
-from headrace.engine.plan import Schedule
-from headrace.engine.signals.block_grouping import Arrangement, Block, ScheduledPart
-from headrace.engine.signals.module import GeneratedModule
-from headrace.engine.signals.part_writer import NOTHING, cell_name, stamp_name, value_name
-from headrace.engine.signals.tick_function import Notifications, TickFunction, function_name, late_name
-from headrace.lowering.generated_source import SourceCode
+from headrace.engine.flow_parts import Schedule
+from headrace.engine.runtime_library import explain_in_signals, raise_explained
+from headrace.engine.signals.blocks import Arrangement, Block, ScheduledPart
+from headrace.engine.signals.part_writer import (
+    NOTHING,
+    Notifications,
+    TickFunction,
+    cell_name,
+    function_name,
+    late_name,
+    stamp_name,
+    value_name,
+)
+from headrace.lowering.generated_source import Constants, SourceCode
 from headrace.lowering.signal_step import SignalStep, signal_step
-from headrace.operators.signals.lift import Constant, Lift
-from headrace.operators.signals.signal_operator import SignalOperator
+from headrace.operators.signals.lift import Constant, Lift, SignalOperator
 
 if TYPE_CHECKING:
     from headrace.graph.node import Node
+    from headrace.lowering.generated_source import Purpose
+
+
+@dataclass(slots=True)
+class CodeUnit:
+    """A unit of code, compiled as a whole.
+
+    parts:     the numbers of those parts whose functions still are its; those of loops are below 0.
+    constants: names of values that its functions use, which go when it does.
+    """
+
+    file: str
+    text: str
+    purposes: tuple[Purpose, ...]
+    parts: set[int]
+    constants: tuple[str, ...]
+
+
+class UnitConstants(Constants):
+    """Names of constants, unique to a unit."""
+
+    def __init__(self, unit: int) -> None:
+        super().__init__()
+        self._unit = unit
+
+    def name(self, prefix: str, value: object) -> str:
+        return super().name(f"{prefix}{self._unit}", value)
+
+
+class GeneratedModule:
+    """Variables by name, and the units compiled to work on them."""
+
+    def __init__(self, name: str) -> None:
+        self.variables: dict[str, Any] = {}
+        self.variables["module"] = self.variables
+        self._name = name
+        self._units: list[CodeUnit] = []
+        self._number = 0
+
+    def constants(self) -> UnitConstants:
+        """Constant names for the unit that is compiled next."""
+        return UnitConstants(self._number)
+
+    def execute(self, source: SourceCode, constants: UnitConstants, parts: Collection[int]) -> None:
+        """Compile a unit and execute its definitions, which replace earlier ones for `parts`."""
+        file = f"<headrace signals {self._name} {self._number}>"
+        self._number += 1
+        text = "\n".join(source.lines) + "\n"
+        self.variables.update(constants.values)
+        self.forget(parts)
+        self._units.append(CodeUnit(file, text, tuple(source.purposes), set(parts), tuple(constants.values)))
+        exec(compile(text, file, "exec"), self.variables)
+
+    def forget(self, parts: Collection[int]) -> None:
+        """Drop the functions of parts, and units left empty."""
+        if not parts:
+            return
+        for unit in list(self._units):
+            unit.parts.difference_update(parts)
+            if not unit.parts:
+                self._units.remove(unit)
+                for name in unit.constants:
+                    del self.variables[name]
+
+    def purposes_of(self, file: str) -> tuple[Purpose, ...] | None:
+        """Return the purposes of the lines of a generated file; None for any other file."""
+        return next((unit.purposes for unit in self._units if unit.file == file), None)
+
+    @property
+    def code(self) -> str:
+        """Generated Python code."""
+        return "\n".join(unit.text for unit in self._units)
+
 
 _LONG = 1_000
 """List length from which a list is handed over as a whole; shorter ones are faster to copy."""

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType, ModuleType
+from types import MappingProxyType
 from typing import Any
 
 from headrace.expr.functions import (
     arithmetic,
-    array_elements,
     arrays,
-    bits,
     calendar,
     casts,
     comparison,
-    csv,
-    division,
     encodings,
-    entry_functions,
     formatting,
     from_json,
     hashing,
@@ -31,9 +26,7 @@ from headrace.expr.functions import (
     nested,
     null_on_error,
     numbers,
-    regular_expressions,
     rounding,
-    string_building,
     string_parts,
     string_search,
     strings,
@@ -42,25 +35,70 @@ from headrace.expr.functions import (
 )
 from headrace.expr.typing_rules import Function
 
-CHAPTERS: Mapping[str, tuple[ModuleType, ...]] = {
-    "Numbers": (arithmetic, division, numbers, rounding, mathematics, bits),
-    "Text": (strings, string_building, string_parts, string_search, formatting),
-    "Regular expressions": (regular_expressions,),
-    "Bytes and encodings": (encodings, hashing),
-    "Dates and times": (time, calendar, instants, time_formats, intervals),
-    "Lists": (arrays, array_elements),
-    "Maps": (maps,),
-    "Functions of elements and entries": (higher_order, entry_functions),
-    "JSON and CSV": (json, from_json, csv),
-    "Errors": (logic, null_on_error),
-    "Comparisons, casts and structs": (comparison, casts, nested),
+CHAPTERS: Mapping[str, tuple[Function, ...]] = {
+    "Numbers": (
+        *arithmetic.FUNCTIONS,
+        *numbers.DIVISIONS,
+        *numbers.FUNCTIONS,
+        *rounding.FUNCTIONS,
+        *mathematics.FUNCTIONS,
+        *mathematics.BIT_FUNCTIONS,
+    ),
+    "Text": (
+        *strings.FUNCTIONS,
+        *string_parts.BUILDING_FUNCTIONS,
+        *string_parts.FUNCTIONS,
+        *string_search.FUNCTIONS,
+        *formatting.FUNCTIONS,
+    ),
+    "Regular expressions": string_search.REGULAR_EXPRESSIONS,
+    "Bytes and encodings": (*encodings.FUNCTIONS, *hashing.FUNCTIONS),
+    "Dates and times": (
+        *time.FUNCTIONS,
+        *calendar.FUNCTIONS,
+        *instants.FUNCTIONS,
+        *time_formats.FUNCTIONS,
+        *intervals.FUNCTIONS,
+    ),
+    "Lists": (*arrays.FUNCTIONS, *nested.ELEMENT_FUNCTIONS),
+    "Maps": maps.FUNCTIONS,
+    "Functions of elements and entries": (*higher_order.FUNCTIONS, *maps.ENTRY_FUNCTIONS),
+    "JSON and CSV": (*json.FUNCTIONS, *from_json.FUNCTIONS, *json.CSV_FUNCTIONS),
+    "Errors": (*logic.FUNCTIONS, *null_on_error.FUNCTIONS),
+    "Comparisons, casts and structs": (*comparison.FUNCTIONS, *casts.FUNCTIONS, *nested.FUNCTIONS),
 }
-"""Modules with records, by the section of the documentation that shows those with a meaning."""
-
-_MODULES = tuple(module for modules in CHAPTERS.values() for module in modules)
+"""Records, by the section of the documentation that shows those with a meaning."""
 
 CATALOGUE: Mapping[str, Function] = MappingProxyType(
-    {function.name: function for module in _MODULES for function in module.FUNCTIONS}
+    {function.name: function for functions in CHAPTERS.values() for function in functions}
+)
+
+_MODULES = (
+    arithmetic,
+    numbers,
+    rounding,
+    mathematics,
+    strings,
+    string_parts,
+    string_search,
+    formatting,
+    encodings,
+    hashing,
+    time,
+    calendar,
+    instants,
+    time_formats,
+    intervals,
+    arrays,
+    nested,
+    maps,
+    higher_order,
+    json,
+    from_json,
+    logic,
+    null_on_error,
+    comparison,
+    casts,
 )
 
 NAMES: Mapping[str, Any] = {

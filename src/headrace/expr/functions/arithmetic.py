@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.expr.code_emission import Emitter
-from headrace.expr.decimal_arithmetic import DecimalSpec
-from headrace.expr.deferred_imports import F, pl
+from headrace.expr.code_runtime import DecimalSpec
 from headrace.expr.function_records import function, of_spark_columns
-from headrace.expr.functions import decimal_columns
-from headrace.expr.functions.intervals import interval_signature, interval_source
-from headrace.expr.functions.spark_casts import spark_time_sum
-from headrace.expr.functions.time_columns import (
+from headrace.expr.functions import integer_columns
+from headrace.expr.functions.cast_columns import spark_time_sum
+from headrace.expr.functions.integer_columns import (
     interval_product,
     of_intervals,
     time_sum,
 )
+from headrace.expr.functions.intervals import interval_signature, interval_source
 from headrace.expr.polars_columns import (
     Bounds,
     LoweredExpression,
@@ -44,6 +42,7 @@ from headrace.expr.typing_rules import (
     NULL,
     Arguments,
     CallTerm,
+    Emitter,
     Function,
     Mismatch,
     Signature,
@@ -55,6 +54,7 @@ from headrace.expr.typing_rules import (
     is_number,
     limit_decimal_digits,
 )
+from headrace.requirements import F, pl
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -203,7 +203,7 @@ def _add_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> Lowe
     if of_intervals(call):
         return time_sum(call, arguments)
     if isinstance(call.type, DecimalType):
-        return decimal_columns.add(call, arguments)
+        return integer_columns.add(call, arguments)
     a, b = wide_integers(call, arguments)
     if call.type == STR:
         return LoweredExpression(pl.concat_str([a, b]))
@@ -219,7 +219,7 @@ def _subtract_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) ->
     if of_intervals(call):
         return time_sum(call, arguments)
     if isinstance(call.type, DecimalType):
-        return decimal_columns.subtract(call, arguments)
+        return integer_columns.subtract(call, arguments)
     a, b = wide_integers(call, arguments)
     if call.type not in RANGES:
         return LoweredExpression(spread(a, b, dtype_of(call.type)) - spread(b, a, dtype_of(call.type)))
@@ -232,7 +232,7 @@ def _multiply_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) ->
     if of_intervals(call):
         return interval_product(call, arguments)
     if isinstance(call.type, DecimalType):
-        return decimal_columns.multiply(call, arguments)
+        return integer_columns.multiply(call, arguments)
     a, b = wide_integers(call, arguments)
     if call.type not in RANGES:
         return LoweredExpression(a * b)

@@ -11,8 +11,6 @@ from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.errors import EvaluationError
-from headrace.expr.code_emission import Emitter
-from headrace.expr.deferred_imports import F
 from headrace.expr.function_records import (
     ELEMENT,
     LIST,
@@ -36,6 +34,7 @@ from headrace.expr.typing_rules import (
     NULL,
     Arguments,
     CallTerm,
+    Emitter,
     Function,
     Mismatch,
     Signature,
@@ -43,6 +42,7 @@ from headrace.expr.typing_rules import (
     common_type,
     is_integer,
 )
+from headrace.requirements import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import EvaluationError
 from headrace.expr.code_runtime import EPOCH, raise_overflow
-from headrace.expr.deferred_imports import F, pl
 from headrace.expr.function_records import function
-from headrace.expr.functions.intervals import shift
-from headrace.expr.functions.spark_casts import (
+from headrace.expr.functions.cast_columns import (
     in_utc,
 )
-from headrace.expr.functions.time_columns import (
+from headrace.expr.functions.integer_columns import (
     count_of,
     moment,
 )
+from headrace.expr.functions.intervals import shift
 from headrace.expr.polars_columns import (
     LoweredExpression,
     Lowering,
@@ -41,6 +40,7 @@ from headrace.expr.typing_rules import (
     CallTerm,
     Function,
 )
+from headrace.requirements import F, pl
 
 if TYPE_CHECKING:
     pass

@@ -14,15 +14,12 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from headrace.expr.code_emission import Emitter
-from headrace.expr.code_runtime import EPOCH, raise_overflow
-from headrace.expr.decimal_arithmetic import EXACT
+from headrace.expr.code_runtime import EPOCH, EXACT, raise_overflow
 from headrace.expr.function_records import function, is_type
 from headrace.expr.functions.arithmetic import decimal_spec, overflow_checked
-from headrace.expr.functions.cast_columns import cast_columns
+from headrace.expr.functions.cast_columns import cast_column, cast_columns
 from headrace.expr.functions.higher_order import VARIABLE
 from headrace.expr.functions.maps import map_source
-from headrace.expr.functions.spark_casts import cast_column
 from headrace.expr.text_casts import TIME_ALONE, malformed_error
 from headrace.expr.text_casts import to_timestamp as timestamp_of_str
 from headrace.expr.types import (
@@ -49,7 +46,16 @@ from headrace.expr.types import (
     TimestampType,
     parts_of,
 )
-from headrace.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature, holds_all_of
+from headrace.expr.typing_rules import (
+    NULL,
+    Arguments,
+    CallTerm,
+    Emitter,
+    Function,
+    Mismatch,
+    Signature,
+    holds_all_of,
+)
 
 _SECOND, _MICROSECOND = timedelta(seconds=1), timedelta(microseconds=1)
 _UTC = UTC

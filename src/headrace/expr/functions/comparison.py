@@ -7,35 +7,37 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from headrace.expr.code_emission import Emitter, GuardedSource, is_constant
-from headrace.expr.deferred_imports import F, pl
 from headrace.expr.function_records import (
     StrictCode,
     function,
     of_spark_columns,
     refuse_maps,
 )
-from headrace.expr.functions.decimal_columns import unscaled
+from headrace.expr.functions.integer_columns import unscaled
 from headrace.expr.polars_columns import (
     LoweredExpression,
     Lowering,
     either_condition,
     to_series,
 )
-from headrace.expr.sort_keys import order_key
 from headrace.expr.types import BOOL, AnyType, DataType, DecimalType, holds_any, parts_of
 from headrace.expr.typing_rules import (
     NULL,
     Arguments,
     CallTerm,
+    Emitter,
     Function,
+    GuardedSource,
     LiteralTerm,
     Mismatch,
     Signature,
     Term,
     common_type,
+    is_constant,
     is_float,
 )
+from headrace.expr.value_keys import order_key
+from headrace.requirements import F, pl
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -13,11 +13,11 @@ from zlib import crc32
 
 from headrace.errors import EvaluationError
 from headrace.expr.code_runtime import raise_overflow, utf8
-from headrace.expr.deferred_imports import F
 from headrace.expr.function_records import function
-from headrace.expr.number_formats import JAVA_SPACES
+from headrace.expr.text_casts import JAVA_SPACES
 from headrace.expr.types import BOOL, BYTES, INT32, INT64, STR
 from headrace.expr.typing_rules import Function, SparkForm
+from headrace.requirements import F
 
 if TYPE_CHECKING:
     pass

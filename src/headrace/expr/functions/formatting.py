@@ -11,11 +11,8 @@ from functools import lru_cache
 from typing import Any, cast
 
 from headrace.errors import EvaluationError
-from headrace.expr.code_emission import Emitter, GuardedSource
-from headrace.expr.deferred_imports import F
 from headrace.expr.function_records import function, is_text
-from headrace.expr.number_formats import NumberFormat, number_format, number_writer
-from headrace.expr.text_casts import of_float, of_float32
+from headrace.expr.text_casts import NumberFormat, number_format, number_writer, of_float, of_float32
 from headrace.expr.types import (
     BOOL,
     FLOAT32,
@@ -32,12 +29,15 @@ from headrace.expr.typing_rules import (
     NULL,
     Arguments,
     CallTerm,
+    Emitter,
     Function,
+    GuardedSource,
     LiteralTerm,
     Mismatch,
     Signature,
     Term,
 )
+from headrace.requirements import F
 
 _DIRECTIVE = re.compile(r"%(?:(\d+)\$)?([-#+ 0,(]*)(\d+)?(?:\.(\d+))?([a-zA-Z%])", re.ASCII)
 _EXACT = 1e15

@@ -15,9 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.errors import EvaluationError
-from headrace.expr.code_emission import Emitter
-from headrace.expr.decimal_arithmetic import DecimalSpec
-from headrace.expr.deferred_imports import F
+from headrace.expr.code_runtime import DecimalSpec
 from headrace.expr.function_records import (
     fitting_type,
     function,
@@ -51,7 +49,8 @@ from headrace.expr.types import (
     holds_maps,
     parts_of,
 )
-from headrace.expr.typing_rules import Arguments, CallTerm, Function, Mismatch, Signature
+from headrace.expr.typing_rules import Arguments, CallTerm, Emitter, Function, Mismatch, Signature
+from headrace.requirements import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -19,13 +19,9 @@ from typing import Any, TypeAlias
 
 from xxhash import xxh64_intdigest
 
-from headrace.expr.code_emission import Emitter, GuardedSource
-from headrace.expr.code_runtime import EPOCH, utf8
-from headrace.expr.decimal_arithmetic import EXACT
-from headrace.expr.deferred_imports import np, pl
+from headrace.expr.code_runtime import EPOCH, EXACT, utf8
 from headrace.expr.function_records import function
-from headrace.expr.functions.decimal_columns import unscaled
-from headrace.expr.functions.time_columns import count_of
+from headrace.expr.functions.integer_columns import count_of, unscaled
 from headrace.expr.polars_columns import LoweredExpression, Lowering, NotLowered, dtype_of, either_condition
 from headrace.expr.types import (
     BOOL,
@@ -48,7 +44,17 @@ from headrace.expr.types import (
     holds_any,
     holds_maps,
 )
-from headrace.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
+from headrace.expr.typing_rules import (
+    NULL,
+    Arguments,
+    CallTerm,
+    Emitter,
+    Function,
+    GuardedSource,
+    Mismatch,
+    Signature,
+)
+from headrace.requirements import np, pl
 
 SEED = 42
 _EPOCH_DAY = date(1970, 1, 1).toordinal()

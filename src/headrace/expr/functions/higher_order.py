@@ -11,7 +11,6 @@ from functools import cmp_to_key, reduce
 from typing import Any
 
 from headrace.errors import EvaluationError
-from headrace.expr.code_emission import Emitter, GuardedSource
 from headrace.expr.function_records import (
     function,
     is_names,
@@ -19,13 +18,14 @@ from headrace.expr.function_records import (
     list_type,
     refuse_maps,
 )
-from headrace.expr.sort_keys import order_key
 from headrace.expr.types import BOOL, INT32, ListType, MapType
 from headrace.expr.typing_rules import (
     NULL,
     Arguments,
     CallTerm,
+    Emitter,
     Function,
+    GuardedSource,
     Mismatch,
     Signature,
     Term,
@@ -33,6 +33,7 @@ from headrace.expr.typing_rules import (
     nullable_within,
     wider_type,
 )
+from headrace.expr.value_keys import order_key
 
 Parameters = tuple[TypeAndNullability, ...]
 

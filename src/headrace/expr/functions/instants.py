@@ -9,22 +9,20 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import EvaluationError
-from headrace.expr.code_runtime import EPOCH, raise_overflow
-from headrace.expr.decimal_arithmetic import EXACT
-from headrace.expr.deferred_imports import F, pl
+from headrace.expr.code_runtime import EPOCH, EXACT, raise_overflow
 from headrace.expr.function_records import function, rule_of
-from headrace.expr.functions import decimal_columns
+from headrace.expr.functions import integer_columns
 from headrace.expr.functions.calendar import END_OF_MONTHS, add_months, months_later
-from headrace.expr.functions.intervals import shift
-from headrace.expr.functions.spark_casts import (
+from headrace.expr.functions.cast_columns import (
     MICROSECONDS,
     in_utc,
     rest_of,
 )
-from headrace.expr.functions.time_columns import (
+from headrace.expr.functions.integer_columns import (
     count_of,
     moment,
 )
+from headrace.expr.functions.intervals import shift
 from headrace.expr.polars_columns import (
     LoweredExpression,
     Lowering,
@@ -32,7 +30,7 @@ from headrace.expr.polars_columns import (
     constant_value,
     either_condition,
 )
-from headrace.expr.time_zones import from_utc, other_clock, to_utc, zone_of
+from headrace.expr.time_texts import from_utc, other_clock, to_utc, zone_of
 from headrace.expr.types import (
     INT32,
     INT64,
@@ -51,6 +49,7 @@ from headrace.expr.typing_rules import (
     Signature,
     SparkForm,
 )
+from headrace.requirements import F, pl
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -281,7 +280,7 @@ def _second_with_fraction_columns(
 ) -> LoweredExpression:
     micros = count_of(arguments[0].value) % INTERVAL_UNITS[2]
     made = LoweredExpression(micros.cast(pl.Int128), (0, INTERVAL_UNITS[2] - 1))
-    return decimal_columns.fitting(made, 6, call.type)
+    return integer_columns.fitting(made, 6, call.type)
 
 
 NAMES: dict[str, Any] = {

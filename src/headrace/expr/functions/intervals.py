@@ -11,14 +11,10 @@ from fractions import Fraction
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from headrace.expr.code_emission import Emitter
-from headrace.expr.code_runtime import raise_overflow, raise_zero_division
-from headrace.expr.decimal_arithmetic import EXACT
-from headrace.expr.deferred_imports import F, pl
-from headrace.expr.durations import format_duration
+from headrace.expr.code_runtime import EXACT, raise_overflow, raise_zero_division
 from headrace.expr.function_records import function
-from headrace.expr.functions import decimal_columns
-from headrace.expr.functions.time_columns import (
+from headrace.expr.functions import integer_columns
+from headrace.expr.functions.integer_columns import (
     MICROSECOND,
     count_of,
 )
@@ -28,6 +24,7 @@ from headrace.expr.polars_columns import (
 )
 from headrace.expr.spark_columns import spark_type
 from headrace.expr.text_casts import BLANK, malformed_error
+from headrace.expr.time_texts import format_duration
 from headrace.expr.types import (
     DATE,
     INT8,
@@ -44,12 +41,14 @@ from headrace.expr.typing_rules import (
     NULL,
     Arguments,
     CallTerm,
+    Emitter,
     Function,
     Mismatch,
     Signature,
     is_number,
     wider_type,
 )
+from headrace.requirements import F, pl
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -313,7 +312,7 @@ def _interval_part_columns(call: CallTerm, arguments: Sequence[LoweredExpression
     value = pl.when(micros < 0).then(0 - size).otherwise(size)
     if part == 3:
         most = INTERVAL_UNITS[2] - 1
-        return decimal_columns.fitting(LoweredExpression(value, (-most, most)), 6, call.type)
+        return integer_columns.fitting(LoweredExpression(value, (-most, most)), 6, call.type)
     most = 2**63 // INTERVAL_UNITS[0] if part == 0 else 59
     return LoweredExpression(value.cast(dtype_of(call.type)), (-most, most))
 

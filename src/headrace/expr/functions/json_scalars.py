@@ -10,8 +10,7 @@ from functools import partial
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from headrace.errors import EvaluationError
-from headrace.expr.code_runtime import EPOCH, NAN, float32, raise_overflow
-from headrace.expr.decimal_arithmetic import DecimalSpec, round_to_scale
+from headrace.expr.code_runtime import EPOCH, NAN, DecimalSpec, float32, raise_overflow, round_to_scale
 from headrace.expr.json_reader import SURROGATE, JsonReader, Token
 from headrace.expr.json_writer import JsonWriter, float_of, quoted_in_bytes
 from headrace.expr.text_casts import TIME_ALONE, has_zone, raise_current_day, to_date, to_timestamp

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from headrace.errors import EvaluationError
-from headrace.expr.code_emission import Emitter, GuardedSource
-from headrace.expr.deferred_imports import F, pl
 from headrace.expr.function_records import fitting_type, function, of_spark_column, of_spark_columns
 from headrace.expr.polars_columns import (
     LoweredExpression,
@@ -23,12 +21,15 @@ from headrace.expr.typing_rules import (
     NULL,
     Arguments,
     CallTerm,
+    Emitter,
     Function,
+    GuardedSource,
     Mismatch,
     Signature,
     common_type,
     is_float,
 )
+from headrace.requirements import F, pl
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

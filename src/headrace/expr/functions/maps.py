@@ -1,20 +1,13 @@
-"""Functions of maps, under Spark's names.
-
-Keys are equal where Spark has them as one: NaN equals itself, and the zeros are one. A key that comes twice
-is an error, as with Spark's default policy for duplicate keys.
-"""
+"""Functions of maps, under Spark's names, and functions that apply functions to their entries."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from headrace.errors import EvaluationError
-from headrace.expr.code_emission import Emitter, GuardedSource
-from headrace.expr.deferred_imports import F
-from headrace.expr.dict_keys import has_representatives, nested_key, sorted_entries
 from headrace.expr.function_records import (
     KEY,
     MAP,
@@ -27,23 +20,35 @@ from headrace.expr.function_records import (
     map_type,
     part_types,
 )
-from headrace.expr.functions.regular_expressions import Pattern, split
+from headrace.expr.functions.higher_order import (
+    Parameters,
+    check_place,
+    comprehension,
+    condition_of,
+    function_of,
+    zip_loop,
+)
+from headrace.expr.functions.string_search import Pattern, split
 from headrace.expr.java_patterns import java_pattern
 from headrace.expr.spark_columns import representative, sorted_entry_column
 from headrace.expr.types import BOOL, STR, DataType, ListType, MapType, StructType
 from headrace.expr.typing_rules import (
     Arguments,
     CallTerm,
+    Emitter,
     Function,
+    GuardedSource,
     Mismatch,
     Signature,
     SparkForm,
     Term,
+    TypeAndNullability,
 )
+from headrace.expr.value_keys import has_representatives, nested_key, sorted_entries
+from headrace.requirements import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
-
 
 Entries: TypeAlias = tuple[tuple[Any, Any], ...]
 
@@ -242,14 +247,6 @@ def _map_sort_spark(call: CallTerm, arguments: tuple[Any, ...]) -> Column:
     return F.map_from_entries(sorted_entry_column(mapping, F.map_entries(arguments[0])))
 
 
-NAMES: dict[str, Any] = {
-    "x_map_concat": map_concat,
-    "x_map_of": map_of,
-    "x_one_zero": one_zero,
-    "x_paired": paired,
-    "x_value_of": value_of,
-}
-
 FUNCTIONS: tuple[Function, ...] = (
     function(
         "map",
@@ -367,6 +364,138 @@ FUNCTIONS: tuple[Function, ...] = (
         sorted_entries,
         catalyst="MapSort",
         spark=_map_sort_spark,
+        keeps_size=True,
+    ),
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+def _entry(name: str) -> Callable[[Arguments], Parameters]:
+    def parameters(before: Arguments) -> Parameters:
+        check_place(name, before, 1)
+        entries = map_type(name, before[0])
+        return (TypeAndNullability(entries.key, False), TypeAndNullability(entries.value, entries.nullable))
+
+    return parameters
+
+
+def _transform_keys_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    entries = map_type("transform_keys", arguments[0])
+    function = function_of("transform_keys", arguments, 1, 2)
+    made = MapType(key_type("transform_keys", [function]), entries.value, entries.nullable)
+    return Signature((entries, function.type), made, arguments[0].nullable)
+
+
+def _transform_values_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    entries = map_type("transform_values", arguments[0])
+    function = function_of("transform_values", arguments, 1, 2)
+    made = MapType(entries.key, function.type, function.nullable)
+    return Signature((entries, function.type), made, arguments[0].nullable)
+
+
+def _map_filter_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    condition_of("map_filter", arguments)
+    function_of("map_filter", arguments, 1, 2)
+    return Signature((arguments[0].type, BOOL), arguments[0].type, arguments[0].nullable)
+
+
+def _with_keys(emitter: Emitter, call: CallTerm) -> GuardedSource:
+    assert isinstance(call.type, MapType)
+    template = map_source("[({body}, {other}) {loop}]", call.type.key)
+    return comprehension(template)(emitter, call)
+
+
+def _zipped_maps(before: Arguments) -> tuple[DataType, MapType, MapType]:
+    """Return the type of the keys of two maps, and those of the maps with such keys."""
+    one, other = (map_type("map_zip_with", each) for each in before[:2])
+    key = key_type("map_zip_with", [Term(one.key, False), Term(other.key, False)])
+    return key, replace(one, key=key), replace(other, key=key)
+
+
+def _map_zip_parameters(before: Arguments) -> Parameters:
+    check_place("map_zip_with", before, 2)
+    key, one, other = _zipped_maps(before)
+    values = (TypeAndNullability(each.value, True) for each in (one, other))
+    return (TypeAndNullability(key, False), *values)
+
+
+def _map_zip_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    function = function_of("map_zip_with", arguments, 2, 3)
+    key, one, other = _zipped_maps(arguments)
+    made = MapType(key, function.type, function.nullable)
+    return Signature((one, other, function.type), made, any(each.nullable for each in arguments[:2]))
+
+
+def zip_maps(one: Entries, other: Entries) -> Iterable[tuple[Any, Any, Any]]:
+    """Yield the keys of two maps, those of the first before those of the second alone, with both values."""
+    first, second = dict(one), dict(other)
+    return ((key, first.get(key), second.get(key)) for key in first | second)
+
+
+# -- on columns -------------------------------------------------------------------------------
+
+
+NAMES: dict[str, Any] = {
+    "x_map_concat": map_concat,
+    "x_map_of": map_of,
+    "x_one_zero": one_zero,
+    "x_paired": paired,
+    "x_value_of": value_of,
+    "x_zip_maps": zip_maps,
+}
+
+ENTRY_FUNCTIONS: tuple[Function, ...] = (
+    function(
+        "transform_keys",
+        "The map with keys computed from key and value.",
+        types=_transform_keys_rule,
+        lazy=_with_keys,
+        fallible=True,
+        parameters=_entry("transform_keys"),
+        arity=(2, 2),
+        shown_parameters="map, function",
+        example="map('a', 1), lambda key, value: concat(key, '!')",
+        catalyst="TransformKeys",
+        spark=with_one_zero("transform_keys"),
+        keeps_size=True,
+    ),
+    function(
+        "transform_values",
+        "The map with values computed from key and value.",
+        types=_transform_values_rule,
+        lazy=comprehension("tuple([({each}, {body}) {loop}])"),
+        parameters=_entry("transform_values"),
+        arity=(2, 2),
+        shown_parameters="map, function",
+        example="map('a', 1), lambda key, value: value + 1",
+        catalyst="TransformValues",
+        keeps_size=True,
+    ),
+    function(
+        "map_filter",
+        "The entries for which a function of key and value is true.",
+        types=_map_filter_rule,
+        lazy=comprehension("tuple([({each}, {other}) {loop} if {true}])"),
+        parameters=_entry("map_filter"),
+        arity=(2, 2),
+        shown_parameters="map, function",
+        example="map('a', 1, 'b', 2), lambda key, value: value > 1",
+        catalyst="MapFilter",
+        keeps_size=True,
+    ),
+    function(
+        "map_zip_with",
+        "Results of a function of each key and its two values, null where a map lacks the key.",
+        types=_map_zip_rule,
+        lazy=zip_loop("tuple([({first}, {body}) for {variables} in x_zip_maps({both})])"),
+        parameters=_map_zip_parameters,
+        most_variables=3,
+        arity=(3, 3),
+        shown_parameters="map, map, function",
+        example="map('a', 1), map('a', 2), lambda key, x, y: x + y",
+        catalyst="MapZipWith",
         keeps_size=True,
     ),
 )

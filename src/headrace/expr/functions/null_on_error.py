@@ -11,8 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import EvaluationError
-from headrace.expr.code_emission import Emitter, GuardedSource
-from headrace.expr.deferred_imports import F
 from headrace.expr.expression_text import literal_source
 from headrace.expr.function_records import (
     StrictFunction,
@@ -21,9 +19,9 @@ from headrace.expr.function_records import (
     may_raise,
     of_spark_columns,
 )
-from headrace.expr.functions import arithmetic, casts, division
+from headrace.expr.functions import arithmetic, casts, numbers
 from headrace.expr.functions.arithmetic import tried_spark
-from headrace.expr.functions.spark_casts import try_cast_column
+from headrace.expr.functions.cast_columns import try_cast_column
 from headrace.expr.polars_columns import (
     LoweredExpression,
     Lowering,
@@ -33,7 +31,9 @@ from headrace.expr.types import BOOL, BYTES, STR, TIMESTAMP, DecimalType, ListTy
 from headrace.expr.typing_rules import (
     Arguments,
     CallTerm,
+    Emitter,
     Function,
+    GuardedSource,
     LiteralTerm,
     Mismatch,
     Signature,
@@ -43,6 +43,7 @@ from headrace.expr.typing_rules import (
     is_float,
     is_integer,
 )
+from headrace.requirements import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -200,7 +201,7 @@ NAMES: dict[str, Any] = {
 }
 
 
-_ARITHMETIC = {each.name: each for each in (*arithmetic.FUNCTIONS, *division.FUNCTIONS)}
+_ARITHMETIC = {each.name: each for each in (*arithmetic.FUNCTIONS, *numbers.DIVISIONS)}
 
 FUNCTIONS: tuple[Function, ...] = (
     _of_failing(_ARITHMETIC["add"], "TryAdd", tried_spark("try_add")),

@@ -7,21 +7,18 @@ from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
-from headrace.expr.code_emission import Emitter
-from headrace.expr.code_runtime import raise_overflow
-from headrace.expr.decimal_arithmetic import WIDE, DecimalSpec, round_half_up, round_to_scale
-from headrace.expr.deferred_imports import F, pl
+from headrace.expr.code_runtime import WIDE, DecimalSpec, raise_overflow, round_half_up, round_to_scale
 from headrace.expr.function_records import (
     function,
     is_digits,
 )
-from headrace.expr.functions import decimal_columns
+from headrace.expr.functions import integer_columns
 from headrace.expr.functions.arithmetic import (
     decimal_spec,
     in_bits,
 )
 from headrace.expr.functions.cast_columns import PLACES, shortest_decimal
-from headrace.expr.functions.time_columns import (
+from headrace.expr.functions.integer_columns import (
     SAFE_FLOAT,
 )
 from headrace.expr.polars_columns import (
@@ -43,6 +40,7 @@ from headrace.expr.typing_rules import (
     MAX_PRECISION,
     Arguments,
     CallTerm,
+    Emitter,
     Function,
     Mismatch,
     Signature,
@@ -51,6 +49,7 @@ from headrace.expr.typing_rules import (
     is_integer,
     is_number,
 )
+from headrace.requirements import F, pl
 
 if TYPE_CHECKING:
     pass
@@ -257,7 +256,7 @@ def _bround(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
 def _rounded_columns(*, even: bool) -> Lowering:
     def lowering(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
         if isinstance(call.type, DecimalType):
-            return (decimal_columns.round_half_even if even else decimal_columns.round_half_up)(
+            return (integer_columns.round_half_even if even else integer_columns.round_half_up)(
                 call, arguments
             )
         if is_float(call.type):
@@ -278,7 +277,7 @@ def _rounded_integer(
         value = pl.when(a.value.is_not_null()).then(pl.lit(0, dtype=dtype_of(call.type)))
         return LoweredExpression(value, (0, 0))
     wide = LoweredExpression(a.value.cast(pl.Int128), bounds_of(a))
-    made = decimal_columns.lengthened(decimal_columns.divided(wide, digits, even=even), digits)
+    made = integer_columns.lengthened(integer_columns.divided(wide, digits, even=even), digits)
     least, most = bounds_of(made)
     narrow = made.value.cast(dtype_of(call.type), strict=False)
     # A number that is rounded to the least one of its type raises, unless half to even.
@@ -296,8 +295,8 @@ def _rounded_float(
     if call.type != FLOAT64 or not 0 <= digits <= PLACES:
         raise NotLowered(f"{call.function.name}() of a {call.type} to {digits} digits has no columnar form")
     # By the shortest decimal, as in rows; what is not finite stays.
-    short = decimal_columns.divided(shortest_decimal(a.value), PLACES - digits, even=even)
-    made = decimal_columns.float_of(short, digits)
+    short = integer_columns.divided(shortest_decimal(a.value), PLACES - digits, even=even)
+    made = integer_columns.float_of(short, digits)
     value = pl.when(a.value.is_finite()).then(made.value).otherwise(a.value)
     fails = None if made.fails is None else made.fails & a.value.is_finite()
     return LoweredExpression(value, None, fails)
@@ -306,7 +305,7 @@ def _rounded_float(
 def _whole_columns(rounding: Literal["floor", "ceil"]) -> Lowering:
     def lowering(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
         if isinstance(call.type, DecimalType):
-            return decimal_columns.whole_number(call, arguments, rounding)
+            return integer_columns.whole_number(call, arguments, rounding)
         (a,) = arguments
         if not is_float(call.arguments[0].type):
             return a
@@ -368,7 +367,7 @@ FUNCTIONS: tuple[Function, ...] = (
         fallible=_has_most_digits,
         arity=(1, 1),
         options=(is_digits,),
-        columns=decimal_columns.round_towards("floor"),
+        columns=integer_columns.round_towards("floor"),
         spark=lambda call, arguments: F.floor(arguments[0], F.lit(_digits_of(call))),
     ),
     function(
@@ -378,7 +377,7 @@ FUNCTIONS: tuple[Function, ...] = (
         fallible=_has_most_digits,
         arity=(1, 1),
         options=(is_digits,),
-        columns=decimal_columns.round_towards("ceil"),
+        columns=integer_columns.round_towards("ceil"),
         spark=lambda call, arguments: F.ceil(arguments[0], F.lit(_digits_of(call))),
     ),
     function(

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.expr.code_emission import Emitter
 from headrace.expr.code_runtime import utf8
-from headrace.expr.deferred_imports import F, pl
 from headrace.expr.function_records import function, of_spark_columns
 from headrace.expr.polars_columns import (
     LoweredExpression,
@@ -20,11 +18,13 @@ from headrace.expr.typing_rules import (
     NULL,
     Arguments,
     CallTerm,
+    Emitter,
     Function,
     LiteralTerm,
     Mismatch,
     Signature,
 )
+from headrace.requirements import F, pl
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

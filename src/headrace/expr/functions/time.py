@@ -6,13 +6,9 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from headrace.expr.code_emission import Emitter
 from headrace.expr.code_runtime import EPOCH, raise_overflow
-from headrace.expr.deferred_imports import F, pl
-from headrace.expr.durations import format_duration
 from headrace.expr.function_records import function, is_span, is_text
-from headrace.expr.functions.intervals import interval_constant, shift
-from headrace.expr.functions.spark_casts import (
+from headrace.expr.functions.cast_columns import (
     MICROSECONDS,
     moment_in_utc,
     rest_of,
@@ -20,7 +16,7 @@ from headrace.expr.functions.spark_casts import (
     utc_midnight,
     whole_quotient,
 )
-from headrace.expr.functions.time_columns import (
+from headrace.expr.functions.integer_columns import (
     FIRST_MICROSECOND,
     LAST_MICROSECOND,
     MICROSECOND,
@@ -28,6 +24,7 @@ from headrace.expr.functions.time_columns import (
     moment,
     sum_of_counts,
 )
+from headrace.expr.functions.intervals import interval_constant, shift
 from headrace.expr.polars_columns import (
     LoweredExpression,
     Lowering,
@@ -35,6 +32,7 @@ from headrace.expr.polars_columns import (
     dtype_of,
     quotient,
 )
+from headrace.expr.time_texts import format_duration
 from headrace.expr.types import (
     DATE,
     FLOAT64,
@@ -50,12 +48,14 @@ from headrace.expr.types import (
 from headrace.expr.typing_rules import (
     Arguments,
     CallTerm,
+    Emitter,
     Function,
     Mismatch,
     Signature,
     SparkForm,
     wider_type,
 )
+from headrace.requirements import F, pl
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -8,17 +8,16 @@ from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from headrace.expr.code_runtime import EPOCH, raise_overflow
-from headrace.expr.deferred_imports import F, pl
 from headrace.expr.function_records import function
-from headrace.expr.functions.cast_columns import parsed_text, since_first_year
+from headrace.expr.functions.cast_columns import in_utc, parsed_text, since_first_year
 from headrace.expr.functions.instants import seconds_after_1970
-from headrace.expr.functions.spark_casts import in_utc
-from headrace.expr.functions.time_columns import count_of
+from headrace.expr.functions.integer_columns import count_of
 from headrace.expr.polars_columns import LoweredExpression, NotLowered, constant_value
 from headrace.expr.text_casts import malformed_error
 from headrace.expr.time_patterns import TimePattern, format_pattern, parse_pattern
 from headrace.expr.types import DATE, INT64, RANGES, STR, TIMESTAMP
 from headrace.expr.typing_rules import CallTerm, Function
+from headrace.requirements import F, pl
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

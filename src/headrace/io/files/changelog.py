@@ -31,9 +31,8 @@ from functools import singledispatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.atomic_files import FolderLock, remove_empty, remove_folder, sync_file, sync_folder
 from headrace.errors import BadInput, HeadraceError, SourceLocation, UnwritableSink
-from headrace.expr.call_errors import explains_calls
+from headrace.expr.expression_errors import explains_calls
 from headrace.expr.functions import intervals
 from headrace.expr.types import (
     BoolType,
@@ -50,6 +49,7 @@ from headrace.expr.types import (
     TimestampType,
     with_article,
 )
+from headrace.file_system import FolderLock, local_path, remove_empty, remove_folder, sync_file, sync_folder
 from headrace.io.files.compaction import Compactor, aside, check_can_compact
 from headrace.io.files.csv_dialect import CsvDialect
 from headrace.io.files.csv_files import CsvFiles
@@ -65,7 +65,6 @@ from headrace.io.sink import (
     refuse_mid_run_start,
 )
 from headrace.io.source import WEIGHT, Feed, Guarantee, open_source, refuse_untyped, set_fields
-from headrace.path_or_url import local_path
 from headrace.tables.version_folders import STAGING, TICK, VersionFolders, tick_folders
 
 if TYPE_CHECKING:

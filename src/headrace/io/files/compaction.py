@@ -52,14 +52,14 @@ from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.atomic_files import (
+from headrace.errors import BadInput
+from headrace.file_system import (
     FolderLock,
     remove_folder,
     sync_file,
     sync_folder,
     take_over_folder,
 )
-from headrace.errors import BadInput
 from headrace.io.source import WEIGHT
 from headrace.tables.version_folders import tick_folders
 

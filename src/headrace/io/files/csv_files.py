@@ -17,17 +17,24 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import BadInput, UnreadableSource
-from headrace.expr.call_errors import explains_calls
+from headrace.errors import BadInput, UnreadableSource, nearest
+from headrace.expr.expression_errors import explains_calls
 from headrace.expr.types import BytesType, Field, StrType, with_article
 from headrace.io.files.csv_dialect import CsvDialect, Malformed
 from headrace.io.files.file_reader import Block, FileFormat, Record, near_miss, open_format, unreadable
-from headrace.io.files.file_source import OF_OTHER_READERS, Files
+from headrace.io.files.file_source import (
+    OF_OTHER_READERS,
+    WHOLE,
+    BlockPosition,
+    FilePart,
+    Files,
+    line_blocks,
+    line_parts,
+    open_bytes,
+)
 from headrace.io.files.json_files import checked_weight
-from headrace.io.files.text_blocks import WHOLE, BlockPosition, FilePart, line_blocks, line_parts, open_bytes
-from headrace.io.files.text_values import Unfit, parser_of, shortened
+from headrace.io.files.text_values import UnfitValue, parser_of, shortened
 from headrace.io.source import WEIGHT, BadRecord, Feed, printable, refuse_untyped, set_fields
-from headrace.near_names import nearest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -226,9 +233,9 @@ class CsvFormat(FileFormat):
         try:
             if len(fields) != header.width:
                 first = "the header" if self._dialect.header else "the first row"
-                raise Unfit(f"{first} has {header.width} columns, the row {len(fields)}")
+                raise UnfitValue(f"{first} has {header.width} columns, the row {len(fields)}")
             return header.row_of(fields)
-        except Unfit as problem:
+        except UnfitValue as problem:
             return self._bad_record(path, row, line, str(problem), self._dialect.sep.join(fields))
 
     def _bad_record(
@@ -345,8 +352,8 @@ def converter(
         for at, name, from_text in parts:
             try:
                 out.append(from_text(fields[at]))
-            except Unfit as problem:
-                raise Unfit(f"{name}: {problem}") from None
+            except UnfitValue as problem:
+                raise UnfitValue(f"{name}: {problem}") from None
         return tuple(out)
 
     return row
@@ -372,9 +379,9 @@ def field_parser(source: str, declared: Field, null: frozenset[str]) -> FromText
 
     def needed(text: str) -> Any:
         if text in null:
-            raise Unfit(f"{text!r} is null, but {declared.type} is declared without null")
+            raise UnfitValue(f"{text!r} is null, but {declared.type} is declared without null")
         if not text and not may_be_empty:
-            raise Unfit(f"it is empty, but {declared.type} is declared without null")
+            raise UnfitValue(f"it is empty, but {declared.type} is declared without null")
         return from_text(text)
 
     return needed

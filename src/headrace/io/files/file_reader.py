@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from headrace.errors import UnreadableSource
 from headrace.expr.types import INT64, Field, Schema, StructType
-from headrace.io.files.file_source import Files, Listing, UnreadFile, UnreadFiles
-from headrace.io.files.text_blocks import WHOLE, FilePart
-from headrace.io.files.text_values import Unfit
+from headrace.io.files.file_source import WHOLE, FilePart, Files, Listing, UnreadFile, UnreadFiles
+from headrace.io.files.text_values import UnfitValue
 from headrace.io.source import DONE, WEIGHT, BadRecord, Batch, Feed, Reader, open_source, printable
 
 if TYPE_CHECKING:
@@ -199,7 +198,7 @@ class FileFormat(ABC):
         if self.feed.decode is not None:
             try:
                 return iter([self.feed.decode(row) for row in rows_of(table, self.feed)])
-            except Unfit:
+            except UnfitValue:
                 return None
         from headrace.io.arrow import known_weights
 

@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.expr.types import INT64, DataType, DecimalType, Field, holds_maps, parts_of
 from headrace.io.files.file_reader import Block, FileFormat, Record, near_misses, open_format, unreadable
-from headrace.io.files.file_source import Files
-from headrace.io.files.json_values import object_decoder, object_of
-from headrace.io.files.text_blocks import (
+from headrace.io.files.file_source import (
     BLOCK,
     WHOLE,
     BlockPosition,
     FilePart,
+    Files,
     line_blocks,
     line_parts,
     open_bytes,
 )
-from headrace.io.files.text_values import Unfit, shortened
+from headrace.io.files.json_values import object_decoder, object_of
+from headrace.io.files.text_values import UnfitValue, shortened
 from headrace.io.source import WEIGHT, BadRecord, Feed, refuse_untyped
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class JsonFormat(FileFormat):
             if is_first:
                 self._look_at(path, value)
             return self._convert(value)
-        except Unfit as problem:
+        except UnfitValue as problem:
             reason = str(problem)
         except UnicodeDecodeError:
             reason = "the line is not UTF-8"
@@ -154,7 +154,7 @@ class JsonFormat(FileFormat):
                 self._look_at(path, value)
             try:
                 yield self._convert(value)
-            except Unfit as problem:
+            except UnfitValue as problem:
                 text = json.dumps(value, ensure_ascii=False, default=str)
                 yield BadRecord(str(path), row, str(problem), shortened(text, 200))
 
@@ -184,7 +184,10 @@ def _count(path: Path, stop: int) -> tuple[int, int]:
 
 
 def row_converter(feed: Feed) -> Callable[[Any], Any]:
-    """Build a converter from JSON objects to internal rows, or to the rows of a record; it raises `Unfit`."""
+    """Build a converter from JSON objects to internal rows, or to the rows of a record.
+
+    The converter raises `UnfitValue`.
+    """
     convert = object_decoder(feed.schema.fields, {f.name for f in feed.live_fields})
     decode = feed.decode
     if decode is not None:
@@ -201,9 +204,9 @@ def row_converter(feed: Feed) -> Callable[[Any], Any]:
 
 
 def checked_weight(weight: int | None) -> int:
-    """Return the weight of a table source's row, 1 by default. Raises `Unfit` for 0."""
+    """Return the weight of a table source's row, 1 by default. Raises `UnfitValue` for 0."""
     if weight == 0:
-        raise Unfit(f"{WEIGHT}: the weight of a row cannot be 0")
+        raise UnfitValue(f"{WEIGHT}: the weight of a row cannot be 0")
     return 1 if weight is None else weight
 
 

@@ -26,7 +26,6 @@ from functools import singledispatch
 from typing import Any, TypeAlias, cast
 
 from headrace.expr.code_runtime import NAN, float32
-from headrace.expr.dict_keys import distinct_entries
 from headrace.expr.functions import intervals
 from headrace.expr.types import (
     FLOAT64,
@@ -49,9 +48,10 @@ from headrace.expr.types import (
     TimestampType,
     with_article,
 )
+from headrace.expr.value_keys import distinct_entries
 from headrace.io.files.text_values import (
     NON_FINITE,
-    Unfit,
+    UnfitValue,
     exact_decimal,
     in_range,
     parser_of,
@@ -59,7 +59,7 @@ from headrace.io.files.text_values import (
     unicode_text,
 )
 
-Convert: TypeAlias = Callable[[Any], Any]
+JsonConverter: TypeAlias = Callable[[Any], Any]
 
 
 # --- from JSON -----------------------------------------------------------------------------
@@ -83,13 +83,13 @@ def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 @singledispatch
-def json_decoder(data_type: DataType) -> Convert:
-    """Build a converter from non-null parsed JSON to internal values; it raises `Unfit`."""
+def json_decoder(data_type: DataType) -> JsonConverter:
+    """Build a converter from non-null parsed JSON to internal values; it raises `UnfitValue`."""
     raise TypeError(data_type)
 
 
 @json_decoder.register
-def _(data_type: BoolType) -> Convert:
+def _(data_type: BoolType) -> JsonConverter:
     def boolean(value: Any) -> Any:
         if type(value) is not bool:
             raise unfit("true or false", value)
@@ -98,7 +98,7 @@ def _(data_type: BoolType) -> Convert:
     return boolean
 
 
-def _whole(bits: int) -> Convert:
+def _whole(bits: int) -> JsonConverter:
     low, high = -(1 << bits - 1), 1 << bits - 1
 
     def whole(value: Any) -> Any:
@@ -110,12 +110,12 @@ def _whole(bits: int) -> Convert:
 
 
 @json_decoder.register
-def _(data_type: IntegerType) -> Convert:
+def _(data_type: IntegerType) -> JsonConverter:
     return _whole(data_type.bits)
 
 
 @json_decoder.register
-def _(data_type: Float64Type) -> Convert:
+def _(data_type: Float64Type) -> JsonConverter:
     def number(value: Any) -> Any:
         if type(value) is float:
             return value if value == value else NAN
@@ -132,7 +132,7 @@ def _(data_type: Float64Type) -> Convert:
 
 
 @json_decoder.register
-def _(data_type: DecimalType) -> Convert:
+def _(data_type: DecimalType) -> JsonConverter:
     parse_text = parser_of(data_type)
 
     def decimal(value: Any) -> Any:
@@ -147,7 +147,7 @@ def _(data_type: DecimalType) -> Convert:
 
 
 @json_decoder.register
-def _(data_type: StrType) -> Convert:
+def _(data_type: StrType) -> JsonConverter:
     def text(value: Any) -> Any:
         if type(value) is not str:
             raise unfit("a string", value)
@@ -157,7 +157,7 @@ def _(data_type: StrType) -> Convert:
 
 
 @json_decoder.register
-def _(data_type: BytesType) -> Convert:
+def _(data_type: BytesType) -> JsonConverter:
     def octets(value: Any) -> Any:
         if type(value) is not str:
             raise unfit("a string in base64", value)
@@ -173,7 +173,7 @@ def _(data_type: BytesType) -> Convert:
 @json_decoder.register(TimestampType)
 @json_decoder.register(TimestampNtzType)
 @json_decoder.register(IntervalType)
-def _(data_type: DataType) -> Convert:
+def _(data_type: DataType) -> JsonConverter:
     parse_text = parser_of(data_type)
 
     def moment(value: Any) -> Any:
@@ -185,7 +185,7 @@ def _(data_type: DataType) -> Convert:
 
 
 @json_decoder.register
-def _(data_type: ListType) -> Convert:
+def _(data_type: ListType) -> JsonConverter:
     convert = json_decoder(data_type.element)
 
     def array(value: Any) -> Any:
@@ -201,13 +201,13 @@ def _(data_type: ListType) -> Convert:
 
 
 @json_decoder.register
-def _(data_type: MapType) -> Convert:
+def _(data_type: MapType) -> JsonConverter:
     # Names of objects are text, also where the keys are not.
     read_key, convert = _key_decoder(data_type.key), json_decoder(data_type.value)
 
     def mapping(value: Any) -> Any:
         if type(value) is RepeatedNames:
-            raise Unfit(f"expected an object with different keys, found {value.repeated!r} twice")
+            raise UnfitValue(f"expected an object with different keys, found {value.repeated!r} twice")
         if type(value) is not dict:
             raise unfit("an object", value)
         named = cast("dict[str, Any]", value)
@@ -239,12 +239,12 @@ def _key_decoder(data_type: DataType) -> Callable[[str], Any]:
 
 
 @json_decoder.register
-def _(data_type: StructType) -> Convert:
+def _(data_type: StructType) -> JsonConverter:
     return object_decoder(data_type.fields)
 
 
-def object_decoder(fields: Sequence[Field], live: AbstractSet[str] | None = None) -> Convert:
-    """Build a converter from JSON objects to tuples. `Unfit` names the field.
+def object_decoder(fields: Sequence[Field], live: AbstractSet[str] | None = None) -> JsonConverter:
+    """Build a converter from JSON objects to tuples. `UnfitValue` names the field.
 
     live: the fields to look at, or None for all; the others are None.
     """
@@ -280,8 +280,8 @@ def _field(declared: Field) -> Callable[[dict[str, Any], Any], Any]:
             return None
         try:
             return convert(found)
-        except Unfit as problem:
-            raise Unfit(f"{name}: {problem}") from None
+        except UnfitValue as problem:
+            raise UnfitValue(f"{name}: {problem}") from None
 
     return value
 
@@ -309,7 +309,7 @@ def _(data_type: Float64Type) -> str:
 
 
 @json_decoder.register
-def _(data_type: Float32Type) -> Convert:
+def _(data_type: Float32Type) -> JsonConverter:
     number = json_decoder(FLOAT64)
     return lambda value: float32(number(value))
 
@@ -319,33 +319,33 @@ def _(data_type: StrType) -> str:
     return "type({0}) is not str or not {0}.isascii()"
 
 
-def missing(declared: Field, *, is_there: bool) -> Unfit:
+def missing(declared: Field, *, is_there: bool) -> UnfitValue:
     found = "it is null" if is_there else "it is missing"
-    return Unfit(f"{declared.name}: {found}, but {declared.type} is declared without null")
+    return UnfitValue(f"{declared.name}: {found}, but {declared.type} is declared without null")
 
 
 # --- to JSON -------------------------------------------------------------------------------
 
 
-def json_encoder(data_type: DataType) -> Convert:
+def json_encoder(data_type: DataType) -> JsonConverter:
     """Build a converter from a value or None to input for `json.dumps`."""
     convert = _converter(data_type)
     return lambda value: None if value is None else convert(value)
 
 
-def object_encoder(fields: Sequence[Field]) -> Convert:
+def object_encoder(fields: Sequence[Field]) -> JsonConverter:
     """Build a converter from rows to JSON objects."""
     parts = [(field.name, json_encoder(field.type)) for field in fields]
     return lambda row: {name: convert(value) for (name, convert), value in zip(parts, row, strict=True)}
 
 
 @singledispatch
-def _converter(data_type: DataType) -> Convert:
+def _converter(data_type: DataType) -> JsonConverter:
     return lambda value: value
 
 
 @_converter.register
-def _(data_type: FloatingType) -> Convert:
+def _(data_type: FloatingType) -> JsonConverter:
     return lambda value: value if math.isfinite(value) else _not_finite(value)
 
 
@@ -354,35 +354,35 @@ def _not_finite(value: float) -> str:
 
 
 @_converter.register
-def _(data_type: DecimalType) -> Convert:
+def _(data_type: DecimalType) -> JsonConverter:
     return str
 
 
 @_converter.register
-def _(data_type: IntervalType) -> Convert:
+def _(data_type: IntervalType) -> JsonConverter:
     return intervals.writer_of(data_type)
 
 
 @_converter.register(DateType)
 @_converter.register(TimestampType)
 @_converter.register(TimestampNtzType)
-def _moment(data_type: DataType) -> Convert:
+def _moment(data_type: DataType) -> JsonConverter:
     return lambda value: value.isoformat()
 
 
 @_converter.register
-def _(data_type: BytesType) -> Convert:
+def _(data_type: BytesType) -> JsonConverter:
     return lambda value: b64encode(value).decode("ascii")
 
 
 @_converter.register
-def _(data_type: ListType) -> Convert:
+def _(data_type: ListType) -> JsonConverter:
     element = json_encoder(data_type.element)
     return lambda values: [element(value) for value in values]
 
 
 @_converter.register
-def _(data_type: MapType) -> Convert:
+def _(data_type: MapType) -> JsonConverter:
     key, value = json_encoder(data_type.key), json_encoder(data_type.value)
 
     def name(found: Any) -> str:
@@ -393,5 +393,5 @@ def _(data_type: MapType) -> Convert:
 
 
 @_converter.register
-def _(data_type: StructType) -> Convert:
+def _(data_type: StructType) -> JsonConverter:
     return object_encoder(data_type.fields)

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.io.files.file_reader import Block, FileFormat, open_format
-from headrace.io.files.file_source import Files
-from headrace.io.files.text_blocks import WHOLE, FilePart
+from headrace.io.files.file_source import WHOLE, FilePart, Files
 from headrace.io.source import Feed, refuse_untyped
 
 

@@ -1,4 +1,9 @@
-"""Conversion of Parquet files to columns of the declared types, or row by row from compatible ones."""
+"""Conversion of Parquet files to columns of the declared types, or row by row from compatible ones.
+
+A page is decompressed as a whole, and a few bytes of it may become gigabytes. pyarrow tells only the sizes
+of columns, so the headers of pages are read here: structs in Thrift's compact protocol, whose third and
+second fields are the sizes of the page with and without compression.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +12,13 @@ from decimal import Decimal
 from functools import singledispatch
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import types
 
-from headrace.expr.dict_keys import distinct_entries
 from headrace.expr.functions.intervals import cut
 from headrace.expr.types import (
     BoolType,
@@ -34,12 +38,12 @@ from headrace.expr.types import (
     TimestampNtzType,
     TimestampType,
 )
+from headrace.expr.value_keys import distinct_entries
 from headrace.io.arrow import arrow_field, arrow_type, column_to_values, entries_of, is_valid
 from headrace.io.files.file_reader import Block, FileFormat, Record, Widened, near_miss, unreadable
+from headrace.io.files.file_source import WHOLE, FilePart, parts_from
 from headrace.io.files.json_files import checked_weight
-from headrace.io.files.parquet_pages import large_pages
-from headrace.io.files.text_blocks import WHOLE, FilePart, parts_from
-from headrace.io.files.text_values import Unfit, exact_decimal, shortened
+from headrace.io.files.text_values import UnfitValue, exact_decimal, shortened
 from headrace.io.source import BadRecord, Feed
 
 _ROWS = 1 << 16
@@ -316,7 +320,7 @@ def batch_records(
                 yield feed.decode(values)
             else:
                 yield values if feed.append else (*values[:-1], checked_weight(values[-1]))
-        except Unfit as problem:
+        except UnfitValue as problem:
             yield BadRecord(str(path), before + at + 1, str(problem), shortened(row_text(row), 200))
 
 
@@ -331,24 +335,24 @@ def whole_batch(batch: pa.RecordBatch, fields: list[Field]) -> list[tuple[Any, .
     """Convert all rows of a batch in bulk, or return None if some value does not fit."""
     try:
         return list(zip(*[column(batch, f) for f in fields]))
-    except Unfit:
+    except UnfitValue:
         return None
 
 
 def column(batch: pa.RecordBatch, declared: Field) -> list[Any]:
-    """Convert a column to internal values. Raises `Unfit` naming the column."""
+    """Convert a column to internal values. Raises `UnfitValue` naming the column."""
     if declared.name not in batch.schema.names:
         return [None] * batch.num_rows
     try:
         return values(batch.column(declared.name), declared.type, nullable=declared.nullable)
-    except (pa.ArrowException, UnicodeDecodeError, OverflowError, Unfit) as error:
-        raise Unfit(f"{declared.name}: {error}") from None
+    except (pa.ArrowException, UnicodeDecodeError, OverflowError, UnfitValue) as error:
+        raise UnfitValue(f"{declared.name}: {error}") from None
 
 
 def values(array: pa.Array, data_type: DataType, *, nullable: bool) -> list[Any]:
-    """Convert an array of a type that `fits` to internal values. Raises `ArrowInvalid` or `Unfit`."""
+    """Convert an array of a type that `fits` to internal values. Raises `ArrowInvalid` or `UnfitValue`."""
     if array.null_count and not nullable:
-        raise Unfit(f"it is null, but {data_type} is declared without null")
+        raise UnfitValue(f"it is null, but {data_type} is declared without null")
     if types.is_null(array.type):
         return [None] * len(array)
     if types.is_dictionary(array.type):
@@ -420,7 +424,7 @@ def _(data_type: MapType, array: pa.Array) -> list[Any]:
     maps = values_of(data_type.entries, entries_of(array))
     made = [None if entries is None else distinct_entries(entries) for entries in maps]
     if made.count(None) > maps.count(None):
-        raise Unfit("a map has a key twice")
+        raise UnfitValue("a map has a key twice")
     return made
 
 
@@ -436,6 +440,108 @@ def _(data_type: StructType, array: pa.Array) -> list[Any]:
         there = array.flatten()[names.index(part.name)]
         # Fields of a null struct are null whether nullable or not.
         if not part.nullable and there.filter(valid).null_count:
-            raise Unfit(f"{part.name}: it is null, but {part.type} is declared without null")
+            raise UnfitValue(f"{part.name}: it is null, but {part.type} is declared without null")
         parts.append(values(there, part.type, nullable=True))
     return [row if there else None for row, there in zip(zip(*parts), valid.to_pylist())]
+
+
+_HEADER = 1 << 16
+"""Bytes that hold any header: writers cut the values of its statistics."""
+_BINARY, _LIST, _SET, _STRUCT = 8, 9, 10, 12
+_WIDTHS = {1: 0, 2: 0, 3: 1, 7: 8}
+"""Bytes of values by type: booleans, which the type itself tells, a byte, a double."""
+
+
+def large_pages(
+    file: pq.ParquetFile, path: Path, groups: range, names: set[str], limit: int
+) -> Iterator[tuple[str, int]]:
+    """Yield the pages of some columns that have more than `limit` bytes, as column and size.
+
+    Raises `ValueError` for a header that is none.
+    """
+    with path.open("rb") as content:
+        for group in groups:
+            chunks = file.metadata.row_group(group)
+            for at in range(chunks.num_columns):
+                chunk = chunks.column(at)
+                name = chunk.path_in_schema.partition(".")[0]
+                if name in names:
+                    first = [chunk.data_page_offset, chunk.dictionary_page_offset]
+                    start = min(offset for offset in first if offset is not None)
+                    sizes = _page_sizes(content, start, start + chunk.total_compressed_size)
+                    yield from ((name, size) for size in sizes if size > limit)
+
+
+def _page_sizes(content: BinaryIO, start: int, stop: int) -> Iterator[int]:
+    while start < stop:
+        content.seek(start)
+        header = _Compact(content.read(_HEADER))
+        try:
+            numbers = header.struct()
+            size, compressed = numbers[2], numbers[3]
+        except (IndexError, KeyError) as error:
+            raise ValueError("a page has no header that can be read") from error
+        if size < 0 or compressed < 0:
+            raise ValueError("a page has a negative size")
+        yield size
+        start += header.at + compressed
+
+
+class _Compact:
+    """Reader of a struct in Thrift's compact protocol. at: the next byte."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.at = 0
+
+    def struct(self, depth: int = 0) -> dict[int, int]:
+        """Skip a struct, and return its numbers by field."""
+        if depth > 8:
+            raise ValueError("a page has no header that can be read")
+        numbers: dict[int, int] = {}
+        field = 0
+        while (byte := self._byte()) != 0:
+            field = field + (byte >> 4) if byte >> 4 else _signed(self._number())
+            kind = byte & 15
+            if kind in (4, 5, 6):
+                numbers[field] = _signed(self._number())
+            else:
+                self._skip(kind, depth)
+        return numbers
+
+    def _skip(self, kind: int, depth: int) -> None:
+        if kind in _WIDTHS:
+            self.at += _WIDTHS[kind]
+        elif kind in (4, 5, 6):
+            self._number()
+        elif kind == _BINARY:
+            length = self._number()
+            self.at += length
+        elif kind == _STRUCT:
+            self.struct(depth + 1)
+        elif kind in (_LIST, _SET):
+            byte = self._byte()
+            count = byte >> 4 if byte >> 4 < 15 else self._number()
+            for _ in range(count):
+                # Booleans have a byte each in lists.
+                self.at += 1 if byte & 15 in (1, 2) else 0
+                self._skip(byte & 15, depth + 1)
+        else:
+            raise ValueError("a page has no header that can be read")
+
+    def _byte(self) -> int:
+        self.at += 1
+        return self._data[self.at - 1]
+
+    def _number(self) -> int:
+        number = shift = 0
+        while True:
+            byte = self._byte()
+            number |= (byte & 127) << shift
+            if byte < 128:
+                return number
+            shift += 7
+
+
+def _signed(number: int) -> int:
+    return (number >> 1) ^ -(number & 1)

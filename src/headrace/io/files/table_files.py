@@ -26,11 +26,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from headrace.atomic_files import remove_empty, remove_folder, write_file
 from headrace.errors import BadInput
-from headrace.expr.call_errors import explains_calls
-from headrace.expr.dict_keys import with_representatives
+from headrace.expr.expression_errors import explains_calls
 from headrace.expr.types import Row, Schema
+from headrace.expr.value_keys import with_representatives
+from headrace.file_system import local_path, remove_empty, remove_folder, write_file
 from headrace.io.keyed_tables import Bucketing, HeldBack, TableKey, build_bucketing, duplicate_key_error
 from headrace.io.sink import (
     Contents,
@@ -46,7 +46,6 @@ from headrace.io.sink import (
     refuse_mid_run_start,
 )
 from headrace.io.source import Guarantee, refuse_untyped, set_fields
-from headrace.path_or_url import local_path
 from headrace.tables.version_folders import STAGING, VersionFolders, share_files, tick_folders
 
 CURRENT = "current"

@@ -37,9 +37,9 @@ from headrace.expr.types import (
 )
 from headrace.io.arrow import arrow_field, arrow_type, in_calendar, values_to_array
 from headrace.io.files.csv_dialect import CsvDialect
+from headrace.io.files.file_source import BOM
 from headrace.io.files.json_values import json_decoder
-from headrace.io.files.text_blocks import BOM
-from headrace.io.files.text_values import Unfit, parser_of
+from headrace.io.files.text_values import UnfitValue, parser_of
 
 _compute: Any = pc
 _INTEGER = b"0123456789-"
@@ -51,7 +51,7 @@ _ZONED_TIME = r"^.{10}[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d(:?\d\d)?)$"
 
 
 def typed_column(texts: pa.Array, data_type: DataType) -> pa.Array:
-    """Convert text, or null, to the Arrow type of a column type. Raises `Unfit` as `parse` does."""
+    """Convert text, or null, to the Arrow type of a column type. Raises `UnfitValue` as `parse` does."""
     try:
         column = cast_text(data_type, texts)
     except pa.ArrowException:
@@ -204,7 +204,7 @@ class JsonColumns:
             if found.num_rows != lines:
                 return None
             columns = [_column(found, f) for f in self._fields]
-        except (pa.ArrowException, Unfit):
+        except (pa.ArrowException, UnfitValue):
             return None
         return pa.Table.from_arrays(columns, schema=self._schema)
 
@@ -292,13 +292,13 @@ def _(data_type: StructType) -> pa.DataType:
 def _column(found: pa.Table, declared: Field) -> pa.Array:
     column = found.column(declared.name).combine_chunks()
     if column.null_count and not declared.nullable:
-        raise Unfit(declared.name)
+        raise UnfitValue(declared.name)
     return _declared(declared.type, column)
 
 
 @singledispatch
 def _declared(data_type: DataType, found: pa.Array) -> pa.Array:
-    """Convert a column to its declared type. Raises `Unfit` if that is not certain to be right."""
+    """Convert a column to its declared type. Raises `UnfitValue` if that is not certain to be right."""
     return found
 
 
@@ -306,9 +306,9 @@ def _declared(data_type: DataType, found: pa.Array) -> pa.Array:
 def _(data_type: Float64Type, found: pa.Array) -> pa.Array:
     # An int of 400 digits is no float in Python, and -0 is an int.
     if _compute.any(_compute.is_inf(found)).as_py():
-        raise Unfit("inf")
+        raise UnfitValue("inf")
     if _compute.min(found.view(pa.int64())).as_py() == _NEGATIVE_ZERO:
-        raise Unfit("-0.0")
+        raise UnfitValue("-0.0")
     return found
 
 
@@ -334,7 +334,7 @@ def _(data_type: BytesType, found: pa.Array) -> pa.Array:
 @_declared.register
 def _(data_type: ListType, found: pa.Array) -> pa.Array:
     if found.values.null_count and not data_type.nullable:
-        raise Unfit("null")
+        raise UnfitValue("null")
     elements = _declared(data_type.element, found.values)
     return pa.ListArray.from_arrays(
         found.offsets,
@@ -349,7 +349,7 @@ def _(data_type: StructType, found: pa.Array) -> pa.Array:
     parts: list[pa.Array] = []
     for at, (part, visible) in enumerate(zip(data_type.fields, found.flatten())):
         if visible.null_count != found.null_count and not part.nullable:
-            raise Unfit(part.name)
+            raise UnfitValue(part.name)
         parts.append(_declared(part.type, found.field(at)))
     return pa.StructArray.from_arrays(
         parts,
@@ -391,7 +391,7 @@ class CsvColumns:
             if max(map(longest, found.columns)) > limit or not (quoted or _lines_within(block, limit)):
                 return None
             columns = [self._column(found, f, at) for f, at in self._columns]
-        except (pa.ArrowException, Unfit):
+        except (pa.ArrowException, UnfitValue):
             return None
         return pa.Table.from_arrays(columns, schema=self._schema)
 
@@ -420,7 +420,7 @@ class CsvColumns:
         texts = found.column(self._names[at]).combine_chunks()
         if texts.null_count and not declared.nullable:
             if self._dialect.null or not isinstance(declared.type, StrType | BytesType):
-                raise Unfit(declared.name)
+                raise UnfitValue(declared.name)
             texts = texts.fill_null("")
         return typed_column(texts, declared.type)
 

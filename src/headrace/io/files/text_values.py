@@ -1,34 +1,41 @@
 """Parsing of values written as text, with one grammar for JSON strings and CSV fields.
 
 The grammar is stricter than Python's own parsers, which accept "1_000", " 7" or "2001-W01-1", so that all
-engines read the same values.
+engines read the same values. Epoch times are integers since 1970: dates in days, timestamps in a given
+unit.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation, localcontext
 from functools import singledispatch
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 from headrace.errors import EvaluationError
 from headrace.expr.code_runtime import NAN, float32
 from headrace.expr.functions import intervals
 from headrace.expr.types import (
     FLOAT64,
+    INT32,
+    INT64,
     TIMESTAMP,
     BoolType,
     BytesType,
     DataType,
     DateType,
     DecimalType,
+    Field,
     Float32Type,
     Float64Type,
     IntegerType,
     IntervalType,
+    ListType,
+    MapType,
     StrType,
+    StructType,
     TimestampNtzType,
     TimestampType,
 )
@@ -49,7 +56,7 @@ for _name in ("Inf", "Infinity", "INF"):
     NON_FINITE.update({_name: float("inf"), "+" + _name: float("inf"), "-" + _name: float("-inf")})
 
 
-class Unfit(Exception):
+class UnfitValue(Exception):
     """Raised for a value that does not fit its declared type; the text names both."""
 
 
@@ -57,13 +64,13 @@ def shortened(text: str, most: int = 60) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def unfit(needed: object, found: object) -> Unfit:
-    return Unfit(f"expected {needed}, found {shortened(repr(found))}")
+def unfit(needed: object, found: object) -> UnfitValue:
+    return UnfitValue(f"expected {needed}, found {shortened(repr(found))}")
 
 
 @singledispatch
 def parser_of(data_type: DataType) -> Callable[[str], Any]:
-    """Build a parser from text to internal values, which raises `Unfit`.
+    """Build a parser from text to internal values, which raises `UnfitValue`.
 
     Raises TypeError for types without a text form.
     """
@@ -87,15 +94,15 @@ def whole_number(text: str, bits: int) -> int:
     if not _INT.fullmatch(text):
         raise unfit(f"an int{bits}", text)
     if len(text) > 40 and len(text.lstrip("+-0")) > 20:
-        raise Unfit(f"{shortened(text)} is out of the range of int{bits}")
+        raise UnfitValue(f"{shortened(text)} is out of the range of int{bits}")
     return in_range(int(text), bits)
 
 
 def in_range(value: int, bits: int) -> int:
-    """Return the value, or raise `Unfit` if it does not fit a signed integer of that many bits."""
+    """Return the value, or raise `UnfitValue` if it does not fit a signed integer of that many bits."""
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
         shown = str(value) if abs(value) < 10**60 else "it"
-        raise Unfit(f"{shown} is out of the range of int{bits}")
+        raise UnfitValue(f"{shown} is out of the range of int{bits}")
     return value
 
 
@@ -119,16 +126,18 @@ def _(data_type: Float64Type) -> Callable[[str], Any]:
 
 
 def exact_decimal(value: Decimal, data_type: DecimalType) -> Decimal:
-    """Round to `scale` digits after the point, or raise `Unfit` if that loses digits."""
+    """Round to `scale` digits after the point, or raise `UnfitValue` if that loses digits."""
     if not value.is_finite():
         raise unfit(data_type, str(value))
     with localcontext() as context:
         context.prec = 80
         if value and value.adjusted() >= data_type.precision - data_type.scale:
-            raise Unfit(f"{shortened(str(value))} has too many digits for {data_type}")
+            raise UnfitValue(f"{shortened(str(value))} has too many digits for {data_type}")
         fitted = value.quantize(Decimal(1).scaleb(-data_type.scale))
         if fitted != value:
-            raise Unfit(f"{shortened(str(value))} has more than {data_type.scale} digits after the point")
+            raise UnfitValue(
+                f"{shortened(str(value))} has more than {data_type.scale} digits after the point"
+            )
     return fitted or abs(fitted)
 
 
@@ -147,12 +156,12 @@ def _(data_type: DecimalType) -> Callable[[str], Any]:
 
 
 def unicode_text(text: str) -> str:
-    """Return the text, or raise `Unfit` for an unpaired surrogate, which UTF-8 cannot encode."""
+    """Return the text, or raise `UnfitValue` for an unpaired surrogate, which UTF-8 cannot encode."""
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise Unfit("the text is not valid Unicode") from None
+            raise UnfitValue("the text is not valid Unicode") from None
     return text
 
 
@@ -174,7 +183,7 @@ def _(data_type: DateType) -> Callable[[str], Any]:
         try:
             return date.fromisoformat(text)
         except ValueError:
-            raise Unfit(f"{text} is not a valid date") from None
+            raise UnfitValue(f"{text} is not a valid date") from None
 
     return day
 
@@ -191,7 +200,7 @@ def _(data_type: TimestampType) -> Callable[[str], Any]:
             try:
                 return datetime.fromisoformat(text if text.endswith(("Z", "+00:00")) else text + "Z")
             except ValueError:
-                raise Unfit(f"{text} is not a valid time") from None
+                raise UnfitValue(f"{text} is not a valid time") from None
         match = _TIMESTAMP.fullmatch(text)
         if not match or (match[4] and not match[3]):
             raise unfit("a timestamp such as 2001-12-31T23:59:59Z", text)
@@ -202,7 +211,7 @@ def _(data_type: TimestampType) -> Callable[[str], Any]:
             moment = datetime.fromisoformat(iso + (zone or "Z").upper())
             return moment.astimezone(UTC)
         except (ValueError, OverflowError):
-            raise Unfit(f"{text} is not a valid time") from None
+            raise UnfitValue(f"{text} is not a valid time") from None
 
     return instant
 
@@ -238,3 +247,119 @@ def _(data_type: IntervalType) -> Callable[[str], Any]:
             raise unfit(f"an {data_type} such as INTERVAL '1 02:03:04' DAY TO SECOND", text) from None
 
     return span
+
+
+EpochUnit: TypeAlias = Literal["millis", "micros", "nanos"]
+EPOCH_UNITS: tuple[str, ...] = get_args(EpochUnit)
+
+Restore: TypeAlias = Callable[[Any], Any]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY = date(1970, 1, 1)
+
+
+@singledispatch
+def with_integer_times(data_type: DataType) -> DataType:
+    """Replace the times in a type with integers."""
+    return data_type
+
+
+@with_integer_times.register
+def _(data_type: DateType) -> DataType:
+    return INT32
+
+
+@with_integer_times.register(TimestampType)
+@with_integer_times.register(TimestampNtzType)
+def _(data_type: DataType) -> DataType:
+    return INT64
+
+
+@with_integer_times.register
+def _(data_type: ListType) -> DataType:
+    return ListType(with_integer_times(data_type.element), data_type.nullable)
+
+
+@with_integer_times.register
+def _(data_type: MapType) -> DataType:
+    key, value = with_integer_times(data_type.key), with_integer_times(data_type.value)
+    return MapType(key, value, data_type.nullable)
+
+
+@with_integer_times.register
+def _(data_type: StructType) -> DataType:
+    return StructType(tuple(Field(f.name, with_integer_times(f.type), f.nullable) for f in data_type.fields))
+
+
+@singledispatch
+def epoch_restorer(data_type: DataType, unit: EpochUnit) -> Restore | None:
+    """Build a converter from non-null epoch values to internal ones, or return None if none is needed.
+
+    The converter raises `UnfitValue`.
+    """
+    return None
+
+
+@epoch_restorer.register
+def _(data_type: DateType, unit: EpochUnit) -> Restore | None:
+    def day(days: int) -> date:
+        try:
+            return _DAY + timedelta(days)
+        except OverflowError:
+            raise UnfitValue(f"{days} days after 1970 is not a valid date") from None
+
+    return day
+
+
+@epoch_restorer.register
+def _(data_type: TimestampType, unit: EpochUnit) -> Restore | None:
+    numerator, denominator = {"millis": (1000, 1), "micros": (1, 1), "nanos": (1, 1000)}[unit]
+
+    def moment(count: int) -> datetime:
+        try:
+            return _EPOCH + timedelta(microseconds=count * numerator // denominator)
+        except OverflowError:
+            raise UnfitValue(f"{count} {unit} after 1970 is not a valid time") from None
+
+    return moment
+
+
+@epoch_restorer.register
+def _(data_type: TimestampNtzType, unit: EpochUnit) -> Restore | None:
+    restore = epoch_restorer(TIMESTAMP, unit)
+    assert restore is not None
+    return lambda count: restore(count).replace(tzinfo=None)
+
+
+@epoch_restorer.register
+def _(data_type: ListType, unit: EpochUnit) -> Restore | None:
+    inner = epoch_restorer(data_type.element, unit)
+    return None if inner is None else lambda values: tuple(None if v is None else inner(v) for v in values)
+
+
+@epoch_restorer.register
+def _(data_type: StructType, unit: EpochUnit) -> Restore | None:
+    return epoch_row_restorer(data_type.fields, unit)
+
+
+@epoch_restorer.register
+def _(data_type: MapType, unit: EpochUnit) -> Restore | None:
+    return epoch_restorer(data_type.entries, unit)
+
+
+def epoch_row_restorer(fields: Sequence[Field], unit: EpochUnit) -> Restore | None:
+    """Build a converter for rows of these columns, like `epoch_restorer`; `UnfitValue` names the column."""
+    parts = [(f.name, epoch_restorer(f.type, unit)) for f in fields]
+    if all(part is None for _, part in parts):
+        return None
+
+    def row(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        out: list[Any] = []
+        for (name, part), value in zip(parts, values):
+            try:
+                out.append(value if part is None or value is None else part(value))
+            except UnfitValue as problem:
+                raise UnfitValue(f"{name}: {problem}") from None
+        return tuple(out)
+
+    return row

@@ -8,33 +8,31 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.errors import SourceLocation, WrongType
 from headrace.expr.check import check, check_ordered
-from headrace.expr.deferred_imports import F
-from headrace.expr.sort_keys import Key, order_key
 from headrace.expr.types import STR, DataType, Field, ListType, Schema
 from headrace.expr.typing_rules import is_integer
+from headrace.expr.value_keys import Key, order_key
 from headrace.lowering.reference import rank
 from headrace.lowering.row_code import tuple_source
 from headrace.lowering.slot import thaw_dict
-from headrace.operators.aggregate.accumulator import (
-    Accumulator,
-    ArgumentTypes,
-    StateField,
-    Target,
-    accumulator_of,
-)
 from headrace.operators.aggregate.aggregation import (
+    Accumulator,
     AggregateArguments,
     Aggregation,
     ArgumentRows,
+    ArgumentTypes,
     NativeAggregates,
+    StateField,
+    Target,
     ValueAggregation,
+    accumulator_of,
     answer_of,
     measure,
     present_values,
 )
 from headrace.operators.aggregate.counts import of_distinct
-from headrace.operators.aggregate.ordered_values import Copies, SortedValues, Values
+from headrace.operators.aggregate.extremes import Copies, SortedValues, Values
 from headrace.operators.over.window_function import orderings_of
+from headrace.requirements import F
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
     from headrace.expr.tree import Expr, Ordering
-    from headrace.operators.aggregate.ordered_values import OrderKey
+    from headrace.operators.aggregate.extremes import OrderKey
 
 
 class Collect(ValueAggregation):

@@ -23,12 +23,11 @@ from headrace.arrangement.batch import (
     take,
     values_at,
 )
-from headrace.arrangement.first_rows import change_of_first_rows, first_rows
+from headrace.arrangement.reading import change_of_first_rows, first_rows
 from headrace.arrangement.spine import Found, Spine
 from headrace.columns.column_stream import ColumnStream, build_stream, empty_stream
 from headrace.columns.columns import WEIGHT, ColumnarDeclined, Columns
 from headrace.expr.check import check
-from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import NotLowered
 from headrace.lowering.forms import (
     ArrangedPlan,
@@ -39,9 +38,10 @@ from headrace.lowering.forms import (
     register_arranged,
 )
 from headrace.lowering.row_code import key_columns, tuple_source
-from headrace.operators.aggregate.accumulator import Accumulator, accumulator_for
+from headrace.operators.aggregate.aggregate import Aggregate, AggregateStep, group_keys, group_writer
+from headrace.operators.aggregate.aggregation import Accumulator, accumulator_for
+from headrace.operators.aggregate.exact_totals import FLOAT_PARTS
 from headrace.operators.aggregate.extremes import AppendExtreme
-from headrace.operators.aggregate.float_totals import FLOAT_PARTS
 from headrace.operators.aggregate.group_columns import GroupColumns, group_form
 from headrace.operators.aggregate.held_values import (
     COPIES,
@@ -52,10 +52,10 @@ from headrace.operators.aggregate.held_values import (
     of_copies,
     of_part,
 )
-from headrace.operators.aggregate.operator import Aggregate, AggregateStep, group_keys, group_writer
 from headrace.operators.aggregate.partial_forms import GroupedRows, PartialForm, merge_parts, partial_form
 from headrace.operators.aggregate.sum_columns import WINDOW, are_in_one_window, sum_widths, sums_of
 from headrace.operators.lifetime import Lifetime
+from headrace.requirements import np, pl
 
 if TYPE_CHECKING:
     from headrace.columns.slot_forms import SlotForm
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from headrace.lowering.slot import SlotMapping
     from headrace.lowering.step import Step
     from headrace.lowering.step_writer import StepWriter
-    from headrace.operators.aggregate.accumulator import Group
+    from headrace.operators.aggregate.aggregation import Group
 
 
 @register_arranged(Aggregate)

@@ -8,29 +8,27 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.errors import NotOnSpark
 from headrace.expr.check import check
 from headrace.expr.constructors import struct, when
-from headrace.expr.deferred_imports import F
 from headrace.expr.tree import operand
 from headrace.expr.types import INT64, DataType, Field, Schema
 from headrace.lowering.row_code import tuple_source
 from headrace.lowering.slot import thaw_dict
-from headrace.operators.aggregate.accumulator import (
-    Accumulator,
-    ArgumentTypes,
-    StateField,
-    Target,
-    accumulator_of,
-    add_source,
-)
 from headrace.operators.aggregate.aggregation import (
+    Accumulator,
     AggregateArguments,
     Aggregation,
     ArgumentRows,
+    ArgumentTypes,
     NativeAggregates,
+    StateField,
+    Target,
     ValueAggregation,
+    accumulator_of,
+    add_source,
     answer_of,
     measure,
     present_values,
 )
+from headrace.requirements import F
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,10 +17,9 @@ from headrace.arrangement.codes import is_exact
 from headrace.columns.column_stream import FEW, ColumnStream, decline_marked
 from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined
 from headrace.columns.slot_forms import SlotForm, key_columns, names_of_keys, one_key
-from headrace.expr.deferred_imports import pl
 from headrace.expr.polars_columns import dtype_of, repeated, to_series
 from headrace.expr.types import INT64
-from headrace.operators.aggregate.accumulator import FIRST_FIELD, ROWS, Accumulator
+from headrace.operators.aggregate.aggregation import FIRST_FIELD, ROWS, Accumulator
 from headrace.operators.aggregate.held_values import CODE, COPIES, PART, HeldValues, filled, of_part
 from headrace.operators.aggregate.partial_forms import GroupedRows
 from headrace.operators.aggregate.sum_columns import (
@@ -33,6 +32,7 @@ from headrace.operators.aggregate.sum_columns import (
     windows_of_fields,
 )
 from headrace.operators.aggregate.sums import FloatTotals
+from headrace.requirements import pl
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType, Schema

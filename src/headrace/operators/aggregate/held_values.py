@@ -18,22 +18,22 @@ from headrace.columns.column_stream import ColumnStream, decline_marked
 from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined
 from headrace.columns.slot_forms import consolidated, names_of_keys
 from headrace.expr.check import check
-from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import LoweredExpression, bounds_in, repeated, replace_negative_zero
 from headrace.expr.types import DataType, IntegerType
 from headrace.expr.typing_rules import is_float
-from headrace.operators.aggregate.accumulator import Accumulator, accumulator_for
+from headrace.operators.aggregate.aggregation import Accumulator, accumulator_for
 from headrace.operators.aggregate.counts import CountValues, DistinctValues, OnceEach
-from headrace.operators.aggregate.extremes import AppendExtreme, Extreme, ExtremeBy
-from headrace.operators.aggregate.ordered_values import ends_of
+from headrace.operators.aggregate.extremes import AppendExtreme, Extreme, ExtremeBy, ends_of
 from headrace.operators.aggregate.partial_forms import PartialForm, partial_form
 from headrace.operators.aggregate.sum_columns import WINDOW, sum_widths
+from headrace.requirements import np, pl
 
 if TYPE_CHECKING:
     from headrace.arrangement.batch import Layout
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
     from headrace.operators.aggregate.aggregation import Aggregation
+
 
 Values = tuple[Any, ...]
 

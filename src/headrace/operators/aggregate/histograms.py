@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.errors import SourceLocation, WrongType
 from headrace.expr.check import check
-from headrace.expr.code_runtime import EPOCH, NAN, float32
-from headrace.expr.decimal_arithmetic import DecimalSpec, round_to_scale
-from headrace.expr.deferred_imports import F
-from headrace.expr.functions.spark_casts import moment_in_utc, without_zone
+from headrace.expr.code_runtime import EPOCH, NAN, DecimalSpec, float32, round_to_scale
+from headrace.expr.functions.cast_columns import moment_in_utc, without_zone
 from headrace.expr.spark_columns import spark_type
 from headrace.expr.types import (
     DATE,
@@ -37,18 +35,21 @@ from headrace.expr.types import (
     TimestampType,
 )
 from headrace.lowering.reference import rank
-from headrace.operators.aggregate.accumulator import Accumulator, ArgumentTypes, accumulator_of
 from headrace.operators.aggregate.aggregation import (
+    Accumulator,
     AggregateArguments,
     Aggregation,
     ArgumentRows,
+    ArgumentTypes,
     NativeAggregates,
+    accumulator_of,
     answer_of,
     measure,
     present_values,
 )
 from headrace.operators.aggregate.counts import of_distinct
-from headrace.operators.aggregate.ordered_values import Copies, SortedValues, Values
+from headrace.operators.aggregate.extremes import Copies, SortedValues, Values
+from headrace.requirements import F
 
 if TYPE_CHECKING:
     from collections.abc import Callable

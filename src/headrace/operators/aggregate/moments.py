@@ -16,25 +16,23 @@ from headrace.errors import SourceLocation, WrongType
 from headrace.expr.code_runtime import NAN
 from headrace.expr.types import FLOAT64, DataType, Field
 from headrace.lowering.row_code import tuple_source
-from headrace.operators.aggregate import spark_sums
-from headrace.operators.aggregate.accumulator import (
-    Accumulator,
-    ArgumentTypes,
-    StateField,
-    Target,
-    accumulator_of,
-)
+from headrace.operators.aggregate import exact_totals
 from headrace.operators.aggregate.aggregation import (
+    Accumulator,
     AggregateArguments,
     Aggregation,
     ArgumentRows,
+    ArgumentTypes,
     NativeAggregates,
+    StateField,
+    Target,
+    accumulator_of,
     answer_of,
     measure,
     number_field,
 )
 from headrace.operators.aggregate.counts import of_distinct
-from headrace.operators.aggregate.power_sums import Moment, degrees_of, empty_sums
+from headrace.operators.aggregate.exact_totals import Moment, degrees_of, empty_sums
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -143,7 +141,7 @@ def _accumulate(aggregation: Moments, types: ArgumentTypes, append: bool) -> Acc
 
 @measure.register(Moments)
 def _measure_moments(aggregation: Moments, to: AggregateArguments) -> NativeAggregates:
-    return NativeAggregates((to.rows(),), spark_sums.moments_of(aggregation.moment))
+    return NativeAggregates((to.rows(),), exact_totals.moments_of(aggregation.moment))
 
 
 # --- reference answers -------------------------------------------------------------------------------

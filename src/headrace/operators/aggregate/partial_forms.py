@@ -16,7 +16,6 @@ from headrace.arrangement.batch import Numbers
 from headrace.columns.column_stream import ColumnStream, as_written, decline_marked
 from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined
 from headrace.expr.check import check
-from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import (
     LoweredExpression,
     NotLowered,
@@ -30,12 +29,12 @@ from headrace.expr.tree import Expr
 from headrace.expr.types import INT64, DataType, DecimalType, IntegerType, Rows, Schema
 from headrace.expr.typing_rules import is_float
 from headrace.lowering.forms import PreReduction, choose_reduction
-from headrace.operators.aggregate.accumulator import ROWS, Accumulator, Target, accumulator_for
+from headrace.operators.aggregate.aggregate import Aggregate
+from headrace.operators.aggregate.aggregation import ROWS, Accumulator, Target, accumulator_for
 from headrace.operators.aggregate.counts import CountRows, CountValues
+from headrace.operators.aggregate.exact_totals import PART_BITS
 from headrace.operators.aggregate.extremes import AppendExtreme
-from headrace.operators.aggregate.float_totals import PART_BITS
 from headrace.operators.aggregate.moments import PowerSums
-from headrace.operators.aggregate.operator import Aggregate
 from headrace.operators.aggregate.sum_columns import (
     KINDS,
     ODD,
@@ -47,11 +46,12 @@ from headrace.operators.aggregate.sum_columns import (
 )
 from headrace.operators.aggregate.sums import DecimalTotals, FloatTotals, IntervalTotals, IntMean, IntSum
 from headrace.operators.lifetime import Lifetime
+from headrace.requirements import np, pl
 
 if TYPE_CHECKING:
     from headrace.lowering.step_writer import StepWriter
-    from headrace.operators.aggregate.accumulator import Group
-    from headrace.operators.aggregate.aggregation import Aggregation
+    from headrace.operators.aggregate.aggregation import Aggregation, Group
+
 
 ROOM, WIDE_ROOM = 2**62, 2**126
 """Bounds of sums that leave room in 64 bits, and in 128."""

@@ -18,24 +18,27 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.errors import EvaluationError, NotOnSpark, SourceLocation, WrongType
 from headrace.expr.check import check, check_ordered
 from headrace.expr.code_runtime import NAN
-from headrace.expr.deferred_imports import F
 from headrace.expr.functions.intervals import micros_of, of_micros
 from headrace.expr.types import FLOAT64, INTERVAL, DataType, Field, IntervalType, ListType
 from headrace.expr.typing_rules import is_integer
 from headrace.lowering.reference import rank
-from headrace.operators.aggregate.accumulator import Accumulator, ArgumentTypes, Target, accumulator_of
 from headrace.operators.aggregate.aggregation import (
+    Accumulator,
     AggregateArguments,
     Aggregation,
     ArgumentRows,
+    ArgumentTypes,
     NativeAggregates,
+    Target,
+    accumulator_of,
     answer_of,
     measure,
     present_values,
     summed_field,
 )
 from headrace.operators.aggregate.counts import of_distinct
-from headrace.operators.aggregate.ordered_values import Copies, SortedValues, Values
+from headrace.operators.aggregate.extremes import Copies, SortedValues, Values
+from headrace.requirements import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

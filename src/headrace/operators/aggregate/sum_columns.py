@@ -22,13 +22,12 @@ from typing import Any, TypeAlias
 from headrace.arrangement.batch import WIDE_BITS, Numbers, carried, masked
 from headrace.columns.columns import ColumnarDeclined
 from headrace.errors import EvaluationError
-from headrace.expr.deferred_imports import np, pa, pl
 from headrace.expr.functions.intervals import mean, of_micros
 from headrace.expr.polars_columns import to_series
 from headrace.expr.types import FLOAT64, INT64, INTERVAL, DataType, DecimalType, IntegerType
-from headrace.operators.aggregate.accumulator import Accumulator
+from headrace.operators.aggregate.aggregation import Accumulator
 from headrace.operators.aggregate.counts import CountRows, CountValues
-from headrace.operators.aggregate.float_totals import (
+from headrace.operators.aggregate.exact_totals import (
     FLOAT_PARTS,
     FLOAT_UNIT,
     MOST_IN_LAST,
@@ -36,10 +35,10 @@ from headrace.operators.aggregate.float_totals import (
     in_float_parts,
     lowest_terms,
     parts_of,
+    statistic,
     value_of,
 )
 from headrace.operators.aggregate.moments import PowerSums
-from headrace.operators.aggregate.power_sums import statistic
 from headrace.operators.aggregate.sums import (
     DecimalMean,
     DecimalSum,
@@ -58,6 +57,7 @@ from headrace.operators.aggregate.sums import (
     decimal_of_unscaled,
     decimal_sum_type,
 )
+from headrace.requirements import np, pa, pl
 
 Flags: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.bool_]]"
 Floats: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.float64]]"

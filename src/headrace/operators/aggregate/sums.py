@@ -12,32 +12,30 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.errors import EvaluationError
 from headrace.expr.code_runtime import NAN
-from headrace.expr.deferred_imports import F
 from headrace.expr.types import FLOAT64, INT64, INTERVAL, DataType, DecimalType, Field, IntervalType, Schema
 from headrace.expr.typing_rules import is_float
-from headrace.operators.aggregate import spark_sums
-from headrace.operators.aggregate.accumulator import (
+from headrace.operators.aggregate import exact_totals
+from headrace.operators.aggregate.aggregation import (
     WHOLE_NUMBER,
     Accumulator,
-    ArgumentTypes,
-    StateField,
-    Target,
-    accumulator_of,
-    add_source,
-)
-from headrace.operators.aggregate.aggregation import (
     AggregateArguments,
     Aggregation,
     ArgumentRows,
+    ArgumentTypes,
     NativeAggregates,
+    StateField,
+    Target,
     ValueAggregation,
+    accumulator_of,
+    add_source,
     answer_of,
     measure,
     present_values,
     summed_field,
 )
 from headrace.operators.aggregate.counts import of_distinct
-from headrace.operators.aggregate.float_totals import FLOAT_PARTS
+from headrace.operators.aggregate.exact_totals import FLOAT_PARTS
+from headrace.requirements import F
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -356,30 +354,30 @@ RUNTIME: dict[str, Any] = {
 def _measure_sum(aggregation: Sum, to: AggregateArguments) -> NativeAggregates:
     column, kind = to.columns[0], to.types[0]
     if is_float(kind):
-        return NativeAggregates((to.values(),), spark_sums.float_sum)
+        return NativeAggregates((to.values(),), exact_totals.spark_float_sum)
     if isinstance(kind, IntervalType):
-        return NativeAggregates((to.sql(_SUM_OF_INTERVALS),), spark_sums.interval_sum)
+        return NativeAggregates((to.sql(_SUM_OF_INTERVALS),), exact_totals.interval_sum)
     if kind != INT64:
         return NativeAggregates((to.sql("sum({of} {0})"),))
     if to.distinct:
         return NativeAggregates((to.sql(_SUM_OF_DISTINCT),))
-    return NativeAggregates(spark_sums.half_sums(column), spark_sums.int_sum)
+    return NativeAggregates(exact_totals.half_sums(column), exact_totals.int_sum)
 
 
 @measure.register(Mean)
 def _measure_mean(aggregation: Mean, to: AggregateArguments) -> NativeAggregates:
     column, kind = to.columns[0], to.types[0]
     if is_float(kind):
-        return NativeAggregates((to.values(),), spark_sums.float_mean)
+        return NativeAggregates((to.values(),), exact_totals.float_mean)
     if isinstance(kind, DecimalType):
         return NativeAggregates((to.sql("avg({of} {0})"),))
     if isinstance(kind, IntervalType):
         counted = F.count_distinct(column) if to.distinct else F.count(column)
-        return NativeAggregates((to.sql(_SUM_OF_INTERVALS), counted), spark_sums.interval_mean)
+        return NativeAggregates((to.sql(_SUM_OF_INTERVALS), counted), exact_totals.interval_mean)
     if to.distinct:
-        return NativeAggregates((to.sql(_SUM_OF_DISTINCT), F.count_distinct(column)), spark_sums.mean_of)
+        return NativeAggregates((to.sql(_SUM_OF_DISTINCT), F.count_distinct(column)), exact_totals.mean_of)
     return NativeAggregates(
-        (*spark_sums.half_sums(column.cast("long")), F.count(column)), spark_sums.int_mean
+        (*exact_totals.half_sums(column.cast("long")), F.count(column)), exact_totals.int_mean
     )
 
 
@@ -397,14 +395,14 @@ def _measure_or_null(aggregation: NullOnError, to: AggregateArguments) -> Native
     if isinstance(kind, DecimalType):
         return NativeAggregates((to.sql(f"{name}({{of}} {{0}})"),))
     if isinstance(kind, IntervalType) and name == "try_sum":
-        return NativeAggregates((to.sql(_SUM_OF_INTERVALS),), spark_sums.interval_sum_or_null)
+        return NativeAggregates((to.sql(_SUM_OF_INTERVALS),), exact_totals.interval_sum_or_null)
     if kind != INT64 or name == "try_avg":
         return measure(aggregation.of, to)
     if to.distinct:
         return NativeAggregates((to.sql(_SUM_OF_DISTINCT),), lambda total: total.try_cast("long"))
-    halves = spark_sums.half_sums(to.columns[0])
+    halves = exact_totals.half_sums(to.columns[0])
     return NativeAggregates(
-        halves, lambda upper, lower: spark_sums.combine_half_sums(upper, lower).try_cast("long")
+        halves, lambda upper, lower: exact_totals.combine_half_sums(upper, lower).try_cast("long")
     )
 
 

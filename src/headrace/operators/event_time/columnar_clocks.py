@@ -39,7 +39,6 @@ from headrace.columns.expressions import reads_columns
 from headrace.columns.slot_forms import CountForm
 from headrace.expr.check import check
 from headrace.expr.code_runtime import EPOCH
-from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import NotLowered, dtype_of, from_series
 from headrace.expr.types import DATE, FLOAT64, TIMESTAMP, Rows
 from headrace.lowering.forms import (
@@ -54,6 +53,7 @@ from headrace.operators.event_time.due_calendar import ARRANGED_ROWS, CHUNK, pop
 from headrace.operators.event_time.late_rows import LateRows, OnTime
 from headrace.operators.event_time.temporal_filter import TemporalFilter
 from headrace.operators.event_time.watermark import EARLIEST, Watermark, time_lower_bound
+from headrace.requirements import np, pl
 
 if TYPE_CHECKING:
     from headrace.arrangement.spine import Spine

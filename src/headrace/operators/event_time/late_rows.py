@@ -1,31 +1,47 @@
-"""On-time and late rows: an ordered stream, divided by its watermark."""
+"""On-time, late and first rows of an ordered stream, by its event time."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.expr.constructors import col
+from headrace.expr.tree import Column
 from headrace.expr.types import Field
-from headrace.graph.node import Operator
-from headrace.graph.operator_declarations import WHOLE, Need, Placement, Port
-from headrace.lowering.examples import Examples
+from headrace.graph.node import Operator, identity_lineage
+from headrace.graph.operator_declarations import (
+    EVENT_TIME,
+    WHOLE,
+    Facts,
+    KeyedSlot,
+    Need,
+    Placement,
+    Port,
+    calendar_slots,
+    place_by_key,
+)
+from headrace.lowering.reference import Examples
 from headrace.lowering.row_code import RowCode
-from headrace.lowering.slot import Slot
+from headrace.lowering.slot import Slot, thaw_list
 from headrace.lowering.step import Step, register_step
+from headrace.operators.event_time.due_calendar import ExpiringStep
 from headrace.operators.event_time.watermark import NEEDS, WatermarkWriter, check_policy
-from headrace.operators.unservable import EVENT_TIME
+from headrace.operators.time_spans import check_span, shown_span
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
+    from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Columns, Node
-    from headrace.graph.operator_declarations import Unservable
+    from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
     from headrace.lowering.step_writer import StepWriter
     from headrace.operators.event_time.watermark import WatermarkPolicy
+    from headrace.operators.time_spans import Span
 
 
 # --- on-time operator: drop the late rows of an ordered stream ------------------------------------
@@ -169,3 +185,134 @@ class PunctualityStep(Step):
 
     def finish(self) -> None:
         self._clockwork.keep()
+
+
+@dataclass(frozen=True, slots=True)
+class FirstWithin(Operator):
+    """Rows without an earlier output row of equal keys less than `within` apart.
+
+    keys: null is a key like any other. time: a column with a watermark.
+
+    Rows are processed in order of arrival, and keep their order. An output row is remembered until the
+    watermark is `within` after its time. A tick without rows emits nothing.
+
+    >>> from headrace import col
+    >>> from headrace.testing import show
+    >>> def once(at):
+    ...     return at.watermark(col.value, lateness=5).first_within("10s", by=(), unit="s")
+    >>> show(once, at=[1, 3, 11, 20, 21])
+    + 1
+    + 11
+    + 21
+    """
+
+    kind: ClassVar[str] = "first_within"
+    examples: ClassVar[Examples] = {
+        "first_within": lambda x, y: x.watermark(col.a, lateness=1).first_within(2, by="b"),
+    }
+    keys: tuple[Expr, ...]
+    time: str
+    within: Span
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("rows"), Port("watermark"))
+
+    def output(self, context: CheckContext) -> Columns:
+        context.check_keys(self.keys)
+        timed = context.timed_columns(0)
+        context.require(self.time in timed, f"{self.time!r} has no watermark")
+        check_span(self.within, timed[self.time], context)
+        context.require_watermark(1, Column(self.time), 0)
+        return context.input.fields
+
+    def unservable(self) -> Unservable | None:
+        return EVENT_TIME
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (identity_lineage(inputs[0]), {})
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return {"kept": KeyedSlot(), **calendar_slots("", KeyedSlot())}
+
+    def placement(self) -> Placement:
+        return place_by_key(self.keys, None)
+
+    def needs(self) -> tuple[Need, ...]:
+        return (
+            Need(
+                0,
+                "append",
+                "the rows near to one that is taken back are forgotten",
+                "put it before what takes rows back",
+            ),
+            Need(
+                0,
+                "ordered",
+                "of rows near to each other the one that came first is kept",
+                "put it before what loses the order: union(), joins, distinct()",
+            ),
+        )
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return inputs[0]
+
+    def expressions(self) -> Iterator[tuple[str, Expr]]:
+        for expr in self.keys:
+            yield "by", expr
+
+    def describe(self) -> str:
+        return f"{shown_span(self.within)} of {self.time} by ({', '.join(map(str, self.keys))})"
+
+
+@register_step(FirstWithin)
+class FirstWithinStep(ExpiringStep):
+    """Step of first_within. Slot: kept, key -> times of the emitted rows, in order."""
+
+    operator: FirstWithin
+
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        operator = node.operator
+        assert isinstance(operator, FirstWithin)
+        super().__init__(node, writer, operator.time, operator.within)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.kept", thaw_list), *self._forgetting.slots())
+
+    def consume_on_time(self, row: RowCode) -> None:
+        writer, code = self.writer, self.code
+        key, kept, time = writer.fresh("key"), writer.fresh("kept"), row.columns[self._at]
+        writer.assign_key(key, self.operator.keys, self.node.schema, row.columns)
+        within = writer.constant("within", self.operator.within)
+        self.state("kept").get_or_add(kept, key, "[]")
+        with code.block(f"if {writer.constant('is_first', is_first)}({kept}, {time}, {within}):"):
+            self._forgetting.schedule_expiry(self._forgetting.bucket(time, within), key)
+            self.emit(row)
+
+    def finish(self) -> None:
+        writer, code = self.writer, self.code
+        kept, slot = writer.fresh("kept"), self.slot("kept")
+        still = writer.constant("still_near", times_still_near)
+        with self._forgetting.each_passed() as key:
+            times = f"{self.slot_getter('kept')}({key}) or []"
+            within = writer.constant("within", self.operator.within)
+            code.line(f"{kept} = {still}({times}, {self._forgetting.watermark.mark}, {within})")
+            with code.block(f"if {kept}:"):
+                code.line(f"{slot}[{key}] = {kept}")
+            with code.block(f"elif {self.slot_getter('kept')}({key}) is not None:"):
+                code.line(f"del {slot}[{key}]")
+
+
+def is_first(kept: list[Any], time: Any, within: Any) -> bool:
+    """Return whether all times in sorted `kept` are at least `within` away; if so, insert the time."""
+    at = bisect_left(kept, time)
+    if at < len(kept) and kept[at] - time < within:
+        return False
+    if at and time - kept[at - 1] < within:
+        return False
+    kept.insert(at, time)
+    return True
+
+
+def times_still_near(kept: list[Any], mark: Any, within: Any) -> list[Any]:
+    """Return the times that a future row may still be close to. mark: None for the end of time."""
+    return [] if mark is None else [time for time in kept if mark - time < within]

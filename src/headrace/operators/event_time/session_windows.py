@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from headrace.expr.code_runtime import EPOCH, raise_overflow
 from headrace.expr.types import TIMESTAMP
 from headrace.lowering.slot import Slot, Thaw, thaw_list
-from headrace.operators.aggregate.accumulator import ANSWER
+from headrace.operators.aggregate.aggregation import ANSWER
 from headrace.operators.event_time.due_calendar import thaw_calendar
-from headrace.operators.event_time.grid_windows import WindowStep
+from headrace.operators.event_time.window import WindowStep
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headrace.lowering.slot import SlotMapping
     from headrace.lowering.step_writer import StepWriter
     from headrace.operators.event_time.window import Window
-    from headrace.operators.event_time.window_shapes import Sessions
+    from headrace.operators.time_spans import Sessions
 
 START, LAST, NUMBER, GROUP = range(4)
 Session = list[Any]

@@ -11,10 +11,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.errors import EvaluationError
-from headrace.expr.check import check
+from headrace.expr.check import Monotonicity, check, monotonicity
 from headrace.expr.compile_python import compile_rows
 from headrace.expr.constructors import col
-from headrace.expr.monotonicity import Monotonicity, monotonicity
 from headrace.expr.types import DATE, INTEGERS, TIMESTAMP
 from headrace.graph.node import Operator, identity_lineage
 from headrace.graph.operator_declarations import (
@@ -28,14 +27,13 @@ from headrace.graph.operator_declarations import (
     meet,
     place_by_key,
 )
-from headrace.lowering.examples import Examples
-from headrace.lowering.reference import Bag, Bags, answer_of_bags, function_of
+from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags, function_of
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
+from headrace.operators.endpoints import TICK_TIME
 from headrace.operators.event_time.due_calendar import DueCalendar
-from headrace.operators.select import Select
-from headrace.operators.source import TICK_TIME
+from headrace.operators.rows import Select
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

@@ -8,22 +8,28 @@ from datetime import UTC, datetime
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.expr.check import check
+from headrace.expr.check import Monotonicity, check, monotonicity
 from headrace.expr.code_runtime import EPOCH
 from headrace.expr.constructors import col
-from headrace.expr.monotonicity import Monotonicity, monotonicity
 from headrace.expr.tree import Column
 from headrace.expr.types import BOOL, FLOAT64, INTEGERS, TIMESTAMP, Field, Schema
 from headrace.graph.node import Operator
-from headrace.graph.operator_declarations import ANYWHERE, WHOLE, Facts, Need, Placement, Port, meet
-from headrace.lowering.examples import Examples
+from headrace.graph.operator_declarations import (
+    ANYWHERE,
+    EVENT_TIME,
+    WHOLE,
+    Facts,
+    Need,
+    Placement,
+    Port,
+    meet,
+)
+from headrace.lowering.reference import Examples
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot, thaw_dict
 from headrace.lowering.step import Step, register_step
 from headrace.operators.aggregate.counts import count
-from headrace.operators.event_time.window_shapes import tumbling
-from headrace.operators.time_spans import TIME_TYPES, check_span, shown_span
-from headrace.operators.unservable import EVENT_TIME
+from headrace.operators.time_spans import TIME_TYPES, check_span, shown_span, tumbling
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet

@@ -1,6 +1,6 @@
 """Reduction of the rows of windows in a large tick: to one per group and slice, or per run of a session.
 
-See `headrace.operators.event_time.slices` and `headrace.operators.event_time.session_windows`.
+See `headrace.operators.event_time.due_calendar` and `headrace.operators.event_time.session_windows`.
 """
 
 from __future__ import annotations
@@ -10,25 +10,26 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from headrace.expr.check import check
-from headrace.expr.deferred_imports import pl
-from headrace.expr.functions.time_columns import count_of, moment
+from headrace.expr.functions.integer_columns import count_of, moment
 from headrace.expr.polars_columns import LoweredExpression, NotLowered, dtype_of, either_condition
 from headrace.expr.types import TIMESTAMP
 from headrace.lowering.forms import choose_reduction, reduced_step_for
 from headrace.lowering.row_code import RowCode, tuple_source
 from headrace.operators.aggregate.partial_forms import GroupedRows, group_parts, merge_parts
 from headrace.operators.event_time.columnar_clocks import check_time, ticks_of
-from headrace.operators.event_time.grid_windows import (
+from headrace.operators.event_time.due_calendar import window_origin
+from headrace.operators.event_time.session_windows import SessionStep
+from headrace.operators.event_time.watermark import EARLIEST, LATEST
+from headrace.operators.event_time.window import (
     ClosedWindowStep,
+    Emit,
     KeptGridStep,
     UpdatedWindowStep,
+    Window,
     WindowStep,
 )
-from headrace.operators.event_time.session_windows import SessionStep
-from headrace.operators.event_time.slices import window_origin
-from headrace.operators.event_time.watermark import EARLIEST, LATEST
-from headrace.operators.event_time.window import Emit, Window
-from headrace.operators.event_time.window_shapes import Grid
+from headrace.operators.time_spans import Grid
+from headrace.requirements import pl
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from headrace.lowering.forms import PreReduction
     from headrace.lowering.step import Step
     from headrace.lowering.step_writer import StepWriter
+
 
 _LONGEST = timedelta(days=10_000) // timedelta(microseconds=1)
 """Length of windows up to which the sums of times and spans stay in 64 bits."""

@@ -38,15 +38,15 @@ from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined, Columns, r
 from headrace.columns.expressions import reads_columns
 from headrace.columns.slot_forms import BagForm, CountForm, SlotForm, Values, consolidated, key_names
 from headrace.expr.check import TypeAndNullability, check
-from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import LoweredExpression, NotLowered, dtype_of
 from headrace.expr.tree import Expr
 from headrace.expr.types import DataType, Schema
 from headrace.expr.typing_rules import is_float
 from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
-from headrace.operators.join.operator import SIDES, How, Join
+from headrace.operators.join.join import SIDES, How, Join
 from headrace.operators.join.steps import JoinConditionWriter
 from headrace.operators.lifetime import Lifetime
+from headrace.requirements import np, pl
 
 if TYPE_CHECKING:
     from headrace.arrangement.batch import Numbers

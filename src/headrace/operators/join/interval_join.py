@@ -14,11 +14,11 @@ from headrace.columns.column_stream import ColumnStream, build_stream, empty_str
 from headrace.columns.columns import ColumnarDeclined, Columns
 from headrace.columns.slot_forms import SlotForm, Values, consolidated
 from headrace.expr.constructors import col, left, right
-from headrace.expr.deferred_imports import np, pl
 from headrace.expr.tree import Column
 from headrace.expr.types import INT64
 from headrace.graph.node import Operator
 from headrace.graph.operator_declarations import (
+    EVENT_TIME,
     EverywhereSlot,
     Facts,
     KeyedSlot,
@@ -28,7 +28,6 @@ from headrace.graph.operator_declarations import (
     calendar_slots,
     place_by_key,
 )
-from headrace.lowering.examples import Examples
 from headrace.lowering.forms import (
     ArrangedPlan,
     ArrangedState,
@@ -36,6 +35,7 @@ from headrace.lowering.forms import (
     lower_operator,
     register_arranged,
 )
+from headrace.lowering.reference import Examples
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot, thaw_list
 from headrace.lowering.step import Step, register_step
@@ -48,10 +48,10 @@ from headrace.operators.event_time.due_calendar import (
 )
 from headrace.operators.event_time.watermark import time_lower_bound
 from headrace.operators.join.columnar_join import JoinPlan, JoinSideForm
-from headrace.operators.join.operator import SIDES, lower_join
+from headrace.operators.join.join import SIDES, lower_join
 from headrace.operators.join.steps import JoinConditionWriter
 from headrace.operators.time_spans import shown_span
-from headrace.operators.unservable import EVENT_TIME
+from headrace.requirements import np, pl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from headrace.lowering.forms import ArrangedOperator, BatchSite
     from headrace.lowering.slot import SlotMapping
     from headrace.lowering.step_writer import StepWriter
-    from headrace.operators.join.operator import Join
+    from headrace.operators.join.join import Join
     from headrace.operators.time_spans import Span
 
 

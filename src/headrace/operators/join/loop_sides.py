@@ -16,10 +16,8 @@ from headrace.lowering.slot import Slot, thaw_list
 from headrace.lowering.step import repeatable_weight
 from headrace.operators.distinct import Distinct
 from headrace.operators.feedback import Feedback
-from headrace.operators.filter import Filter
-from headrace.operators.join.difference import Difference
-from headrace.operators.join.operator import SIDES, How, Join
-from headrace.operators.select import Select
+from headrace.operators.join.join import SIDES, Difference, How, Join
+from headrace.operators.rows import Filter, Select
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

@@ -21,7 +21,7 @@ from headrace.lowering.round_history import RANK, FirstRoundsWriter, RoundSumsWr
 from headrace.lowering.row_code import RowCode, negated_weight, weight_product
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import LoopStep, loop_step_for, register_loop_step, repeatable_weight
-from headrace.operators.join.difference import Difference
+from headrace.operators.join.join import Difference, How, Join
 from headrace.operators.join.loop_sides import (
     FirstRoundSide,
     InvariantSide,
@@ -29,9 +29,8 @@ from headrace.operators.join.loop_sides import (
     VariantSide,
     variant_side,
 )
-from headrace.operators.join.operator import How, Join
 from headrace.operators.join.steps import JoinConditionWriter, MatchCounting, keeps_present, key_writer
-from headrace.operators.select import Select
+from headrace.operators.rows import Select
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

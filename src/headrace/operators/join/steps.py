@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.lowering.row_code import ChangeSelection, RowCode, negated_weight, weight_product
 from headrace.lowering.slot import Slot, as_it_is, thaw_list
 from headrace.lowering.step import Step, register_step, step_for
-from headrace.operators.join.difference import Difference
-from headrace.operators.join.operator import SIDES, How, Join
+from headrace.operators.join.join import SIDES, Difference, How, Join
 from headrace.operators.join.transient_pairs import applies_retractions_first
 from headrace.operators.lifetime import Lifetime
 

@@ -19,9 +19,8 @@ from headrace.lowering.round_history import RoundSumsWriter
 from headrace.lowering.step import LoopStep
 from headrace.operators.distinct import Distinct
 from headrace.operators.feedback import Feedback
-from headrace.operators.join.difference import Difference
-from headrace.operators.join.operator import Join
-from headrace.operators.partition import Partition
+from headrace.operators.join.join import Difference, Join
+from headrace.operators.rows import Partition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

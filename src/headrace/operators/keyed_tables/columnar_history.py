@@ -26,7 +26,6 @@ from headrace.arrangement.batch import (
 from headrace.columns.column_stream import ColumnStream, build_stream
 from headrace.columns.columns import WEIGHT, ColumnarDeclined, Columns, rows_to_columns, weights_of
 from headrace.columns.slot_forms import consolidated
-from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import from_series
 from headrace.expr.types import BYTES, INT8
 from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
@@ -47,6 +46,7 @@ from headrace.operators.keyed_tables.keyed_records import (
     unlike_next,
     weighted,
 )
+from headrace.requirements import np, pl
 
 if TYPE_CHECKING:
     from headrace.columns.slot_forms import SlotForm

@@ -17,7 +17,6 @@ from headrace.arrangement.spine import Found
 from headrace.columns.column_stream import ColumnStream, build_stream
 from headrace.columns.columns import WEIGHT, ColumnarDeclined, Columns, rows_to_columns, weights_of
 from headrace.columns.slot_forms import SlotForm, consolidated
-from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import from_series, repeated
 from headrace.expr.types import BYTES, INT8
 from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
@@ -38,14 +37,15 @@ from headrace.operators.keyed_tables.keyed_records import (
     unlike_next,
     weighted,
 )
-from headrace.operators.keyed_tables.record_order import Sequenced, shown_row
 from headrace.operators.keyed_tables.upsert import Upsert, oldest_tombstone
-from headrace.operators.keyed_tables.upsert_rule import OnMisfit
+from headrace.operators.keyed_tables.upsert_rule import OnMisfit, Sequenced, shown_row
+from headrace.requirements import np, pl
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType, Schema
     from headrace.lowering.forms import ArrangedOperator
     from headrace.lowering.slot import SlotMapping
+
 
 OLDER, BEFORE = "older", "before"
 """Columns of the next older sequence with a row, and of the digests of its rows, joined."""

@@ -12,20 +12,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from headrace.expr.check import check
 from headrace.expr.constructors import coalesce, col, struct
 from headrace.expr.types import Field
-from headrace.lowering.examples import Examples
-from headrace.lowering.reference import Bag, Bags, answer_of_bags
+from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags
 from headrace.lowering.step import register_step
-from headrace.operators.keyed_tables.record_order import (
+from headrace.operators.keyed_tables.upsert import KeyedRecords, KeyedRecordsStep
+from headrace.operators.keyed_tables.upsert_rule import (
     MisfitTexts,
+    OnMisfit,
     Tied,
     TieRule,
+    UpsertRule,
+    held_row,
     known_row,
+    records_by_key,
     shown_row,
     without_sequence,
 )
-from headrace.operators.keyed_tables.upsert import KeyedRecords, KeyedRecordsStep
-from headrace.operators.keyed_tables.upsert_rule import OnMisfit, UpsertRule, held_row, records_by_key
-from headrace.state.marked_values import Erasable
+from headrace.state.codec import Erasable
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Facts
+
 
 START, END = "start_at", "end_at"
 """Columns of a version: from which sequence on it holds, and up to which."""

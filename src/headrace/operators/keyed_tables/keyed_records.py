@@ -18,7 +18,6 @@ from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined, weights_of
 from headrace.columns.expressions import reads_columns
 from headrace.columns.slot_forms import SlotForm, key_columns, names_of_keys
 from headrace.expr.check import check
-from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import (
     NotLowered,
     dtype_of,
@@ -31,14 +30,14 @@ from headrace.expr.tree import Call, Expr, Literal
 from headrace.expr.types import Schema, StructType
 from headrace.expr.typing_rules import is_float
 from headrace.operators.keyed_tables.upsert import KeyedRecords, misfit_texts, tie_rule
-from headrace.state import marked_values
-from headrace.state.marked_values import Erasable
+from headrace.requirements import np, pl
+from headrace.state import codec
+from headrace.state.codec import Erasable
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType
     from headrace.graph.node import Node
-    from headrace.operators.keyed_tables.record_order import MisfitTexts, Tied, TieRule
-    from headrace.operators.keyed_tables.upsert_rule import UpsertRule
+    from headrace.operators.keyed_tables.upsert_rule import MisfitTexts, Tied, TieRule, UpsertRule
 
 SEQUENCE, KIND, TIES = "sequence", "kind", "ties"
 """Columns of what a key has of a sequence, beside the row: the sequence, its `Kind`, digests (`packed`)."""
@@ -58,8 +57,8 @@ class RecordKind(IntEnum):
     DELETED = 0
     ROW = 1
     AMONG = 2
-    ASIDE = marked_values.ASIDE
-    ERASED = marked_values.ERASED
+    ASIDE = codec.ASIDE
+    ERASED = codec.ERASED
     GONE = 5
 
 

@@ -13,15 +13,20 @@ from headrace.expr.tree import Call
 from headrace.expr.types import STR, Field, StructType
 from headrace.graph.node import Operator
 from headrace.graph.operator_declarations import EverywhereSlot, KeyedSlot, Port, calendar_slots, place_by_key
-from headrace.lowering.examples import Examples
-from headrace.lowering.reference import Bag, Bags, answer_of_bags
+from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
 from headrace.operators.event_time.due_calendar import DueCalendar
 from headrace.operators.event_time.watermark import WatermarkPolicy, watermark_function
-from headrace.operators.keyed_tables.record_order import MisfitTexts, TieRule
-from headrace.operators.keyed_tables.upsert_rule import OnMisfit, UpsertRule, held_row, records_by_key
+from headrace.operators.keyed_tables.upsert_rule import (
+    MisfitTexts,
+    OnMisfit,
+    TieRule,
+    UpsertRule,
+    held_row,
+    records_by_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

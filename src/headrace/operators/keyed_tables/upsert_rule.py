@@ -1,28 +1,40 @@
-"""Upsert rules: how records change the row held for their key, and which row is held after all of them."""
+"""Upsert rules and the order of records: how records change the row held for their key.
+
+A rule says which row is held after all records of a key. At run time, their order decides which row they
+leave, and which records are misfits.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cache, singledispatch
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from headrace.expr.row_classes import PLACE
+from headrace.errors import EvaluationError, RecordMisfit
+from headrace.expr.expression_text import literal_text
+from headrace.expr.row_classes import PLACE, Unavailable
 from headrace.expr.types import (
+    DataType,
     DateType,
     DecimalType,
     IntegerType,
+    ListType,
+    MapType,
     Row,
     StrType,
     StructType,
     TimestampNtzType,
     TimestampType,
 )
+from headrace.expr.value_keys import any_key
 from headrace.graph.node import ADDED_LATER
-from headrace.graph.operator_declarations import Facts, Need
+from headrace.graph.operator_declarations import IN_ORDER, OLD_TOMBSTONES, Facts, Need
 from headrace.lowering.reference import Bags, NotOfBags, function_of, functions_of, rank
 from headrace.operators.time_spans import TIME_TYPES, check_span, shown_span
-from headrace.operators.unservable import IN_ORDER, OLD_TOMBSTONES
+from headrace.state.codec import Erasable
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr
@@ -30,7 +42,6 @@ if TYPE_CHECKING:
     from headrace.graph.node import Node
     from headrace.graph.operator_declarations import Unservable
     from headrace.operators.time_spans import Span
-
 
 COMMITS = "_commit_version"
 """Name of the column with the commit of a change in the change data feed of a Delta table."""
@@ -239,3 +250,286 @@ def _wins_against_deletions(
     before = [named(record[2]) for record in older if record[0] == max(at for at, *_ in older)]
     images = [named(image) for _, _, row, image, _ in last if row is None and image is not None]
     return named(shown) not in images or named(shown) in before
+
+
+Held: TypeAlias = list[Any]
+"""[row before the tick, row] of a key whose records have no sequences; None where there is none."""
+
+
+@singledispatch
+def value_text(type: DataType, value: Any) -> str:
+    """Render an internal value for people, with the names of its columns."""
+    return literal_text(value)
+
+
+@value_text.register
+def _(type: StructType, value: Any) -> str:
+    if value is None:
+        return "null"
+    return (
+        f"({', '.join(f'{f.name}={value_text(f.type, v)}' for f, v in zip(type.fields, value, strict=True))})"
+    )
+
+
+@value_text.register
+def _(type: ListType, value: Any) -> str:
+    return "null" if value is None else f"[{', '.join(value_text(type.element, v) for v in value)}]"
+
+
+@value_text.register
+def _(type: MapType, value: Any) -> str:
+    if value is None:
+        return "null"
+    return f"{{{', '.join(f'{value_text(type.key, k)}: {value_text(type.value, v)}' for k, v in value)}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class MisfitTexts:
+    """Texts about the records of an upsert that do not fit.
+
+    table: name of the table, None for records of the user's own. keys: names and types of the key's columns.
+    may_set_aside: whether `on_misfit` may be "dead_letter".
+    """
+
+    table: str | None
+    keys: tuple[tuple[str, DataType], ...]
+    rows: StructType
+    may_set_aside: bool
+
+    def of_sequence(self, sequence: Any, row: Any, other: Any) -> str:
+        """Return the reason of a record that sets another row than one before it, which may be deleted."""
+        texts = value_text(self.rows, row), value_text(self.rows, other)
+        return f"of sequence {literal_text(sequence)}, it sets {texts[0]}, but another record set {texts[1]}"
+
+    def replaces(self, before: Any, held: Any) -> str:
+        """Return the reason of a record that replaces another row than the one that is held."""
+        there = "none is" if held is None else f"{value_text(self.rows, held)} is"
+        return f"it replaces {value_text(self.rows, before)}, but {there} held"
+
+    def fills(self, row: Any, held: Any, unavailable: Unavailable) -> Any:
+        """Return a row with the values that it does not tell from the one held; a text if none is."""
+        if held is None and row is not None and (unknown := unavailable.names(row)):
+            return f"it does not tell the value of {unknown[0]!r}, which did not change, but no row is held"
+        return unavailable.fill(row, held)
+
+    def error(self, reason: str, key: Any, held: Any, place: tuple[str, int] | None) -> RecordMisfit:
+        """Build the error for a record that does not fit."""
+        file, row = place or (None, None)
+        values = (key,) if len(self.keys) == 1 else key
+        named = (f"{name}={value_text(type, v)}" for (name, type), v in zip(self.keys, values, strict=True))
+        table = "" if self.table is None else f" in table {self.table!r}"
+        why = "" if self.table is None else "It comes from no file."
+        ways = '"trust_key" applies such records'
+        if self.may_set_aside:
+            ways = '"dead_letter" sets such records aside, "trust_key" applies them'
+        return RecordMisfit(
+            f"a record does not fit the row of {', '.join(named)}{table}: {reason}",
+            fix=f"on_misfit={ways}",
+            why=why if place is None else f"It is row {row} of {file}.",
+            key=key,
+            held=held,
+            file=file,
+            number=row,
+            table=self.table,
+        )
+
+
+def upsert_in_order(held: Held, row: Any, before: Any, texts: MisfitTexts) -> str | None:
+    """Apply a record to the held row, unless it replaces another one: then return the reason."""
+    now = held[1]
+    if row == now:
+        return None  # delivered again
+    if before is not None and before != now:
+        return texts.replaces(before, now)
+    held[1] = row
+    return None
+
+
+Tied: TypeAlias = tuple[Any, tuple[bytes, ...], tuple[bytes | None, ...]]
+"""What a key has of one sequence: its greatest row, digests of all rows if there are several, and digests
+of what deletions name. A deletion that names no row is None there.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TieRule:
+    """How the rows and deletions of one key and sequence are ordered (see `UpsertRule`).
+
+    version: position of the sequence in rows, if they have it. trust: of different rows, the greatest wins.
+    may_delete: whether records may delete; if none does, nothing has to be known of older rows.
+    """
+
+    version: int | None
+    commits: bool
+    trust: bool
+    may_delete: bool
+
+    def digest(self, row: Any) -> bytes:
+        """Return what equal rows have in common, whatever their sequence."""
+        rest = row if self.version is None else (*row[: self.version], *row[self.version + 1 :])
+        return blake2b(_encoder()(rest), digest_size=8).digest()
+
+    def of_deletion(self, image: Any) -> Tied:
+        """Return what a key has of a sequence after the first record, a deletion. image: the row it names.
+
+        Without digests at all, it is one deletion that names no row.
+        """
+        return None, (), () if image is None or self.commits else (self.digest(image),)
+
+    def added(self, tied: Tied, row: Any, image: Any) -> Tied:
+        """Return what a key has of a sequence after a further record, a deletion if `row` is None."""
+        greatest, rows, deletions = tied
+        if self.commits:
+            known = [each for each in (greatest, row) if each is not None]
+            return max(known, key=any_key, default=None), (), ()
+        if greatest is None and not deletions:
+            deletions = (None,)
+        if row is None:
+            return greatest, rows, _with_element(deletions, None if image is None else self.digest(image))
+        if greatest is None or row == greatest:
+            # An erased row is still known by its digest.
+            return row, _with_element(rows, self.digest(row)) if rows else (), deletions
+        if self.may_delete:
+            rows = _with_element(rows or (self.digest(greatest),), self.digest(row))
+        return max(row, greatest, key=any_key), rows, deletions
+
+    def settled(self, tied: Tied, older: Callable[[], tuple[bytes, ...]]) -> Tied:
+        """Return what a key has of a sequence, with its row put aside if a deletion of it wins.
+
+        older: digests of the rows of the next older sequence; none if there is no older row.
+        """
+        row, rows, deletions = tied
+        if row is None or not deletions:
+            return tied
+        own, before = self.digest(row), older()
+        if before and (own not in deletions or own in before):
+            return tied
+        return Erasable(row), rows or (own,), deletions
+
+
+class Sequenced:
+    """The row of a key whose records have sequences, within a tick.
+
+    stored: (sequence, row or None), then the digests of the rows of the next older sequence, then the row,
+    the digests and the deletions of the last sequence (`Tied`); parts at the end that say nothing are left
+    out. A row that lost against a deletion is an `Erasable`.
+    before: row before the tick. shown: row now. place: of the last record that was applied in this tick.
+
+    Which row is shown depends on the set of the records alone, unless they have places.
+    """
+
+    __slots__ = ("_older", "_older_row", "_tied", "before", "place", "sequence", "shown", "stored")
+
+    def __init__(self, stored: tuple[Any, ...] | None) -> None:
+        self.stored = stored
+        self.sequence, self.shown = (None, None) if stored is None else stored[:2]
+        self.before = self.shown
+        self._older: tuple[Any, tuple[bytes, ...]] | None = None
+        # A row of the next older sequence without its digest, which most never need.
+        self._older_row: Any = None
+        self._tied: Tied = (self.shown, (), ())
+        self.place: Any = None
+        if stored is not None and len(stored) > 2:
+            self._older = stored[2]
+        if stored is not None and len(stored) > 3:
+            self._tied = (known_row(stored[3]), *stored[4:])
+
+    def to_stored(self, rule: TieRule) -> tuple[Any, ...]:
+        """Return what to store of the key."""
+        older = self._digested(rule)
+        _, rows, deletions = self._tied
+        if rows or deletions:
+            return self.sequence, self.shown, older, *rule.settled(self._tied, lambda: self._before(rule))
+        return (self.sequence, self.shown) if older is None else (self.sequence, self.shown, older)
+
+    def apply(
+        self, row: Any, sequence: Any, image: Any, place: Any, rule: TieRule, texts: MisfitTexts
+    ) -> str | None:
+        """Apply a record; return the reason if one of its sequence has another row.
+
+        image: the row that a deletion names. None: unknown.
+        """
+        if sequence is None:
+            raise without_sequence()
+        last = self.sequence
+        # Where position or kind decides, nothing has to be known of older rows.
+        alone = rule.commits or place is not None or not rule.may_delete
+        if last is None or sequence > last:
+            held, rows, _ = self._tied
+            if held is not None or rows:
+                self._older = None if alone else (last, rows)
+                self._older_row = None if alone or rows else held
+            self.sequence, self.place, self.shown = sequence, place, row
+            self._tied = (row, (), ()) if row is not None or alone else rule.of_deletion(image)
+            return None
+        if sequence < last:
+            if row is None or alone:
+                return None
+            if self._older is None or sequence > self._older[0]:
+                self._older, self._older_row = (sequence, ()), row
+            elif sequence == self._older[0] and row != self._older_row:
+                _, same = self._digested(rule) or self._older
+                self._older = sequence, _with_element(same, rule.digest(row))
+        else:
+            held = self._tied[0]
+            if row is not None and held is not None and row != held and not rule.trust:
+                return texts.of_sequence(sequence, row, held)
+            if place is None or rule.commits:
+                self._tied = rule.added(self._tied, row, image)
+            elif self.place is None or place > self.place:
+                # The records of earlier ticks stand before those of this one.
+                self.place, self._tied = place, (row, (), ())
+        self.shown = self._tied[0]
+        if self._tied[2]:
+            self.shown = shown_row(rule.settled(self._tied, lambda: self._before(rule)))
+        return None
+
+    def _digested(self, rule: TieRule) -> tuple[Any, tuple[bytes, ...]] | None:
+        """Return the next older sequence with the digests of all its rows."""
+        if self._older is not None and self._older_row is not None:
+            self._older = self._older[0], _with_element(self._older[1], rule.digest(self._older_row))
+            self._older_row = None
+        return self._older
+
+    def _before(self, rule: TieRule) -> tuple[bytes, ...]:
+        older = self._digested(rule)
+        return () if older is None else older[1]
+
+
+def shown_row(settled: Tied) -> Any:
+    """Return the row of a settled `Tied`; None if there is none, or it is put aside."""
+    row = settled[0]
+    return None if row.__class__ is Erasable else row
+
+
+def known_row(row: Any) -> Any:
+    """Return the row of a `Tied`, also if it is put aside; None if there is none, or it is erased."""
+    return row.value if row.__class__ is Erasable else row
+
+
+def without_sequence() -> EvaluationError:
+    """Build the error for a record without a sequence."""
+    return EvaluationError(
+        "a record has no sequence",
+        why="Without one it is neither before nor after the other records of its key.",
+        fix="filter such records out before the upsert, or coalesce the sequence",
+    )
+
+
+def _with_element(elements: tuple[Any, ...], one: Any) -> tuple[Any, ...]:
+    """Add an element to a set that is kept as a sorted tuple."""
+    return elements if one in elements else tuple(sorted((*elements, one), key=lambda each: each or b""))
+
+
+@cache
+def _encoder() -> Callable[[object], bytes]:
+    # Whoever only writes a flow needs no codec.
+    from headrace.state.codec import key_encoder
+
+    return key_encoder()
+
+
+RUNTIME: dict[str, Any] = {
+    "x_upsert_in_order": upsert_in_order,
+    "x_sequenced": Sequenced,
+}

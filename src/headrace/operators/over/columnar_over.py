@@ -22,21 +22,28 @@ from headrace.columns.column_stream import (
 )
 from headrace.columns.columns import WEIGHT, Columns, weights_of
 from headrace.columns.slot_forms import RowsForm, RowsInOrder, rows_in_order
-from headrace.expr.deferred_imports import np, pl
 from headrace.expr.polars_columns import NotLowered, dtype_of
 from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
-from headrace.operators.aggregate.accumulator import Accumulator, accumulator_for
-from headrace.operators.aggregate.aggregation import Aggregation
+from headrace.operators.aggregate.aggregation import Accumulator, Aggregation, accumulator_for
 from headrace.operators.aggregate.counts import CountRows, CountValues
 from headrace.operators.aggregate.extremes import Max, Min
 from headrace.operators.aggregate.moments import PowerSums
 from headrace.operators.aggregate.sum_columns import result_of, split, sum_widths
 from headrace.operators.aggregate.sums import FloatTotals
-from headrace.operators.over.navigation import Lag, NthValue
-from headrace.operators.over.operator import ComputeOver, OverStep
+from headrace.operators.over.over import ComputeOver, OverStep
 from headrace.operators.over.partitions import NEGATIVE, ROWS
-from headrace.operators.over.ranks import CumeDist, DenseRank, Ntile, PercentRank, Rank, RowNumber
+from headrace.operators.over.row_functions import (
+    CumeDist,
+    DenseRank,
+    Lag,
+    NthValue,
+    Ntile,
+    PercentRank,
+    Rank,
+    RowNumber,
+)
 from headrace.operators.over.window_function import Frame, FrameUnit
+from headrace.requirements import np, pl
 
 if TYPE_CHECKING:
     from headrace.columns.slot_forms import SlotForm

@@ -15,15 +15,13 @@ from typing import Any
 
 from headrace.errors import EvaluationError
 from headrace.expr.check import check
-from headrace.expr.code_runtime import float32
-from headrace.expr.decimal_arithmetic import EXACT
+from headrace.expr.code_runtime import EXACT, float32
 from headrace.expr.functions.calendar import add_months
-from headrace.expr.sort_keys import order_key
 from headrace.expr.types import DataType, DateType, Float32Type, Row, Rows
+from headrace.expr.value_keys import order_key
 from headrace.lowering.reference import functions_of
 from headrace.lowering.row_code import RowCode
-from headrace.operators.aggregate.accumulator import ROWS, Group
-from headrace.operators.aggregate.aggregation import Aggregation, answer_of
+from headrace.operators.aggregate.aggregation import ROWS, Aggregation, Group, answer_of
 from headrace.operators.over.partitions import (
     FunctionWriter,
     Key,

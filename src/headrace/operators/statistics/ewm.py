@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from headrace.expr.durations import format_duration
+from headrace.expr.time_texts import format_duration
 from headrace.operators.statistics.kernel import (
     Kernel,
-    Variable,
+    KernelVariable,
     indented,
     kernel_of,
     reject_earlier_times,
     spans,
 )
 from headrace.operators.statistics.rounding import NO_WEIGHT, WHOLE
-from headrace.operators.statistics.statistic import Need, Result, Statistic
+from headrace.operators.statistics.statistic import Need, ResultType, Statistic
 
 if TYPE_CHECKING:
     from headrace.operators.statistics.kernel import InputValues
@@ -74,7 +74,7 @@ class EwmMean(Ewm):
 
     __slots__ = ()
     kind = "ewm_mean"
-    result = Result.FLOAT
+    result = ResultType.FLOAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class EwmVar(Ewm):
 
     bias: bool = False
     kind = "ewm_var"
-    result = Result.FLOAT
+    result = ResultType.FLOAT
 
 
 class EwmStd(EwmVar):
@@ -91,7 +91,7 @@ class EwmStd(EwmVar):
 
     __slots__ = ()
     kind = "ewm_std"
-    result = Result.FLOAT
+    result = ResultType.FLOAT
 
 
 # --- kernels of exponentially weighted statistics -------------------------------------------------
@@ -104,9 +104,9 @@ class EwmStd(EwmVar):
 # by one factor before a value enters, so rounding decays with them.
 
 
-_MEAN = (Variable("m", "0.0"), Variable("cut", "0.0"))
-_WEIGHTS = (Variable("n", "0"), Variable("sum_w", "0.0"))
-_SQUARES = (Variable("q", "0.0"), Variable("pairs", "0.0"), Variable("s", "1.0"))
+_MEAN = (KernelVariable("m", "0.0"), KernelVariable("cut", "0.0"))
+_WEIGHTS = (KernelVariable("n", "0"), KernelVariable("sum_w", "0.0"))
+_SQUARES = (KernelVariable("q", "0.0"), KernelVariable("pairs", "0.0"), KernelVariable("s", "1.0"))
 _SQUARE = (
     "$g = $d * $s",
     "if not (1e-50 < $q < 1e50 and -1e25 < $g < 1e25):",
@@ -158,7 +158,7 @@ def _kernel(statistic: Ewm, inputs: InputValues, value: str) -> Kernel:
             *reject_earlier_times(),
             *inputs.guarded((*_keep_since(inputs), *_fade("$keep", squares=squares), *enter)),
         )
-        times = Variable("last", "None"), Variable("since", "None")
+        times = KernelVariable("last", "None"), KernelVariable("since", "None")
         return Kernel((*times, *variables), lines, value, fires, spans(decay.half_life))
     keep = 1.0 - (decay.alpha or 0.0)
     if decay.ignore_na or not inputs.missing:
@@ -166,7 +166,7 @@ def _kernel(statistic: Ewm, inputs: InputValues, value: str) -> Kernel:
         return Kernel(variables, lines, value, fires)
     present = (*_keep_after_missing(keep), *_fade("$keep", squares=squares), *enter)
     lines = inputs.guarded(present, ("$missed += 1",))
-    return Kernel((Variable("missed", "0"), *variables), lines, value, fires)
+    return Kernel((KernelVariable("missed", "0"), *variables), lines, value, fires)
 
 
 # Of missing values only how many there were, or the time, is kept until a value comes: no weight is more to

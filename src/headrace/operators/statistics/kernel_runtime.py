@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from headrace.errors import EvaluationError
 from headrace.expr.code_runtime import NAN
-from headrace.operators.statistics import exact_sums, rounding
+from headrace.operators.statistics import rounding
 from headrace.operators.statistics.rounding import is_plain, tamed
 
 # --- sorted list split into blocks: insertion, removal and rank counts stay fast as it grows ------
@@ -273,23 +273,23 @@ def line(
 
 
 _EXACT: tuple[Callable[..., Any], ...] = (
-    exact_sums.tally,
-    exact_sums.leave,
-    exact_sums.leave_all,
-    exact_sums.add_by_count,
-    exact_sums.add_pair_by_count,
-    exact_sums.add_by_time,
-    exact_sums.add_pair_by_time,
-    exact_sums.grow_sum,
-    exact_sums.grow_deviations,
-    exact_sums.grow_pairs,
-    exact_sums.total,
-    exact_sums.mean,
-    exact_sums.variance,
-    exact_sums.deviation,
-    exact_sums.covariance,
-    exact_sums.pair_correlation,
-    exact_sums.pair_line,
+    rounding.tally,
+    rounding.leave,
+    rounding.leave_all,
+    rounding.add_by_count,
+    rounding.add_pair_by_count,
+    rounding.add_by_time,
+    rounding.add_pair_by_time,
+    rounding.grow_sum,
+    rounding.grow_deviations,
+    rounding.grow_pairs,
+    rounding.total,
+    rounding.mean,
+    rounding.variance,
+    rounding.deviation,
+    rounding.covariance,
+    rounding.pair_correlation,
+    rounding.pair_line,
     rounding.quotient,
     rounding.halves,
     rounding.leap,

@@ -6,16 +6,25 @@ from dataclasses import astuple, dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from headrace.operators.statistics.aggregates import DEVIATIONS, NOTHING, PAIRS, PAIRS_FROM_OLDEST, SUM
-from headrace.operators.statistics.kernel import InputValues, Kernel, Variable, kernel_of
-from headrace.operators.statistics.statistic import Need, Result, TimeWindow, Windowed
+from headrace.operators.statistics.kernel import (
+    DEVIATIONS,
+    NOTHING,
+    PAIRS,
+    PAIRS_FROM_OLDEST,
+    SUM,
+    InputValues,
+    Kernel,
+    KernelVariable,
+    kernel_of,
+)
+from headrace.operators.statistics.statistic import Need, ResultType, TimeWindow, WindowedStatistic
 from headrace.operators.statistics.windows import StatisticResult, windowed
 
 if TYPE_CHECKING:
     from headrace.operators.statistics.statistic import ValueWindow
 
 
-class Count(Windowed):
+class Count(WindowedStatistic):
     """Number of non-missing values."""
 
     __slots__ = ()
@@ -23,29 +32,29 @@ class Count(Windowed):
     numbers = False
 
 
-class Sum(Windowed):
+class Sum(WindowedStatistic):
     """Sum; 0 for no values."""
 
     __slots__ = ()
     kind = "sum"
 
 
-class Mean(Windowed):
+class Mean(WindowedStatistic):
     """Arithmetic mean."""
 
     __slots__ = ()
     kind = "mean"
-    result = Result.FLOAT
+    result = ResultType.FLOAT
 
 
 @dataclass(frozen=True, slots=True)
-class Dispersion(Windowed):
+class Dispersion(WindowedStatistic):
     """Base of statistics with divisor count - `ddof`."""
 
     ddof: int = 1
 
     def check(self, need: Need) -> None:
-        Windowed.check(self, need)
+        WindowedStatistic.check(self, need)
         need(self.ddof >= 0, "what is taken from a count is below zero")
 
 
@@ -53,30 +62,30 @@ class Var(Dispersion):
     """Variance: squared deviations from the mean, divided by count - `ddof`."""
 
     kind = "var"
-    result = Result.FLOAT
+    result = ResultType.FLOAT
 
 
 class Std(Dispersion):
     """Square root of the variance."""
 
     kind = "std"
-    result = Result.FLOAT
+    result = ResultType.FLOAT
 
 
 class Cov(Dispersion):
     """Covariance of two signals."""
 
     kind = "cov"
-    result = Result.FLOAT
+    result = ResultType.FLOAT
     inputs = 2
 
 
-class Corr(Windowed):
+class Corr(WindowedStatistic):
     """Pearson correlation of two signals."""
 
     __slots__ = ()
     kind = "corr"
-    result = Result.FLOAT
+    result = ResultType.FLOAT
     inputs = 2
 
 
@@ -89,7 +98,7 @@ class Against(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Regression(Windowed):
+class Regression(WindowedStatistic):
     """Least-squares line through the values: (slope, intercept, r2).
 
     r2 is the fraction of the values' variance explained by the line.
@@ -99,7 +108,7 @@ class Regression(Windowed):
     kind = "regression"
 
     def check(self, need: Need) -> None:
-        Windowed.check(self, need)
+        WindowedStatistic.check(self, need)
         timed = isinstance(self.window, TimeWindow)
         need(timed or self.against is not Against.TIME, "a regression by time has no times")
 
@@ -189,10 +198,10 @@ def _regression(statistic: Regression, inputs: InputValues) -> Kernel:
         case Against.SIGNAL:
             return windowed(statistic.window, PAIRS, inputs, _line("0"))
         case Against.INDEX:
-            before, state = ("$y = $i", "$i += 1"), Variable("i", "0")
+            before, state = ("$y = $i", "$i += 1"), KernelVariable("i", "0")
         case Against.TIME:
             before = ("if $begin is None:", "    $begin = $t", "$y = $seconds_since($begin, $t)")
-            state = Variable("begin", "None")
+            state = KernelVariable("begin", "None")
     broken = statistic.against is Against.TIME
     inputs = replace(inputs, count=2, before=before, variables=(state,), broken=broken)
     return windowed(statistic.window, PAIRS_FROM_OLDEST, inputs, _line("$origin"))

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import singledispatch
 
-from headrace.operators.statistics.aggregates import GREATEST, LEAST, NEWEST, OLDEST
 from headrace.operators.statistics.kernel import (
+    GREATEST,
+    LEAST,
+    NEWEST,
+    OLDEST,
     InputValues,
     Kernel,
-    Variable,
+    KernelVariable,
     kernel_of,
     reject_earlier_times,
     spans,
@@ -19,10 +22,10 @@ from headrace.operators.statistics.statistic import (
     CountWindow,
     Expanding,
     Need,
-    Result,
+    ResultType,
     TimeWindow,
     ValueWindow,
-    Windowed,
+    WindowedStatistic,
 )
 from headrace.operators.statistics.windows import StatisticResult, windowed
 
@@ -37,7 +40,7 @@ class SortedCode:
     places:    number of lesser values, and of values not greater.
     """
 
-    variables: tuple[Variable, ...]
+    variables: tuple[KernelVariable, ...]
     put: str
     take: str
     at: str
@@ -45,7 +48,7 @@ class SortedCode:
 
 
 FEW = SortedCode(
-    (Variable("sorted", "[]", lists=1),),
+    (KernelVariable("sorted", "[]", lists=1),),
     "$insort($sorted, {})",
     "del $sorted[$bisect_left($sorted, {})]",
     "$sorted[{}]",
@@ -55,9 +58,9 @@ FEW = SortedCode(
 
 MANY = SortedCode(
     (
-        Variable("blocks", "[]", lists=2),
-        Variable("tops", "[]", lists=1),
-        Variable("counts", "[]", lists=1),
+        KernelVariable("blocks", "[]", lists=2),
+        KernelVariable("tops", "[]", lists=1),
+        KernelVariable("counts", "[]", lists=1),
     ),
     "$put_in($blocks, $tops, $counts, {})",
     "$take_out($blocks, $tops, $counts, {})",
@@ -87,10 +90,10 @@ def sorted_window_kernel(
 def _by_count(window: CountWindow, inputs: InputValues, lines: tuple[str, ...], value: str) -> Kernel:
     size, least, order = window.size, window.min_periods, choose_sorted_structure(window)
     variables = (
-        Variable("k", "0"),
-        Variable("n", "0"),
-        Variable("ready", str(least == 0)),
-        Variable("ring", f"[None] * {size}", lists=1),
+        KernelVariable("k", "0"),
+        KernelVariable("n", "0"),
+        KernelVariable("ready", str(least == 0)),
+        KernelVariable("ring", f"[None] * {size}", lists=1),
         *order.variables,
     )
     turn = (
@@ -112,12 +115,12 @@ def _by_count(window: CountWindow, inputs: InputValues, lines: tuple[str, ...], 
 def _by_time(window: TimeWindow, inputs: InputValues, lines: tuple[str, ...], value: str) -> Kernel:
     least, order = window.min_periods, choose_sorted_structure(window)
     variables = (
-        Variable("k", "0"),
-        Variable("n", "0"),
-        Variable("last", "None"),
-        Variable("ready", str(least == 0)),
-        Variable("times", "[]", lists=1),
-        Variable("values", "[]", lists=1),
+        KernelVariable("k", "0"),
+        KernelVariable("n", "0"),
+        KernelVariable("last", "None"),
+        KernelVariable("ready", str(least == 0)),
+        KernelVariable("times", "[]", lists=1),
+        KernelVariable("values", "[]", lists=1),
         *order.variables,
     )
     turn = (
@@ -143,41 +146,41 @@ def _by_time(window: TimeWindow, inputs: InputValues, lines: tuple[str, ...], va
 def _by_all(window: Expanding, inputs: InputValues, lines: tuple[str, ...], value: str) -> Kernel:
     order = choose_sorted_structure(window)
     enter = inputs.guarded((order.put.format("$x"), "$n += 1"))
-    variables = (Variable("n", "0"), *order.variables)
+    variables = (KernelVariable("n", "0"), *order.variables)
     return Kernel(variables, (*enter, *lines), value, f"$n >= {window.min_periods}")
 
 
-class Min(Windowed):
+class Min(WindowedStatistic):
     """Least value."""
 
     __slots__ = ()
     kind = "min"
-    result = Result.FLOAT_OF_FLOATS
+    result = ResultType.FLOAT_OF_FLOATS
 
 
-class Max(Windowed):
+class Max(WindowedStatistic):
     """Greatest value."""
 
     __slots__ = ()
     kind = "max"
-    result = Result.FLOAT_OF_FLOATS
+    result = ResultType.FLOAT_OF_FLOATS
 
 
-class First(Windowed):
+class First(WindowedStatistic):
     """Oldest value that is not missing."""
 
     __slots__ = ()
     kind = "first"
-    result = Result.FLOAT_OF_FLOATS
+    result = ResultType.FLOAT_OF_FLOATS
     numbers = False
 
 
-class Last(Windowed):
+class Last(WindowedStatistic):
     """Newest value that is not missing."""
 
     __slots__ = ()
     kind = "last"
-    result = Result.FLOAT_OF_FLOATS
+    result = ResultType.FLOAT_OF_FLOATS
     numbers = False
 
 
@@ -192,16 +195,16 @@ class Interpolation(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Quantile(Windowed):
+class Quantile(WindowedStatistic):
     """Value below which the fraction `q` of the values lies; 0.5 is the median."""
 
     q: float = 0.5
     interpolation: Interpolation = Interpolation.LINEAR
     kind = "quantile"
-    result = Result.FLOAT_OF_FLOATS
+    result = ResultType.FLOAT_OF_FLOATS
 
     def check(self, need: Need) -> None:
-        Windowed.check(self, need)
+        WindowedStatistic.check(self, need)
         need(0 <= self.q <= 1, "a quantile is not between 0 and 1")
 
     def describe(self) -> str:
@@ -217,13 +220,13 @@ class Ties(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rank(Windowed):
+class Rank(WindowedStatistic):
     """Rank of the newest value in the window, from 1, or as a fraction of the count with `pct`."""
 
     ties: Ties = Ties.AVERAGE
     pct: bool = False
     kind = "rank"
-    result = Result.FLOAT
+    result = ResultType.FLOAT
 
 
 # --- kernels of order statistics, by arrival and by size ------------------------------------------

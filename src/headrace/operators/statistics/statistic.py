@@ -9,7 +9,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import ClassVar, TypeAlias
 
-from headrace.expr.durations import format_duration
+from headrace.expr.time_texts import format_duration
 
 # --- kinds of input and result values of statistics, known before the first value -----------------
 
@@ -27,7 +27,7 @@ class Holes(Enum):
     NAN_NONE = "NaN and None are missing"
 
 
-class Result(Enum):
+class ResultType(Enum):
     """Type of a statistic's results: float, bool, the type of the input, float for floats, or any."""
 
     FLOAT = "float"
@@ -102,7 +102,7 @@ class Statistic(ABC):
     kind: ClassVar[str]
     inputs: ClassVar[int] = 1
     numbers: ClassVar[bool] = True
-    result: ClassVar[Result] = Result.ANY
+    result: ClassVar[ResultType] = ResultType.ANY
 
     @property
     def reads_time(self) -> bool:
@@ -134,7 +134,7 @@ class Statistic(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Windowed(Statistic):
+class WindowedStatistic(Statistic):
     """A statistic over a sliding or expanding window."""
 
     window: ValueWindow

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from headrace.operators.statistics.kernel import (
     InputValues,
     Kernel,
-    Variable,
+    KernelVariable,
     indented,
     may_need_tally,
     reject_earlier_times,
@@ -25,7 +25,7 @@ from headrace.operators.statistics.statistic import CountWindow, Expanding, Time
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from headrace.operators.statistics.aggregates import Aggregate, Sliding
+    from headrace.operators.statistics.kernel import Sliding, WindowAggregate
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class StatisticResult:
     whole: str = ""
     exact: str = ""
 
-    def for_inputs(self, aggregate: Aggregate, inputs: InputValues, *, tally: bool = True) -> str:
+    def for_inputs(self, aggregate: WindowAggregate, inputs: InputValues, *, tally: bool = True) -> str:
         """Choose the source for these inputs. tally: whether a tally may exist."""
         if aggregate.sums and inputs.all_integers:
             return self.whole
@@ -49,7 +49,7 @@ class StatisticResult:
 
 
 def lines_unless_missing(
-    aggregate: Aggregate,
+    aggregate: WindowAggregate,
     inputs: InputValues,
     add_exactly: str,
     present: Iterable[str],
@@ -79,21 +79,25 @@ def _of_inputs(lines: Iterable[str]) -> tuple[str, ...]:
     return tuple(rename_variables(line, lambda name: names.get(name, f"${name}")) for line in lines)
 
 
-def guard_combination(aggregate: Aggregate, inputs: InputValues, lines: tuple[str, ...]) -> tuple[str, ...]:
+def guard_combination(
+    aggregate: WindowAggregate, inputs: InputValues, lines: tuple[str, ...]
+) -> tuple[str, ...]:
     """Guard `lines` that combine floats, unless the values of a tally are always floats."""
     if not may_need_tally(aggregate, inputs) or (inputs.floats and not inputs.broken):
         return lines
     return ("if not $exact:", *indented(lines)) if lines else ()
 
 
-def tally_variable(aggregate: Aggregate, inputs: InputValues, start: str = "[]") -> tuple[Variable, ...]:
+def tally_variable(
+    aggregate: WindowAggregate, inputs: InputValues, start: str = "[]"
+) -> tuple[KernelVariable, ...]:
     """Return the variable of the tally, if one may be needed."""
-    return (Variable("exact", start, lists=1),) if may_need_tally(aggregate, inputs) else ()
+    return (KernelVariable("exact", start, lists=1),) if may_need_tally(aggregate, inputs) else ()
 
 
 @singledispatch
 def windowed(
-    window: ValueWindow, aggregate: Aggregate, inputs: InputValues, answer: StatisticResult
+    window: ValueWindow, aggregate: WindowAggregate, inputs: InputValues, answer: StatisticResult
 ) -> Kernel:
     """Return the kernel of a statistic over a window's values."""
     raise NotImplementedError(f"no kernel for {type(window).__name__}")
@@ -109,18 +113,20 @@ def windowed(
 
 
 @windowed.register(CountWindow)
-def _count(window: CountWindow, aggregate: Aggregate, inputs: InputValues, answer: StatisticResult) -> Kernel:
+def _count(
+    window: CountWindow, aggregate: WindowAggregate, inputs: InputValues, answer: StatisticResult
+) -> Kernel:
     size, least, sliding = window.size, window.min_periods, aggregate.sliding
     rings = tuple(f"b{i}" for i in range(inputs.count))
     variables = (
-        Variable("k", str(size)),
-        *((Variable("edge", "0"),) if sliding.anchors else ()),
-        Variable("gaps", str(size)),
-        Variable("full", "False"),
+        KernelVariable("k", str(size)),
+        *((KernelVariable("edge", "0"),) if sliding.anchors else ()),
+        KernelVariable("gaps", str(size)),
+        KernelVariable("full", "False"),
         *inputs.variables,
         *_judged(least),
         *tally_variable(aggregate, inputs),
-        *(Variable(ring, f"[None] * {size}", lists=1) for ring in rings),
+        *(KernelVariable(ring, f"[None] * {size}", lists=1) for ring in rings),
         *_kept(sliding, size),
     )
     keep = tuple(f"${r}[$k] = ${x}" for r, x in zip(rings, inputs.names))
@@ -144,7 +150,7 @@ def _count(window: CountWindow, aggregate: Aggregate, inputs: InputValues, answe
 
 
 def _into_gaps(
-    window: CountWindow, aggregate: Aggregate, inputs: InputValues, keep: tuple[str, ...]
+    window: CountWindow, aggregate: WindowAggregate, inputs: InputValues, keep: tuple[str, ...]
 ) -> tuple[str, ...]:
     """Return lines that add a value, present or missing, to a window with gaps or a tally."""
     least, sliding = window.min_periods, aggregate.sliding
@@ -193,20 +199,22 @@ def _turn(window: CountWindow, sliding: Sliding, rings: tuple[str, ...]) -> tupl
 
 
 @windowed.register(TimeWindow)
-def _time(window: TimeWindow, aggregate: Aggregate, inputs: InputValues, answer: StatisticResult) -> Kernel:
+def _time(
+    window: TimeWindow, aggregate: WindowAggregate, inputs: InputValues, answer: StatisticResult
+) -> Kernel:
     sliding = aggregate.sliding
     lists = tuple(f"b{i}" for i in range(inputs.count))
     tally = tally_variable(aggregate, inputs)
     olds = tuple(f"old{i}" for i in range(inputs.count if tally else 0))
     variables = (
-        Variable("k", "0"),
-        Variable("last", "None"),
+        KernelVariable("k", "0"),
+        KernelVariable("last", "None"),
         *inputs.variables,
         *_judged(window.min_periods),
         *tally,
-        Variable("ft", "[]", lists=1),
-        Variable("bt", "[]", lists=1),
-        *(Variable(name, "[]", lists=1) for name in (*olds, *lists)),
+        KernelVariable("ft", "[]", lists=1),
+        KernelVariable("bt", "[]", lists=1),
+        *(KernelVariable(name, "[]", lists=1) for name in (*olds, *lists)),
         *_kept(sliding, 0),
     )
     enter = (
@@ -260,7 +268,7 @@ def _leaving(function: str, values: list[str]) -> tuple[str, ...]:
 
 @windowed.register(Expanding)
 def _expanding(
-    window: Expanding, aggregate: Aggregate, inputs: InputValues, answer: StatisticResult
+    window: Expanding, aggregate: WindowAggregate, inputs: InputValues, answer: StatisticResult
 ) -> Kernel:
     growing = aggregate.growing
     if inputs.all_integers and aggregate.whole is not None:
@@ -281,28 +289,28 @@ def _expanding(
         *inputs.guarded(growing.note),
         *guard_combination(aggregate, inputs, growing.combine),
     )
-    variables = (*inputs.variables, Variable("n", "0"), *tally, *growing.part, *growing.more)
+    variables = (*inputs.variables, KernelVariable("n", "0"), *tally, *growing.part, *growing.more)
     return Kernel(variables, lines, answer.for_inputs(aggregate, inputs), f"$n >= {window.min_periods}")
 
 
 # -- parts of them -------------------------------------------------------------------------------------
 
 
-def _judged(least: int) -> tuple[Variable, ...]:
+def _judged(least: int) -> tuple[KernelVariable, ...]:
     enough = str(least == 0)
-    return (Variable("n", "0"), Variable("ok", enough), Variable("ready", enough))
+    return (KernelVariable("n", "0"), KernelVariable("ok", enough), KernelVariable("ready", enough))
 
 
 def _checked(value: str) -> str:
     return f"({value}) if $ok else $NAN"
 
 
-def _kept(sliding: Sliding, size: int) -> tuple[Variable, ...]:
+def _kept(sliding: Sliding, size: int) -> tuple[KernelVariable, ...]:
     """Return the variables of the anchors, the empty old part, and the growing part."""
     empty = [v.start for v in sliding.part]
     return (
-        *(Variable(name, "0") for name in sliding.anchors),
-        *(Variable(f, f"[{empty[i]}] * {size + 1}", 1) for i, f in enumerate(sliding.fronts)),
+        *(KernelVariable(name, "0") for name in sliding.anchors),
+        *(KernelVariable(f, f"[{empty[i]}] * {size + 1}", 1) for i, f in enumerate(sliding.fronts)),
         *sliding.part,
     )
 

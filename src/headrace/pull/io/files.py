@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from headrace.errors import UnreadableSource
-from headrace.path_or_url import local_path
+from headrace.file_system import local_path
 from headrace.pull.argument_checks import check_integer
 from headrace.pull.compose import pull
 from headrace.pull.edge import PullEdge

@@ -35,11 +35,10 @@ from headrace.graph.graph_algorithms import (
 )
 from headrace.graph.operator_declarations import ANYWHERE, Delay
 from headrace.lowering.forms import lower_operator
+from headrace.operators.endpoints import Sink, Source
 from headrace.operators.event_time.watermark import EndOfInput
 from headrace.operators.feedback import FeedbackOperator
-from headrace.operators.join.operator import Join
-from headrace.operators.sink import Sink
-from headrace.operators.source import Source
+from headrace.operators.join.join import Join
 from headrace.spark.batch import frames  # noqa: F401  # registers the native form of sources
 from headrace.spark.placing.native import is_native
 from headrace.spark.refusals import check_runs_on_spark
@@ -115,7 +114,7 @@ class Subplan:
     nodes: tuple[int, ...]
 
 
-Unit: TypeAlias = Native | Loop | Subplan
+BatchUnit: TypeAlias = Native | Loop | Subplan
 Reads: TypeAlias = "dict[int, tuple[int | None, ...]]"
 """Inputs of each needed node; None for a port that a batch can do without."""
 
@@ -132,7 +131,7 @@ class BatchPlan:
     zeros: frozenset[int]
     order: OrderedNodes
     reads: Reads
-    units: tuple[Unit, ...]
+    units: tuple[BatchUnit, ...]
 
     def exits(self, nodes: Sequence[int]) -> tuple[int, ...]:
         """Return the nodes among `nodes` whose rows are read by others."""
@@ -235,7 +234,7 @@ class _Divider:
         self._on_subplan = {n for n, f in self._form.items() if f is not BatchForm.NATIVE}
         self._merge(together)
 
-    def units(self) -> tuple[Unit, ...]:
+    def units(self) -> tuple[BatchUnit, ...]:
         for i, n in self._edges:
             if self._graph.nodes[i].operator.gives_watermark or (
                 (i, n) in self._order.edges and i not in self._order.carried
@@ -280,7 +279,7 @@ class _Divider:
     def _is_subplan(self, nodes: Sequence[int]) -> bool:
         return len(nodes) > 1 or nodes[0] in self._on_subplan
 
-    def _unit(self, nodes: list[int]) -> Unit:
+    def _unit(self, nodes: list[int]) -> BatchUnit:
         if not self._is_subplan(nodes):
             return Native(nodes[0])
         return Loop(tuple(nodes)) if self._is_loop_of_bags(nodes) else Subplan(tuple(nodes))

@@ -8,7 +8,8 @@ then by position.
 
 Several streams share a frame as a stream number, and a column of rows for each stream:
 
-    port int, ..., row0 struct<...>, row1 struct<...>, ..."""
+    port int, ..., row0 struct<...>, row1 struct<...>, ...
+"""
 
 from __future__ import annotations
 
@@ -24,9 +25,8 @@ from headrace.expr.tree import Expr
 from headrace.expr.types import INT64, Field, Rows, Schema
 from headrace.io.source import WEIGHT
 from headrace.lowering.forms import lower_operator
-from headrace.operators.filter import Filter
-from headrace.operators.select import Select
-from headrace.operators.source import Source
+from headrace.operators.endpoints import Source
+from headrace.operators.rows import Filter, Select
 from headrace.spark.expressions import to_column
 
 if TYPE_CHECKING:

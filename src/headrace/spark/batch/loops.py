@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from headrace.analysis import analyse
 from headrace.expr.types import Rows
-from headrace.operators.source import Source
+from headrace.operators.endpoints import Source
 from headrace.spark.batch.frames import TaggedUnion, select_stream
 from headrace.spark.batch.subplans import InOneTask, frame_layout, loop_flow, subplan_task
 from headrace.spark.placing.earliest_stages import unpartitionable_reason
@@ -24,9 +24,9 @@ from headrace.spark.placing.stages import cut_stages
 from headrace.spark.session import tasks_at_a_time
 from headrace.spark.ticks.cell import run_stateless
 from headrace.spark.ticks.failures import told
-from headrace.spark.ticks.messages import Message, Result, messages_of, run_tasks, to_batches
+from headrace.spark.ticks.messages import Message, TaskResult, messages_of, run_tasks, to_batches
 from headrace.spark.ticks.output import write_changes
-from headrace.spark.ticks.plan import Output, Plan, ShippedPlan
+from headrace.spark.ticks.plan import ShippedPlan, SinkOutput, TickPlan
 from headrace.spark.ticks.round_jobs import FEW_ROWS, SparkJobs, run_in_jobs
 from headrace.spark.ticks.task import Attempt, CellOutput, TickOrder
 
@@ -71,8 +71,8 @@ class KeptRows:
 
 @write_changes.register
 def _(
-    target: KeptRows, output: Output, tick: int, attempt: str, rows: Rows, durable: bool
-) -> Iterator[Result]:
+    target: KeptRows, output: SinkOutput, tick: int, attempt: str, rows: Rows, durable: bool
+) -> Iterator[TaskResult]:
     import pyarrow
 
     path = Path(target.folder) / f"{attempt}-{target.port}.arrow"
@@ -83,7 +83,7 @@ def _(
         with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_stream(file, found[0].schema) as out:
             for batch in found:
                 out.write_batch(batch)
-        yield Result("file", (output.name, str(path), len(copies)))
+        yield TaskResult("file", (output.name, str(path), len(copies)))
 
 
 def bound_sources(graph: FlowGraph) -> FlowGraph:
@@ -121,12 +121,12 @@ def run_in_rounds(
     frame is. Raises the errors of rows, and `NoFixpoint`.
     """
     folder, spark = bound.folder / uuid.uuid4().hex[:12], rows.sparkSession
-    outputs: Mapping[str, Output] = {
-        name: Output(name, graph.nodes[node].schema, KeptRows(str(folder / "rows"), port, leaving))
+    outputs: Mapping[str, SinkOutput] = {
+        name: SinkOutput(name, graph.nodes[node].schema, KeptRows(str(folder / "rows"), port, leaving))
         for port, (name, node) in enumerate(graph.sinks.items())
     }
     stages = cut_stages(bound_sources(graph), parts, rounds=True)
-    plan = ShippedPlan.of(Plan(stages, (), dict(outputs), str(folder), durable=False))
+    plan = ShippedPlan.of(TickPlan(stages, (), dict(outputs), str(folder), durable=False))
 
     def scattered(order: TickOrder) -> DataFrame:
         return run_tasks(rows, _enter(order, entering))

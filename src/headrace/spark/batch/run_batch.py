@@ -9,7 +9,8 @@ often as it is there, and no column of weights. Append sources are that already.
 its border (`frames`): the weights of equal rows are summed, and each row comes as often as its sum says. So
 every operator after it is plain relational algebra, and Catalyst sees the whole plan. Expressions are native
 columns. What has no native form runs on the in-process engine, inside tasks: loops (`loops`) and subplans
-(`batch_plan`, `subplans`)."""
+(`batch_plan`, `subplans`).
+"""
 
 from __future__ import annotations
 
@@ -26,8 +27,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql import functions as f
 
-from headrace.analysis.column_liveness import live_columns, live_graph
-from headrace.atomic_files import subfolder_for
+from headrace.analysis.column_lineage import live_columns, live_graph
 from headrace.engine.endpoints import as_read_by, as_sink, dead_letters_of
 from headrace.engine.engine import Engine
 from headrace.engine.progress import Progress
@@ -35,17 +35,16 @@ from headrace.engine.run import RunResult
 from headrace.errors import BadInput
 from headrace.expr.spark_columns import spark_schema, with_representatives
 from headrace.expr.types import INT64, Field, Schema
+from headrace.file_system import subfolder_for
 from headrace.graph.graph_algorithms import adjacency_lists, is_cyclic, strongly_connected_components
 from headrace.io.arrow import arrow_schema, rows_to_table, table_to_rows
 from headrace.io.files.file_reader import Widened, WideningLog
 from headrace.io.files.table_files import TableFiles
 from headrace.io.source import WEIGHT, BadRecord
 from headrace.lowering.forms import lower_operator
-from headrace.operators.deferral import DeferTick
-from headrace.operators.filter import Filter
-from headrace.operators.select import Select
-from headrace.operators.sink import Sink
-from headrace.operators.source import Source
+from headrace.operators.across_ticks import DeferTick
+from headrace.operators.endpoints import Sink, Source
+from headrace.operators.rows import Filter, Select
 from headrace.operators.union import Union
 from headrace.spark.batch.batch_plan import BatchPlan, Loop, Native, Subplan, plan_batch
 from headrace.spark.batch.frames import ORDINAL, Site, checked_columns, exact_column, grouped_rows
@@ -59,7 +58,7 @@ from headrace.spark.ticks.failures import Task, told, told_errors
 from headrace.spark.ticks.intake import Taken, read_inputs
 from headrace.spark.ticks.messages import results_of, run_tasks, to_batches
 from headrace.spark.ticks.output import bucket_route, task_target, write_changes
-from headrace.spark.ticks.plan import Input, Output, pickled
+from headrace.spark.ticks.plan import Input, SinkOutput, pickled
 from headrace.spark.ticks.task_outcome import gathered
 from headrace.spark.ticks.ticker import DriverSink, open_outlets
 
@@ -194,7 +193,7 @@ class _Run:
             changes = changes.repartition(1)
         elif (route := bucket_route(target)) is not None and route.columns:
             changes = changes.repartition(*(exact_column(name) for name in route.columns))
-        output = Output(outlet.name, schema, task_target(target, outlet.name, self._folder))
+        output = SinkOutput(outlet.name, schema, task_target(target, outlet.name, self._folder))
         outcome = gathered(results_of(run_tasks(changes, _writing(output)).toArrow()))
         outlet.prepare(_TICK, outcome.files.get(outlet.name, []), outcome.rows.get(outlet.name, []))
         return outcome.changes.get(outlet.name, 0)
@@ -261,13 +260,13 @@ def _reading(source: Input, schema: Schema) -> Task:
     return task
 
 
-def _writing(output: Output) -> Task:
+def _writing(output: SinkOutput) -> Task:
     """Create the task that writes counted rows to files, or sends them to the driver."""
     shipped = pickled(output)
 
     @told
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        to: Output = pickle.loads(shipped)
+        to: SinkOutput = pickle.loads(shipped)
         rows = [row for batch in batches for row in table_to_rows(batch, to.schema, weighted=True)]
         if rows:
             results = write_changes(to.target, to, _TICK, uuid.uuid4().hex[:12], rows, durable=False)

@@ -26,8 +26,7 @@ from headrace.expr.tree import Call, Column, Expr
 from headrace.expr.types import Rows
 from headrace.graph.node import FlowGraph, Node
 from headrace.graph.operator_declarations import Facts
-from headrace.operators.sink import Sink
-from headrace.operators.source import Source
+from headrace.operators.endpoints import Sink, Source
 from headrace.spark.batch.frames import (
     BATCH,
     ORDINAL,

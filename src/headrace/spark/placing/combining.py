@@ -26,12 +26,12 @@ from headrace.expr.check import check
 from headrace.expr.tree import Column
 from headrace.expr.types import INT64, Field, Schema
 from headrace.graph.node import FlowGraph, Node, Operator
-from headrace.operators.aggregate.accumulator import all_partial_columns
-from headrace.operators.aggregate.operator import Aggregate
+from headrace.operators.aggregate.aggregate import Aggregate
+from headrace.operators.aggregate.aggregation import all_partial_columns
 from headrace.operators.event_time.window import Window
-from headrace.operators.event_time.window_shapes import Grid
 from headrace.operators.lifetime import Lifetime
-from headrace.operators.select import Select
+from headrace.operators.rows import Select
+from headrace.operators.time_spans import Grid
 from headrace.operators.top_k import TopK
 from headrace.spark.placing.stages import cut_stages
 

@@ -29,16 +29,16 @@ from headrace.graph.graph_algorithms import (
     strongly_connected_components,
     topological_order,
 )
+from headrace.operators.endpoints import Sink
 from headrace.operators.feedback import FeedbackOperator
-from headrace.operators.join.operator import Join
-from headrace.operators.sink import Sink
+from headrace.operators.join.join import Join
 from headrace.spark.placing.row_placement import (
     ANYHOW,
     ON_ONE,
     ByBucket,
     ByKey,
-    Keys,
     Route,
+    RouteKeys,
     Spread,
     ToAll,
     ToOne,
@@ -170,7 +170,7 @@ class Levels:
         self.level[node.id] = level
         self.spread[node.id] = spread_after(node, self.graph, inputs)
 
-    def _place_by_keys(self, node: Node, keys: tuple[Keys | None, ...]) -> None:
+    def _place_by_keys(self, node: Node, keys: tuple[RouteKeys | None, ...]) -> None:
         everywhere = [port for port, found in enumerate(keys) if found is None]
         # On one shard it is everywhere already; else it takes a cut to get there.
         far = [p for p in everywhere if self.shards > 1 or self.level[node.inputs[p]] == 0]
@@ -186,7 +186,7 @@ class Levels:
             spreads.append(ON_ONE if self.shards == 1 else ANYHOW)
         self._settle(node, level, spreads)
 
-    def _keyed(self, node: Node, keys: Keys, least: int) -> tuple[int, list[Spread]]:
+    def _keyed(self, node: Node, keys: RouteKeys, least: int) -> tuple[int, list[Spread]]:
         source = node.inputs[0]
         level = self.level[source]
         if level > 0 and level >= least and self.spread[source].determined_by(keys):
@@ -199,7 +199,9 @@ class Levels:
             return ON_ONE
         return spread_by(*route.keys) if isinstance(route, ByKey) else ANYHOW
 
-    def _pair(self, node: Node, left_keys: Keys, right_keys: Keys, least: int) -> tuple[int, list[Spread]]:
+    def _pair(
+        self, node: Node, left_keys: RouteKeys, right_keys: RouteKeys, least: int
+    ) -> tuple[int, list[Spread]]:
         left, right = node.inputs[:2]
         keys = (left_keys, right_keys)
         found = tuple(matching_keys(self.spread[s], k) for s, k in zip((left, right), keys, strict=True))
@@ -376,7 +378,7 @@ class RoundsLevels(Levels):
             self.routes[node.id, 0] = ByKey(keys)
             self._settle(node, self.level[source] + 1, [self._arrived(ByKey(keys))])
 
-    def _feedback_keys(self, feedback: int, inside: set[int]) -> Keys:
+    def _feedback_keys(self, feedback: int, inside: set[int]) -> RouteKeys:
         """Return the keys that distribute a feedback: those of a join that reads it, else all columns."""
         schema = self.graph.nodes[feedback].schema
         for keys in _wanted(self.graph, feedback, {n: n for n in schema.names}, inside, {feedback}):
@@ -406,7 +408,7 @@ def _opened(graph: FlowGraph, loop: Sequence[int]) -> list[int]:
 
 def _wanted(
     graph: FlowGraph, node: int, names: dict[str, str], inside: set[int], seen: set[int]
-) -> Iterator[Keys]:
+) -> Iterator[RouteKeys]:
     """Yield the keys of the joins that read a node, in terms of the feedback's columns given by `names`."""
     for reader in (n for n in graph.nodes if n.id in inside and node in n.inputs and n.id not in seen):
         operator = reader.operator

@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from headrace.expr.tree import Expr
 from headrace.graph.node import FlowGraph, Node
 from headrace.io.source import WEIGHT
-from headrace.operators.filter import Filter
-from headrace.operators.select import Select
-from headrace.operators.sink import Sink
-from headrace.operators.source import Source
+from headrace.operators.endpoints import Sink, Source
+from headrace.operators.rows import Filter, Select
 from headrace.spark.placing.stages import Stage, StagePlan
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from headrace.expr.check import check
-from headrace.expr.code_emission import is_bounded
 from headrace.expr.compile_python import Scope, dict_key_source, runtime_names
 from headrace.expr.tree import Call, Column, Expr, columns_of
 from headrace.expr.types import DataType, Rows, Schema, StrType, parts_of
+from headrace.expr.typing_rules import is_bounded
 from headrace.graph.operator_declarations import EqualRows
 from headrace.io.keyed_tables import build_bucketing
 from headrace.state.codec import key_encoder
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.graph.node import FlowGraph, Node
+
 
 # --- routes: how rows get to shards ----------------------------------------------------
 
@@ -151,10 +152,10 @@ def with_names(expr: Expr, names: dict[str, str]) -> Expr:
 # --- operators ----------------------------------------------------------------------------
 
 
-Keys: TypeAlias = tuple[Expr, ...]
+RouteKeys: TypeAlias = tuple[Expr, ...]
 
 
-def keys_of(node: Node, graph: FlowGraph) -> tuple[Keys | None, ...] | None:
+def keys_of(node: Node, graph: FlowGraph) -> tuple[RouteKeys | None, ...] | None:
     """Return the keys that co-locate each input; None for an input that every shard needs in full.
 
     The result is None if rows may be anywhere, or if all of them must meet.

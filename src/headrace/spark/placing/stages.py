@@ -17,13 +17,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.analysis import analyse
+from headrace.engine.flow_parts import live_consumers
 from headrace.engine.partial_operators import ExchangeSink
-from headrace.engine.plan import live_consumers
 from headrace.errors import NoFixpoint, SourceLocation, Step
 from headrace.graph.node import FlowGraph, Node
+from headrace.operators.endpoints import Sink, Source
 from headrace.operators.feedback import FeedbackOperator
-from headrace.operators.sink import Sink
-from headrace.operators.source import Source
 from headrace.spark.placing.earliest_stages import Levels, RoundsLevels
 from headrace.spark.placing.row_placement import ByBucket, Route
 from headrace.spark.refusals import check_runs_on_spark
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
     from headrace.expr.types import Schema
     from headrace.graph.operator_declarations import Facts
+
 
 LOOP_ROWS = 2_000_000
 """Default limit on the input rows of a batch loop that runs in one task."""

@@ -20,20 +20,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.expr.types import Rows
-from headrace.io.files.file_source import UnreadFile, UnreadFiles
-from headrace.io.files.text_blocks import WHOLE, FilePart
+from headrace.io.files.file_source import WHOLE, FilePart, UnreadFile, UnreadFiles
 from headrace.io.source import DONE
-from headrace.state.checkpoint_files import make_durable
+from headrace.state.arranged_store import stored_entries
+from headrace.state.chain import make_durable
 from headrace.state.codec import decode, value_encoder
 from headrace.state.commit import POSITIONS
-from headrace.state.entry_store import stored_entries
 from headrace.state.lazy_slots import Form
 from headrace.state.shard import ShardState
 
 if TYPE_CHECKING:
     from headrace.io.files.file_source import Listing
-    from headrace.io.wall_clock import TickTime
-    from headrace.state.chain import Chain
+    from headrace.io.in_process import TickTime
+    from headrace.state.chain import BatchChain
     from headrace.state.checkpoint import Checkpoint
 
 
@@ -264,7 +263,7 @@ class SourcePositions:
     def of(self, source: str) -> Positions:
         return self._state.slots[self._slot(source)]
 
-    def write(self, tick: int) -> Chain:
+    def write(self, tick: int) -> BatchChain:
         """Write what changed and return the chain to commit with this tick."""
         if self._opened is None:
             return self._checkpoint.sources
@@ -285,7 +284,7 @@ class SourcePositions:
         if self._opened is not None:
             self._opened.discard()
 
-    def advance(self, chain: Chain) -> None:
+    def advance(self, chain: BatchChain) -> None:
         """Continue at a chain that was committed."""
         if self._opened is not None:
             self._opened.advance(chain)

@@ -6,7 +6,7 @@ from functools import reduce, singledispatch
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import WrongType
-from headrace.expr.functions.spark_casts import without_zone
+from headrace.expr.functions.cast_columns import without_zone
 from headrace.expr.row_classes import KeyedRows, placeholder
 from headrace.expr.spark_columns import quoted, spark_type
 from headrace.expr.types import (
@@ -30,7 +30,7 @@ from headrace.io.change_data import (
     record_schema,
     refuse_rows_only,
 )
-from headrace.io.epoch_times import EpochUnit, with_integer_times
+from headrace.io.files.text_values import EpochUnit, with_integer_times
 from headrace.io.keyed_records import ORDERS, SET_OR_DELETE, record_source
 from headrace.io.source import WEIGHT
 from headrace.spark.sources.kafka import RECORD, Kafka

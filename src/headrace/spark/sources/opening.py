@@ -25,11 +25,10 @@ from headrace.io import Source
 from headrace.io.change_data import ChangeData, refuse_rows_only
 from headrace.io.delta import DeltaRows, check_delta, versions_of
 from headrace.io.files.file_reader import open_format
-from headrace.io.files.file_source import Files, Listing, UnreadFile
-from headrace.io.files.text_blocks import WHOLE, FilePart
+from headrace.io.files.file_source import WHOLE, FilePart, Files, Listing, UnreadFile
+from headrace.io.in_process import TickTime
 from headrace.io.source import WEIGHT, Feed
-from headrace.io.wall_clock import TickTime
-from headrace.operators.source import Source as SourceOperator
+from headrace.operators.endpoints import Source as SourceOperator
 from headrace.spark.placing.native import Chain, apply_native_chain
 from headrace.spark.session import tasks_at_a_time
 from headrace.spark.sources.arrivals import (
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from headrace.engine.engine import Engine
     from headrace.expr.types import Schema
     from headrace.io.versioned_tables import SourceVersions
+
 
 # --- names of streaming sources -------------------------------------------------------------------
 

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from headrace.columns.columns import Columns
-from headrace.engine.columnar.columnar_flow import large_ticks_code
+from headrace.engine.columnar.columnar_flow import large_ticks_code, stored_forms
 from headrace.engine.columnar.columnar_intake import columns_of_frame
 from headrace.engine.columnar.columnar_option import COLUMNAR_ROWS, Columnar
 from headrace.engine.columnar.runner import as_rows
-from headrace.engine.columnar.stored_slot import stored_forms
 from headrace.engine.machine import Machine
 from headrace.expr.types import Rows
 from headrace.io.arrow import with_weight
@@ -25,7 +24,7 @@ from headrace.spark.placing.stages import Exchange
 from headrace.spark.ticks.columnar_stage import leaving
 from headrace.spark.ticks.messages import rows_of
 from headrace.spark.ticks.plan import Compiled, CompiledStage
-from headrace.state.chain import Chain
+from headrace.state.chain import BatchChain
 from headrace.state.lazy_slots import Form
 from headrace.state.shard import ShardState
 
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-Given: TypeAlias = Rows | Columns
+CellInput: TypeAlias = Rows | Columns
 """Rows of a source of a stage."""
 Leaving: TypeAlias = "Rows | pa.Table"
 """Rows that leave a stage."""
@@ -60,7 +59,7 @@ class CellOutcome:
     seconds_loading: time spent loading state while the cell ran.
     """
 
-    chain: Chain
+    chain: BatchChain
     pending: bool
     waiting: bool
     files: tuple[Path, ...] = ()
@@ -76,7 +75,9 @@ def run_stateless(
     return pass_on(of, _tick(of, Machine(of.program, state, owns_unkeyed=shard == 0), inputs), send)
 
 
-def open_cell(plan: Compiled, stage: int, shard: int, chain: Chain, tick: int) -> OpenCell | StatelessCell:
+def open_cell(
+    plan: Compiled, stage: int, shard: int, chain: BatchChain, tick: int
+) -> OpenCell | StatelessCell:
     """Open a stage on a shard with the state of `chain`; the caller closes it."""
     if not plan.stages[stage].slots:
         return StatelessCell(plan.stages[stage], shard, chain)
@@ -89,11 +90,11 @@ class StatelessCell:
 
     of: CompiledStage
     shard: int
-    chain: Chain
+    chain: BatchChain
 
     takes_columns: ClassVar[bool] = False
 
-    def run(self, inputs: Mapping[str, Given], send: Send) -> dict[str, Leaving]:
+    def run(self, inputs: Mapping[str, CellInput], send: Send) -> dict[str, Leaving]:
         return run_stateless(
             self.of, {name: as_rows(rows) for name, rows in inputs.items()}, send, self.shard
         )
@@ -108,7 +109,7 @@ class StatelessCell:
 class OpenCell:
     """An open cell with state: run one or more times, then finished."""
 
-    def __init__(self, plan: Compiled, stage: int, shard: int, chain: Chain, tick: int) -> None:
+    def __init__(self, plan: Compiled, stage: int, shard: int, chain: BatchChain, tick: int) -> None:
         self._of = of = plan.stages[stage]
         number = cell_number(stage, shard, plan.plan.stages.shards)
         slots: dict[str, Any] = {}
@@ -129,7 +130,7 @@ class OpenCell:
         """Return whether some operator runs on columns."""
         return self._on_columns
 
-    def run(self, inputs: Mapping[str, Given], send: Send) -> dict[str, Leaving]:
+    def run(self, inputs: Mapping[str, CellInput], send: Send) -> dict[str, Leaving]:
         """Run the stage on some rows; return the weighted rows for its sinks."""
         return pass_on(self._of, _tick(self._of, self._machine, inputs), send)
 
@@ -146,12 +147,12 @@ class OpenCell:
         self._state.close()
 
 
-def _tick(of: CompiledStage, machine: Machine, inputs: Mapping[str, Given]) -> dict[str, Leaving]:
+def _tick(of: CompiledStage, machine: Machine, inputs: Mapping[str, CellInput]) -> dict[str, Leaving]:
     if machine.program.bounds is not None:
         machine.budget.allow_for(sum(map(len, inputs.values())))
     if all(len(given) < machine.least for given in inputs.values()):
         inputs = {name: as_rows(given) for name, given in inputs.items()}
-    made: dict[str, Given] = {**machine.tick(cast("Mapping[str, Rows]", inputs))}
+    made: dict[str, CellInput] = {**machine.tick(cast("Mapping[str, Rows]", inputs))}
     return {
         name: leaving(rows, in_columns=name in of.in_columns and len(rows) >= _FEW_ROWS)
         for name, rows in made.items()
@@ -180,7 +181,7 @@ def _weighted(of: CompiledStage, sink: str, rows: Leaving) -> Leaving:
 
 def by_source(
     plan: Compiled, arrived: Iterable[tuple[int, int, Rows | pa.Table]], *, columns: bool
-) -> dict[str, Given]:
+) -> dict[str, CellInput]:
     """Return the rows per source of a stage, in order, from exchange numbers, places and rows.
 
     columns: whether rows that came in columns stay there, if they are not few.
@@ -188,7 +189,7 @@ def by_source(
     pieces: dict[int, list[Rows | pa.Table]] = {}
     for number, _, rows in sorted(arrived, key=itemgetter(0, 1)):
         pieces.setdefault(number, []).append(rows)
-    found: dict[str, Given] = {}
+    found: dict[str, CellInput] = {}
     for number, own in pieces.items():
         exchange = plan.plan.stages.exchanges[number]
         given = _in_columns(exchange, own) if columns and exchange.name not in found else None
@@ -214,7 +215,7 @@ _FEW_ROWS = 64
 
 def by_time(
     plan: Compiled, arrived: Iterable[tuple[int, int, Rows | pa.Table]], *, columns: bool
-) -> dict[int, dict[str, Given]]:
+) -> dict[int, dict[str, CellInput]]:
     """Return the rows per source of a stage for each place (here the number of a time), in order."""
     places: dict[int, list[tuple[int, int, Rows | pa.Table]]] = {}
     for piece in arrived:

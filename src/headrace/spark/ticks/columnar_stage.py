@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.analysis import analyse
 from headrace.engine.columnar.columnar_option import Columnar
+from headrace.engine.flow_parts import live_consumers
 from headrace.engine.machine import Machine
 from headrace.engine.partial_operators import PartialAggregate
-from headrace.engine.plan import live_consumers
 from headrace.expr.tree import Column
 from headrace.expr.types import Rows
 from headrace.io.arrow import arrow_schema, table_to_rows, with_all_columns
 from headrace.lowering.forms import has_columnar_form
-from headrace.operators.select import Select
-from headrace.operators.sink import Sink
+from headrace.operators.endpoints import Sink
+from headrace.operators.rows import Select
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -66,7 +66,7 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FilePiece:
     """Rows for a source, or an end notification for an operator.
 
     place: position in the source's order. checked: whether each value is known to be as declared.
@@ -91,7 +91,7 @@ def read_inputs(
     partition: int = 0,
     columns: Container[str] = (),
     gathered: Container[str] = (),
-) -> Iterator[Piece]:
+) -> Iterator[FilePiece]:
     """Read a task's input, one file or batch at a time.
 
     columns: sources whose rows stay in columns if they arrive in columns. gathered: those of these whose
@@ -99,14 +99,14 @@ def read_inputs(
 
     Raises `BadRow` and `UnreadableSource`.
     """
-    waiting: dict[int, list[Piece]] = {}
+    waiting: dict[int, list[FilePiece]] = {}
     for number, batch in enumerate(batches):
         tags = batch.column("tag").to_pylist()
         paths = batch.column("path").to_pylist()
         places = batch.column("place").to_pylist()
         for tag, path, place in zip(tags, paths, places, strict=True):
             if tag == ENDED:
-                yield Piece(path, 0, [(True,)])
+                yield FilePiece(path, 0, [(True,)])
             elif tag >= 0 and path is not None:
                 location, table = decoded_location(path), None
                 if inputs[tag].name in columns:
@@ -132,9 +132,9 @@ def read_inputs(
     yield from map(_together, waiting.values())
 
 
-def _together(pieces: list[Piece]) -> Piece:
+def _together(pieces: list[FilePiece]) -> FilePiece:
     tables: Any = [piece.rows for piece in pieces]
-    return Piece(pieces[0].name, pieces[0].place, pa.concat_tables(tables))
+    return FilePiece(pieces[0].name, pieces[0].place, pa.concat_tables(tables))
 
 
 def _placed(source: Input, location: str, place: int, taken: Taken) -> Iterator[tuple[int, Rows]]:
@@ -144,9 +144,9 @@ def _placed(source: Input, location: str, place: int, taken: Taken) -> Iterator[
     yield place, read_file(source.reading, location, source, taken)
 
 
-def _counted(source: Input, place: int, rows: Rows | pa.Table, taken: Taken) -> Piece:
+def _counted(source: Input, place: int, rows: Rows | pa.Table, taken: Taken) -> FilePiece:
     taken.rows[source.name] = taken.rows.get(source.name, 0) + len(rows)
-    return Piece(source.name, place, rows)
+    return FilePiece(source.name, place, rows)
 
 
 @singledispatch

@@ -5,12 +5,12 @@
 A message for a later stage holds rows of one exchange (`port` is its number in
 the plan) for one shard, encoded as one blob, so that a shuffle moves few large
 rows. Where the order of an exchange means something, `place` ascends in it. A
-message for the driver has stage -1; its body is a `Result`.
+message for the driver has stage -1; its body is a `TaskResult`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,6 +20,7 @@ import pyarrow.ipc as ipc
 
 from headrace.expr.types import Rows
 from headrace.io.arrow import rows_to_table, table_to_rows
+from headrace.spark.ticks.failures import Task
 from headrace.state.codec import decode, value_encoder
 
 if TYPE_CHECKING:
@@ -51,11 +52,10 @@ BLOBS_OF_ONE_PLACE = 1 << 20
 
 
 Message: TypeAlias = "tuple[int, int, int, int, bytes | pa.Buffer]"
-Task: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class TaskResult:
     """A task's report: `kind` names the type of `body` (plain data); see `spark.ticks.task_outcome`."""
 
     kind: str
@@ -148,10 +148,10 @@ def from_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[Message]:
         yield from zip(*(batch.column(at).to_pylist() for at in range(5)), strict=True)
 
 
-def results_of(table: pa.Table) -> list[Result]:
+def results_of(table: pa.Table) -> list[TaskResult]:
     """Extract the results from a job's output."""
     found = (decode(body) for body in table.column("body").to_pylist())
-    return [Result(kind, body) for kind, body in found]
+    return [TaskResult(kind, body) for kind, body in found]
 
 
 def _batch(messages: list[Message]) -> pa.RecordBatch:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import pyarrow as pa
 
-from headrace.atomic_files import subfolder_for, sync_folder
-from headrace.expr.dict_keys import with_representatives
 from headrace.expr.types import Rows
+from headrace.expr.value_keys import with_representatives
+from headrace.file_system import subfolder_for, sync_folder
 from headrace.io.files import changelog, table_files
 from headrace.io.files.changelog import Changelog
 from headrace.io.files.table_files import TableFiles
@@ -25,9 +25,8 @@ from headrace.io.sink import PartsWriter, SinkRequest, SinkTarget, Writer, open_
 from headrace.io.source import Guarantee
 from headrace.spark.placing.row_placement import ByBucket
 from headrace.spark.ticks.failures import told, told_errors
-from headrace.spark.ticks.messages import Result
-from headrace.spark.ticks.plan import Output
-from headrace.tables.change_files import ChangeFile, consolidated_entries, write_entries
+from headrace.spark.ticks.messages import TaskResult
+from headrace.spark.ticks.plan import SinkOutput
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,40 +43,40 @@ def takes_columns(target: object) -> bool:
 
 @singledispatch
 def write_changes(
-    target: object, output: Output, tick: int, attempt: str, rows: Any, durable: bool
-) -> Iterator[Result]:
+    target: object, output: SinkOutput, tick: int, attempt: str, rows: Any, durable: bool
+) -> Iterator[TaskResult]:
     """Stage a task's changes; yield the results to report to the driver. Default: the rows themselves."""
-    yield Result("rows", (output.name, rows))
+    yield TaskResult("rows", (output.name, rows))
 
 
 @write_changes.register
 def _(
-    target: Changelog, output: Output, tick: int, attempt: str, rows: Rows | pa.Table, durable: bool
-) -> Iterator[Result]:
+    target: Changelog, output: SinkOutput, tick: int, attempt: str, rows: Rows | pa.Table, durable: bool
+) -> Iterator[TaskResult]:
     name = f"{attempt}{target.ending}"
     staged = changelog.stage_part(
         target.path, tick, name, rows, output.schema, durable=durable, write=target.write
     )
-    yield Result("file", (output.name, staged, len(rows)))
+    yield TaskResult("file", (output.name, staged, len(rows)))
 
 
 @write_changes.register
 def _(
-    target: TableFiles, output: Output, tick: int, attempt: str, rows: Rows, durable: bool
-) -> Iterator[Result]:
+    target: TableFiles, output: SinkOutput, tick: int, attempt: str, rows: Rows, durable: bool
+) -> Iterator[TaskResult]:
     staged = table_files.stage(
         output.name, target, tick, attempt, rows, output.schema, durable=durable, sources=output.sources
     )
     for name, count in staged:
-        yield Result("file", (output.name, name, count))
+        yield TaskResult("file", (output.name, name, count))
 
 
 @write_changes.register
 def _(
-    target: StagedSink, output: Output, tick: int, attempt: str, rows: Rows, durable: bool
-) -> Iterator[Result]:
+    target: StagedSink, output: SinkOutput, tick: int, attempt: str, rows: Rows, durable: bool
+) -> Iterator[TaskResult]:
     staged = target.stage(output.name, tick, f"{attempt}.parquet", rows, output.schema)
-    yield Result("file", (output.name, staged, len(rows)))
+    yield TaskResult("file", (output.name, staged, len(rows)))
 
 
 @singledispatch
@@ -132,8 +131,11 @@ class ChangeFiles(SinkTarget):
 
 @write_changes.register
 def _(
-    target: ChangeFiles, output: Output, tick: int, attempt: str, rows: list[Any], durable: bool
-) -> Iterator[Result]:
+    target: ChangeFiles, output: SinkOutput, tick: int, attempt: str, rows: list[Any], durable: bool
+) -> Iterator[TaskResult]:
+    # Not at the top, because it needs Arrow's Parquet, which workers of other runs do without.
+    from headrace.tables.change_files import ChangeFile, consolidated_entries, write_entries
+
     folder = Path(target.path)
     name = write_entries(
         folder,
@@ -143,7 +145,7 @@ def _(
         durable=durable,
     )
     if name:
-        yield Result("file", (output.name, name, ChangeFile(folder, name).count))
+        yield TaskResult("file", (output.name, name, ChangeFile(folder, name).count))
 
 
 @task_target.register

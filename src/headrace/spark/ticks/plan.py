@@ -21,18 +21,18 @@ from typing import Any, cast
 from headrace.engine.columnar.columnar_flow import large_ticks_code
 from headrace.engine.partial_operators import PartialAggregate, PartialWindow
 from headrace.engine.program import Program, compile_program
-from headrace.expr.code_emission import CodeBounds, bounded_code
-from headrace.expr.dict_keys import has_representatives
 from headrace.expr.tree import Column
 from headrace.expr.types import Schema
+from headrace.expr.typing_rules import CodeBounds, bounded_code
+from headrace.expr.value_keys import has_representatives
 from headrace.graph.node import Edge, FlowGraph, Node
 from headrace.io.arrow import arrow_schema
 from headrace.io.files.file_source import Files
 from headrace.io.source import WEIGHT
+from headrace.operators.endpoints import Sink
 from headrace.operators.event_time.late_rows import OnTime
 from headrace.operators.event_time.watermark import EndOfInput
-from headrace.operators.select import Select
-from headrace.operators.sink import Sink
+from headrace.operators.rows import Select
 from headrace.spark.placing.row_placement import Divide, DivideTable, row_divider, table_divider
 from headrace.spark.placing.stages import Exchange, Stage, StagePlan
 from headrace.spark.ticks.columnar_stage import ColumnarStage
@@ -108,7 +108,7 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class SinkOutput:
     """A sink of the flow, as tasks write it.
 
     target:  data of `headrace.io`; None where the driver wants the rows.
@@ -122,7 +122,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TickPlan:
     """Plan shipped to tasks.
 
     folder: the checkpoint's. names: state names by node (default: its number). bounds: of the code, if any.
@@ -130,7 +130,7 @@ class Plan:
 
     stages: StagePlan
     inputs: tuple[Input, ...]
-    outputs: dict[str, Output]
+    outputs: dict[str, SinkOutput]
     folder: str
     durable: bool
     names: Mapping[int, str] = field(default_factory=dict[int, str])
@@ -186,7 +186,7 @@ class CompiledStage:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    plan: Plan
+    plan: TickPlan
     stages: tuple[CompiledStage, ...]
 
     @property
@@ -242,7 +242,7 @@ def _sends_few(stage: Stage, exchange: Exchange, reduced: Container[int]) -> boo
     return isinstance(sender.operator, EndOfInput) or sender.id in reduced
 
 
-def compile_stage(stage: Stage, plan: Plan) -> CompiledStage:
+def compile_stage(stage: Stage, plan: TickPlan) -> CompiledStage:
     program = compile_program(stage.graph)
     slots = {slot.name: flow_slot(stage, slot.name, plan.names) for slot in program.slots}
     leaving = tuple(
@@ -275,7 +275,7 @@ def _is_convertible(exchange: Exchange, stage: Stage) -> bool:
     return True
 
 
-def _unread(plan: Plan) -> Iterator[tuple[str, frozenset[str]]]:
+def _unread(plan: TickPlan) -> Iterator[tuple[str, frozenset[str]]]:
     """Yield the sources whose rows may come in columns, with their columns that the flow does not read."""
     for source in plan.inputs:
         if source.reading is None or isinstance(source.reading, Files):
@@ -283,7 +283,7 @@ def _unread(plan: Plan) -> Iterator[tuple[str, frozenset[str]]]:
             yield source.name, names - (names if source.live is None else source.live)
 
 
-def _in_columns(stage: Stage, plan: Plan) -> Iterator[tuple[str, DivideTable | None]]:
+def _in_columns(stage: Stage, plan: TickPlan) -> Iterator[tuple[str, DivideTable | None]]:
     """Sinks of a stage whose rows can leave in columns, with the divider of an exchange."""
     exchanges = {e.name: e for e in plan.stages.exchanges}
     for name, node in stage.graph.sinks.items():
@@ -298,7 +298,7 @@ def _in_columns(stage: Stage, plan: Plan) -> Iterator[tuple[str, DivideTable | N
                 yield name, divide
 
 
-def _forwarded(stage: Stage, plan: Plan, in_columns: Container[str]) -> Iterator[tuple[str, Forwarding]]:
+def _forwarded(stage: Stage, plan: TickPlan, in_columns: Container[str]) -> Iterator[tuple[str, Forwarding]]:
     """Sources of stage 0 that only sinks and exchanges read."""
     readers = stage.graph.consumers()
     for source in plan.inputs:
@@ -336,7 +336,7 @@ def flow_slot(stage: Stage, slot: str, names: Mapping[int, str]) -> str:
     return f"{origin if origin is None else names.get(origin, str(origin))}.{what}"
 
 
-def compiled(plan: Plan) -> Compiled:
+def compiled(plan: TickPlan) -> Compiled:
     with nullcontext() if plan.bounds is None else bounded_code(plan.bounds):
         return Compiled(plan, tuple(compile_stage(stage, plan) for stage in plan.stages.stages))
 
@@ -352,7 +352,7 @@ class ShippedPlan:
     content: bytes
 
     @classmethod
-    def of(cls, plan: Plan) -> ShippedPlan:
+    def of(cls, plan: TickPlan) -> ShippedPlan:
         content = pickled(plan)
         return cls(sha256(content).hexdigest(), content)
 

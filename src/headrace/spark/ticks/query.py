@@ -22,7 +22,7 @@ from headrace.spark.sources.arrivals import SourcePositions
 from headrace.spark.sources.opening import OpenedSource, named_sources_enabled, union_columns, union_of
 from headrace.spark.sources.tick_input import Located, TickInput, batch_rows
 from headrace.spark.ticks.failures import error_of
-from headrace.spark.ticks.ticker import Lag, Ticker
+from headrace.spark.ticks.ticker import SourceBacklog, Ticker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -89,7 +89,7 @@ class Query:
         self._end = end
         self._named = named
         self._drained = False
-        ticker.lag = Lag({opened[tag].input.name: arrivals for tag, arrivals in self._arrivals})
+        ticker.lag = SourceBacklog({opened[tag].input.name: arrivals for tag, arrivals in self._arrivals})
         self._failure: BaseException | None = None
         self._stopping = False
 

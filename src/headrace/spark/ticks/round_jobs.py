@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Protocol
 
 from headrace.spark.ticks import task
 from headrace.spark.ticks.failures import told_errors
-from headrace.spark.ticks.messages import ARROW, Result, results_of, run_tasks
+from headrace.spark.ticks.messages import ARROW, TaskResult, results_of, run_tasks
 from headrace.spark.ticks.round_task import NOTHING, Leg, Sent, rounds_of, split_sent
-from headrace.spark.ticks.task_outcome import Outcome, gathered
+from headrace.spark.ticks.task_outcome import TickOutcome, gathered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from headrace.spark.placing.stages import LoopStages, StagePlan
     from headrace.spark.ticks.task import TickOrder
-    from headrace.state.chain import Chain
+    from headrace.state.chain import BatchChain
 
 
 FEW_ROWS = 20_000
@@ -41,19 +41,19 @@ def run_stages(messages: DataFrame, order: TickOrder, shards: int, stages: range
 class Jobs(Protocol):
     """Runner of a tick's jobs; each method returns the results of the tasks."""
 
-    def enter(self, order: TickOrder, last: int) -> list[Result]:
+    def enter(self, order: TickOrder, last: int) -> list[TaskResult]:
         """Run the input through the stages up to `last`."""
         ...
 
     def run_stored_messages(
         self, order: TickOrder, sent: Sequence[Sent], first: int, last: int
-    ) -> list[Result]:
+    ) -> list[TaskResult]:
         """Run stored messages through the stages from `first` to `last`."""
         ...
 
     def try_small_rounds(
         self, order: TickOrder, sent: Sequence[Sent], loop: LoopStages, before: int
-    ) -> list[Result] | None:
+    ) -> list[TaskResult] | None:
         """Run small rounds in one task, after `before` rounds; None if that does not pay."""
         ...
 
@@ -62,7 +62,7 @@ class Jobs(Protocol):
 class _Tick:
     order: TickOrder
     folder: str
-    results: list[Result] = field(default_factory=list[Result])
+    results: list[TaskResult] = field(default_factory=list[TaskResult])
     waiting: list[Sent] = field(default_factory=list[Sent])
     written: set[str] = field(default_factory=set[str])
     legs: int = 0
@@ -73,7 +73,7 @@ class _Tick:
         self.legs += 1
         return self.order
 
-    def end(self, results: Iterable[Result]) -> None:
+    def end(self, results: Iterable[TaskResult]) -> None:
         """Take a job's results. Raises an error that they report."""
         sent, others = split_sent(results)
         self.waiting += sent
@@ -89,7 +89,7 @@ class _Tick:
         return mine
 
 
-def run_in_jobs(stages: StagePlan, order: TickOrder, jobs: Jobs, folder: str) -> Outcome:
+def run_in_jobs(stages: StagePlan, order: TickOrder, jobs: Jobs, folder: str) -> TickOutcome:
     """Run a tick and combine the results of its jobs. folder: for the messages between jobs.
 
     Raises the errors of jobs, and `NoFixpoint`.
@@ -107,7 +107,7 @@ def run_in_jobs(stages: StagePlan, order: TickOrder, jobs: Jobs, folder: str) ->
     return outcome
 
 
-def files_of(chains: Mapping[int, Chain]) -> set[str]:
+def files_of(chains: Mapping[int, BatchChain]) -> set[str]:
     return {file.name for chain in chains.values() for file in chain.files()}
 
 
@@ -148,17 +148,17 @@ class SparkJobs:
     scattered: Callable[[TickOrder], DataFrame]
     few: int
 
-    def enter(self, order: TickOrder, last: int) -> list[Result]:
+    def enter(self, order: TickOrder, last: int) -> list[TaskResult]:
         return self._through(self.scattered(order), order, 1, last)
 
     def run_stored_messages(
         self, order: TickOrder, sent: Sequence[Sent], first: int, last: int
-    ) -> list[Result]:
+    ) -> list[TaskResult]:
         return self._through(self._frame(sent), order, first, last)
 
     def try_small_rounds(
         self, order: TickOrder, sent: Sequence[Sent], loop: LoopStages, before: int
-    ) -> list[Result] | None:
+    ) -> list[TaskResult] | None:
         if sum(message.rows for message in sent) > self.few:
             return None
         frame = self._frame(sent).coalesce(1)
@@ -166,7 +166,7 @@ class SparkJobs:
             job = run_tasks(frame, task.rounds(order, loop, self.few, before))
             return results_of(job.toArrow())
 
-    def _through(self, messages: DataFrame, order: TickOrder, first: int, last: int) -> list[Result]:
+    def _through(self, messages: DataFrame, order: TickOrder, first: int, last: int) -> list[TaskResult]:
         with told_errors():
             return results_of(run_stages(messages, order, self.shards, range(first, last + 1)).toArrow())
 

@@ -22,14 +22,15 @@ from headrace.engine.columnar.runner import as_rows
 from headrace.errors import UnreadableSource
 from headrace.expr.types import Rows
 from headrace.spark.ticks.cell import OpenCell, by_source, cell_number, run_stateless
-from headrace.spark.ticks.messages import BLOBS_OF_ONE_PLACE, TO_DRIVER, Message, Result, messages_of
+from headrace.spark.ticks.messages import BLOBS_OF_ONE_PLACE, TO_DRIVER, Message, TaskResult, messages_of
 from headrace.spark.ticks.task_outcome import chain_result
-from headrace.state.chain import Chain
+from headrace.state.chain import BatchChain
 from headrace.state.codec import decode, value_encoder
 
 if TYPE_CHECKING:
     from headrace.spark.placing.stages import LoopStages
     from headrace.spark.ticks.task import Attempt, CellOutput
+
 
 Address: TypeAlias = tuple[int, int, int, int]
 """Destination of rows: stage, shard, exchange, place."""
@@ -58,15 +59,15 @@ class Sent:
         body = value_encoder()((self.path, self.offset, self.size))
         return (self.stage, self.shard, -1 - self.port, self.place, body)
 
-    def result(self) -> Result:
+    def result(self) -> TaskResult:
         body = (self.stage, self.shard, self.port, self.place, self.path, self.offset, self.size, self.rows)
-        return Result(SENT, body)
+        return TaskResult(SENT, body)
 
 
-def split_sent(results: Iterable[Result]) -> tuple[list[Sent], list[Result]]:
+def split_sent(results: Iterable[TaskResult]) -> tuple[list[Sent], list[TaskResult]]:
     """Separate messages stored for later jobs from all other results."""
     sent: list[Sent] = []
-    others: list[Result] = []
+    others: list[TaskResult] = []
     for result in results:
         if result.kind == SENT:
             sent.append(Sent(*result.body))
@@ -75,7 +76,7 @@ def split_sent(results: Iterable[Result]) -> tuple[list[Sent], list[Result]]:
     return sent, others
 
 
-def write_down(path: Path, messages: Iterable[tuple[Message, int]]) -> Iterator[Result]:
+def write_down(path: Path, messages: Iterable[tuple[Message, int]]) -> Iterator[TaskResult]:
     """Write messages with their row counts to a file; yield a reference to each for the driver."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as out:
@@ -154,7 +155,7 @@ class Leg:
 
 def posted(
     out: CellOutput, stage: int, leg: Leg | None, attempt: str, shared: str | None = None
-) -> Iterator[Message | Result]:
+) -> Iterator[Message | TaskResult]:
     """Yield the messages sent by a stage: passed to a later stage of the job, or stored for other jobs.
 
     shared: folder for large tables that a later stage of the job reads, if all tasks see it.
@@ -187,7 +188,7 @@ def _counted(
 
 def run_rounds(
     attempt: Attempt, loop: LoopStages, out: CellOutput, most: int | None = None, before: int = 0
-) -> Iterator[Result]:
+) -> Iterator[TaskResult]:
     """Run a loop on all shards from the rows in `out`, until no rows circulate.
 
     most: gives up, leaving in `out` what goes round, when that is more rows in one round.
@@ -214,10 +215,10 @@ def run_rounds(
             loop.check(growth, before)
         yield from cells.finished()
     if most is not None:
-        yield Result(ROUNDS, tuple(dict(back) for back in growth))
+        yield TaskResult(ROUNDS, tuple(dict(back) for back in growth))
 
 
-def rounds_of(results: Iterable[Result]) -> Iterator[Mapping[int, int]]:
+def rounds_of(results: Iterable[TaskResult]) -> Iterator[Mapping[int, int]]:
     """Return the rows fed back over each exchange, for each round that tasks ran."""
     return (back for result in results if result.kind == ROUNDS for back in result.body)
 
@@ -239,13 +240,13 @@ class _Cells:
         number = cell_number(stage, shard, attempt.plan.plan.stages.shards)
         cell = self._open.get(number)
         if cell is None:
-            chain = attempt.order.chains.get(number, Chain())
+            chain = attempt.order.chains.get(number, BatchChain())
             cell = OpenCell(attempt.plan, stage, shard, chain, attempt.order.tick)
             self._closing.callback(cell.close)
             self._open[number] = cell
         attempt.keep(cell.run(inputs, out.send))
 
-    def finished(self) -> Iterator[Result]:
+    def finished(self) -> Iterator[TaskResult]:
         for number, cell in self._open.items():
             done = cell.finish(self._attempt.name)
             self._attempt.files.extend(done.files)

@@ -19,7 +19,7 @@ from headrace.errors import HeadraceError
 from headrace.expr.types import Rows, Schema
 from headrace.io.arrow import table_to_rows, with_all_columns, without_zero_weights
 from headrace.spark.ticks.cell import (
-    Given,
+    CellInput,
     by_source,
     by_time,
     cell_number,
@@ -27,10 +27,11 @@ from headrace.spark.ticks.cell import (
     pass_on,
     run_stateless,
 )
+from headrace.spark.ticks.failures import Task
 from headrace.spark.ticks.intake import Tagged, Taken, read_inputs, tagged_batch
 from headrace.spark.ticks.messages import (
     Message,
-    Result,
+    TaskResult,
     from_batches,
     piece_of,
     place_of,
@@ -42,8 +43,7 @@ from headrace.spark.ticks.output import takes_columns, write_changes
 from headrace.spark.ticks.plan import Compiled, CompiledStage, ShippedPlan
 from headrace.spark.ticks.round_task import Address, Leg, fetched, posted, run_rounds
 from headrace.spark.ticks.task_outcome import TaskCost, bad_result, chain_result, error_result
-from headrace.state.chain import Chain
-from headrace.state.checkpoint_files import make_durable
+from headrace.state.chain import BatchChain, make_durable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,11 +52,10 @@ if TYPE_CHECKING:
     from headrace.spark.placing.stages import Exchange, LoopStages
 
 
-Piece: TypeAlias = "tuple[int, int, Rows | pa.Table]"
+ExchangedRows: TypeAlias = "tuple[int, int, Rows | pa.Table]"
 """Exchange number, place, and rows."""
 Shares: TypeAlias = Sequence[Sequence[Tagged]]
 """What the driver gives to each task of stage 0 besides the rows of DataFrames."""
-Task: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ class TickOrder:
 
     shipped: ShippedPlan
     tick: int
-    chains: Mapping[int, Chain]
+    chains: Mapping[int, BatchChain]
     due: frozenset[int]
     leg: Leg | None = None
     times: tuple[int, ...] | None = None
@@ -145,7 +144,7 @@ class CellOutput:
         stage, shard, exchange, place, body = message
         self._sent.setdefault((stage, shard, exchange, place), []).append(piece_of(body))
 
-    def take(self, stage: int, shard: int) -> list[Piece]:
+    def take(self, stage: int, shard: int) -> list[ExchangedRows]:
         """Take the rows sent to a cell."""
         self.cost.enter("exchange")
         keys = [key for key in self._sent if key[:2] == (stage, shard)]
@@ -256,13 +255,15 @@ class Attempt:
             made = dict.fromkeys(to.sinks, table)
         self.keep(pass_on(of, made, out.send), place)
 
-    def cell(self, stage: int, shard: int, arrived: list[Piece], out: CellOutput) -> Iterator[Result]:
+    def cell(
+        self, stage: int, shard: int, arrived: list[ExchangedRows], out: CellOutput
+    ) -> Iterator[TaskResult]:
         """Run a cell if it has input or is due."""
         number = cell_number(stage, shard, self.plan.plan.stages.shards)
         is_due = number in self.order.due
         if not arrived and not is_due:
             return
-        chain = self.order.chains.get(number, Chain())
+        chain = self.order.chains.get(number, BatchChain())
         self.cost.enter("load state")
         with closing(open_cell(self.plan, stage, shard, chain, self.order.tick)) as cell:
             self.cost.enter("compute")
@@ -274,11 +275,11 @@ class Attempt:
             self.cost.loaded(done.seconds_loading)
         self.files.extend(done.files)
         yield chain_result(number, done.chain, done.pending, done.waiting)
-        yield from (Result("clock", clock) for clock in done.clocks)
+        yield from (TaskResult("clock", clock) for clock in done.clocks)
 
     def _turns(
-        self, shard: int, arrived: list[Piece], is_due: bool, *, columns: bool
-    ) -> Iterable[tuple[int, dict[str, Given]]]:
+        self, shard: int, arrived: list[ExchangedRows], is_due: bool, *, columns: bool
+    ) -> Iterable[tuple[int, dict[str, CellInput]]]:
         """Yield a cell's inputs one after another, each with the place that its output rows get.
 
         columns: whether rows that came in columns stay there.
@@ -289,15 +290,15 @@ class Attempt:
         # What acts by itself does so at the first time.
         return ({0: {}} | turns if is_due else turns).items()
 
-    def posted(self, out: CellOutput, stage: int) -> Iterator[Message | Result]:
+    def posted(self, out: CellOutput, stage: int) -> Iterator[Message | TaskResult]:
         """Yield what a stage has sent."""
         self.cost.enter("exchange")
         for message in posted(out, stage, self.order.leg, self.name, self.order.shared):
-            if not isinstance(message, Result):
+            if not isinstance(message, TaskResult):
                 self.cost.shuffled += len(message[4])
             yield message
 
-    def written(self) -> Iterator[Result]:
+    def written(self) -> Iterator[TaskResult]:
         """Write the task's output. Its results count only once this has finished."""
         self.cost.enter("write state")
         if self.plan.plan.durable:
@@ -324,7 +325,7 @@ class Attempt:
 
 
 def _guarded(
-    attempt: Attempt, stage: int, run: Callable[[Attempt], Iterator[Message | Result]]
+    attempt: Attempt, stage: int, run: Callable[[Attempt], Iterator[Message | TaskResult]]
 ) -> Iterator[Message]:
     # Rows and state hold no cycles, and a task's memory is free again at its end.
     collects = gc.isenabled()
@@ -332,8 +333,8 @@ def _guarded(
     _spare_what_stays(attempt.order.shipped.digest)
     try:
         for item in run(attempt):
-            yield item.message(0) if isinstance(item, Result) else item
-        yield Result("cost", attempt.cost.result()).message(0)
+            yield item.message(0) if isinstance(item, TaskResult) else item
+        yield TaskResult("cost", attempt.cost.result()).message(0)
     except HeadraceError as error:
         # An error of ours is the same whenever the task is run again: it is told, not retried.
         yield error_result(stage, error).message(0)
@@ -363,7 +364,7 @@ def _spare_what_stays(plan: str) -> None:
     _plan_before = plan
 
 
-def _read(attempt: Attempt, batches: Iterable[pa.RecordBatch], out: CellOutput) -> Iterator[Result]:
+def _read(attempt: Attempt, batches: Iterable[pa.RecordBatch], out: CellOutput) -> Iterator[TaskResult]:
     taken = Taken()
     of = attempt.plan.stages[0]
     gathered: frozenset[str] = frozenset()
@@ -381,23 +382,25 @@ def _read(attempt: Attempt, batches: Iterable[pa.RecordBatch], out: CellOutput) 
         else:
             attempt.run_on_columns(piece.name, piece.rows, out, piece.place, checked=piece.checked)
         attempt.cost.enter("read")
-    yield from (Result("taken", item) for item in taken.rows.items())
+    yield from (TaskResult("taken", item) for item in taken.rows.items())
     yield from (bad_result(source, record) for source, record in taken.bad)
-    yield from (Result("widened", astuple(column)) for column in taken.widened)
+    yield from (TaskResult("widened", astuple(column)) for column in taken.widened)
 
 
-def _scatter(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | Result]:
+def _scatter(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | TaskResult]:
     out = attempt.outbox()
     yield from _read(attempt, batches, out)
     yield from attempt.posted(out, 0)
     yield from attempt.written()
 
 
-def _stage(attempt: Attempt, number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | Result]:
+def _stage(
+    attempt: Attempt, number: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[Message | TaskResult]:
     shard = _partition()
     attempt.cost.enter("exchange")
     timed = attempt.order.times is not None
-    arrived: list[Piece] = []
+    arrived: list[ExchangedRows] = []
     for message in fetched(from_batches(batches), number):
         if message[0] == number:
             assert message[1] == shard, "rows came to the wrong shard"
@@ -428,7 +431,7 @@ def _partition() -> int:
     return 0 if context is None else context.partitionId()
 
 
-def _whole_tick(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | Result]:
+def _whole_tick(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | TaskResult]:
     out = attempt.outbox(posts=False)
     yield from _read(attempt, batches, out)
     stages = attempt.plan.plan.stages
@@ -444,7 +447,7 @@ def _whole_tick(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator
 
 def _rounds(
     attempt: Attempt, loop: LoopStages, most: int, before: int, batches: Iterable[pa.RecordBatch]
-) -> Iterator[Message | Result]:
+) -> Iterator[Message | TaskResult]:
     out = attempt.outbox(posts=False)
     for message in fetched(from_batches(batches)):
         out.put(message)

@@ -7,7 +7,7 @@ taken   (source, rows)                         rows read
 bad     (source, record)                       a row set aside
 widened (source, column, ...)                  a column of a file that is narrower than declared
 rounds  (rows by exchange, ...)                what went back after each round that a task ran for the driver
-cost    what a task cost, see `headrace.spark.ticks.task_outcome.Report`
+cost    what a task cost, see `headrace.spark.ticks.task_outcome.TaskCostReport`
 clock   (operator, watermark, late rows)       where a watermark stands now
 error   (stage, pickled error)                 why the tick cannot be
 """
@@ -30,8 +30,8 @@ from headrace.errors import HeadraceError
 from headrace.expr.types import Rows
 from headrace.io.files.file_reader import Widened
 from headrace.io.source import BadRecord
-from headrace.spark.ticks.messages import Result
-from headrace.state.chain import Chain
+from headrace.spark.ticks.messages import TaskResult
+from headrace.state.chain import BatchChain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Outcome:
+class TickOutcome:
     """Combined results of a tick's tasks.
 
     passing: state files needed only by later jobs of the same tick.
     """
 
-    chains: dict[int, Chain] = field(default_factory=dict[int, Chain])
+    chains: dict[int, BatchChain] = field(default_factory=dict[int, BatchChain])
     pending: set[int] = field(default_factory=set[int])
     waiting: set[int] = field(default_factory=set[int])
     files: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
@@ -60,15 +60,15 @@ class Outcome:
     costs: list[Any] = field(default_factory=list[Any])
 
 
-def chain_result(cell: int, chain: Chain, pending: bool, waiting: bool) -> Result:
-    return Result("chain", (cell, json.dumps(chain.to_json()), pending, waiting))
+def chain_result(cell: int, chain: BatchChain, pending: bool, waiting: bool) -> TaskResult:
+    return TaskResult("chain", (cell, json.dumps(chain.to_json()), pending, waiting))
 
 
-def bad_result(source: str, record: BadRecord) -> Result:
-    return Result("bad", (source, astuple(record)))
+def bad_result(source: str, record: BadRecord) -> TaskResult:
+    return TaskResult("bad", (source, astuple(record)))
 
 
-def error_result(stage: int, error: HeadraceError) -> Result:
+def error_result(stage: int, error: HeadraceError) -> TaskResult:
     from pyspark import cloudpickle
 
     try:
@@ -76,19 +76,19 @@ def error_result(stage: int, error: HeadraceError) -> Result:
     except Exception:
         plain = type(error)(error.what, where=error.where, why=error.why, fix=error.fix)
         content = cloudpickle.dumps(plain)
-    return Result("error", (stage, content))
+    return TaskResult("error", (stage, content))
 
 
-def gathered(results: Iterable[Result]) -> Outcome:
+def gathered(results: Iterable[TaskResult]) -> TickOutcome:
     """Combine results into one outcome. Raises the error of the earliest stage, if a task reported one."""
-    outcome = Outcome()
+    outcome = TickOutcome()
     errors: list[tuple[int, bytes]] = []
     for result in results:
         match result.kind, result.body:
             case "error", (stage, content):
                 errors.append((stage, content))
             case "chain", (cell, text, pending, waiting):
-                outcome.chains[cell] = Chain.from_json(json.loads(text))
+                outcome.chains[cell] = BatchChain.from_json(json.loads(text))
                 if pending:
                     outcome.pending.add(cell)
                 if waiting:
@@ -120,7 +120,7 @@ def gathered(results: Iterable[Result]) -> Outcome:
 
 
 Phase: TypeAlias = Literal["read", "compute", "load state", "write state", "exchange", "write"]
-Report: TypeAlias = "tuple[float, Mapping[str, float], Mapping[int, int], int, int | None]"
+TaskCostReport: TypeAlias = "tuple[float, Mapping[str, float], Mapping[int, int], int, int | None]"
 """What a task reports: processor seconds, by phase, rows by exchange, bytes shuffled, bytes in memory."""
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
@@ -158,7 +158,7 @@ class TaskCost:
         self.phases["load state"] += part
         self.phases["compute"] -= part
 
-    def result(self) -> Report:
+    def result(self) -> TaskCostReport:
         """Report the costs; the seconds are those of the process since its last task."""
         global _reported
         self.enter(self._phase)
@@ -189,7 +189,7 @@ class CostMeter:
     def __post_init__(self) -> None:
         self._jvm = self._jvm_seconds()
 
-    def lap(self, tasks: Iterable[Report]) -> Cost:
+    def lap(self, tasks: Iterable[TaskCostReport]) -> Cost:
         """Return what was spent since the last lap, tasks included."""
         driver, jvm = time.process_time(), self._jvm_seconds()
         phases, exchanges = dict.fromkeys(get_args(Phase), 0.0), Counter[str]()

@@ -39,7 +39,7 @@ from headrace.spark.ticks.output import outbox_of
 from headrace.spark.ticks.plan import Compiled, ShippedPlan
 from headrace.spark.ticks.round_jobs import FEW_ROWS, SparkJobs, run_in_jobs, run_stages
 from headrace.spark.ticks.task import TickOrder
-from headrace.spark.ticks.task_outcome import CostMeter, Outcome, gathered
+from headrace.spark.ticks.task_outcome import CostMeter, TickOutcome, gathered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from headrace.io.source import DeadLetters
     from headrace.spark.placing.stages import StagePlan
     from headrace.spark.sources.arrivals import Arrivals
-    from headrace.state.chain import Chain
+    from headrace.state.chain import BatchChain
     from headrace.state.checkpoint import Checkpoint
     from headrace.state.commit import Commit
 
@@ -78,7 +78,7 @@ class Ticker:
     local: bool
     on_tick: Callable[[Progress], object] | None
     tasks: int = 1
-    lag: Lag = field(default_factory=lambda: Lag({}))
+    lag: SourceBacklog = field(default_factory=lambda: SourceBacklog({}))
     metrics: RunMetrics | None = None
     observer: Observer | None = None
     meter: CostMeter = field(default_factory=CostMeter)
@@ -120,7 +120,7 @@ class Ticker:
         positions: Any,
         ended: Iterable[str] = (),
         times: tuple[int, ...] | None = None,
-        sources: Chain | None = None,
+        sources: BatchChain | None = None,
     ) -> None:
         """Run the next tick. Raises the errors of the tick.
 
@@ -176,7 +176,7 @@ class Ticker:
             did = Progress(tick, rows_in, set_aside, changes_out, time.perf_counter() - start, way)
             self.on_tick(self._stands(did, outcome, commit))
 
-    def _stands(self, did: Progress, outcome: Outcome, commit: Commit) -> Progress:
+    def _stands(self, did: Progress, outcome: TickOutcome, commit: Commit) -> Progress:
         """Return the progress of a tick, and the position of the run after it."""
         names = [source.name for source in self.plan.plan.inputs]
         return replace(
@@ -188,7 +188,7 @@ class Ticker:
             cost=self.meter.lap(outcome.costs),
         )
 
-    def _clocks(self, outcome: Outcome) -> dict[str, dict[str, Any]]:
+    def _clocks(self, outcome: TickOutcome) -> dict[str, dict[str, Any]]:
         last = self.checkpoint.last
         counters: Mapping[str, Any] = last.counters if last else {}
         marks = {name: stand_of(mark) for name, (mark, _) in outcome.clocks.items()}
@@ -216,7 +216,7 @@ class Ticker:
 
     def _job(
         self, spark: SparkSession, given: TickInput, tick: int, way: Way, times: tuple[int, ...] | None
-    ) -> Outcome:
+    ) -> TickOutcome:
         last = self.checkpoint.last
         order = TickOrder(self.shipped, tick, dict(last.chains) if last else {}, self._due, times=times)
         if way == "one task":
@@ -251,7 +251,7 @@ class Ticker:
         return frame, given.shares(tasks)
 
 
-def _outcome_of(messages: DataFrame) -> Outcome:
+def _outcome_of(messages: DataFrame) -> TickOutcome:
     with told_errors():
         table = messages.toArrow()
     return gathered(results_of(table))
@@ -384,7 +384,7 @@ def timestamps_of(plan: StagePlan) -> frozenset[str]:
 
 
 @dataclass(slots=True)
-class Lag:
+class SourceBacklog:
     """Observer of source backlogs during a run.
 
     arrivals: of the sources whose input the driver finds.

@@ -29,8 +29,8 @@ from headrace.compute.protocol.row_batch import NotColumnar, RowBatch, is_column
 from headrace.compute.replica.exports import FailedExport, add_up
 from headrace.compute.replica.feeds import Version
 from headrace.engine.spilling import estimated_bytes
-from headrace.expr.dict_keys import dict_key_source, key_function
 from headrace.expr.types import Field, Row, Schema, StructType
+from headrace.expr.value_keys import dict_key_source, key_function
 
 if TYPE_CHECKING:
     from headrace.arrangement.batch import Batch

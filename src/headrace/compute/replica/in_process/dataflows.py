@@ -29,7 +29,7 @@ from headrace.compute.replica.in_process.inlets import (
 from headrace.compute.replica.in_process.ticking import MOST, MakeTickExecutor, Ticking
 from headrace.compute.replica.work_watch import PieceLimits, WorkWatch, name_of
 from headrace.errors import WorkLimitExceeded
-from headrace.expr.code_emission import CodeBounds, bounded_code
+from headrace.expr.typing_rules import CodeBounds, bounded_code
 from headrace.flow.flow import Flow
 
 _MEASURED = 4096

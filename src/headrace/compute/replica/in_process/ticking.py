@@ -18,13 +18,14 @@ from headrace.compute.protocol.row_batch import WEIGHT, NotColumnar, RowBatch, i
 from headrace.compute.replica.building import passes_through
 from headrace.compute.replica.feeds import weighted_rows
 from headrace.engine.engine import Engine
-from headrace.engine.tick_budget import LARGEST_TICK
-from headrace.expr.dict_keys import with_representatives
+from headrace.engine.runtime_library import LARGEST_TICK
 from headrace.expr.types import Schema
+from headrace.expr.value_keys import with_representatives
 from headrace.flow.flow import Flow
 
 if TYPE_CHECKING:
     from headrace.columns.columns import Columns
+
 
 T = TypeVar("T")
 

@@ -13,7 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from headrace.atomic_files import subfolder_for
 from headrace.compute.collections.store import Collections, open_collections
 from headrace.compute.errors import StoreUnavailable
 from headrace.compute.frontier import Frontier
@@ -47,8 +46,9 @@ from headrace.compute.replica.spark.state import (
 )
 from headrace.errors import SparkProcessDied
 from headrace.expr.types import Schema
+from headrace.file_system import subfolder_for
 from headrace.flow.flow import Flow
-from headrace.spark.external_ticks import Given, Session
+from headrace.spark.external_ticks import Session, TimedRows
 
 MOST_TIMES = 4096
 """Limit on the times of one tick."""
@@ -146,7 +146,7 @@ class SparkDataflow(DataflowRun):
                 self.hydrated = True
                 self._settle(max(state.upper, self.upper))
         if not self.hydrated:
-            given: Iterable[Given] = ()
+            given: Iterable[TimedRows] = ()
             if not self.skips_snapshot:
                 given = self._inputs.snapshot(store, self.as_of, state.append)
             self._run(state, spark, given, [self.as_of], Frontier(self.as_of + 1))
@@ -189,7 +189,7 @@ class SparkDataflow(DataflowRun):
         self,
         state: StoredState,
         spark: Session,
-        given: Iterable[Given],
+        given: Iterable[TimedRows],
         times: Sequence[int],
         upper: Frontier,
     ) -> None:

@@ -26,7 +26,7 @@ from headrace.compute.protocol.responses import Counted, Update
 from headrace.compute.replica.exports import FailedExport
 from headrace.compute.replica.feeds import check_not_back, weighted_rows
 from headrace.expr.types import Schema
-from headrace.spark.external_ticks import Given, Session
+from headrace.spark.external_ticks import Session, TimedRows
 from headrace.spark.ticks.output import in_parts
 from headrace.state.codec import decode
 from headrace.tables.change_files import LAST_HASH, ChangeFile, Filing, MergeTask, hash_of, sum_changes
@@ -397,7 +397,7 @@ class Inputs:
         for one in self.imports:
             one.close()
 
-    def snapshot(self, store: Collections, at: int, append: Mapping[str, bool]) -> Iterator[Given]:
+    def snapshot(self, store: Collections, at: int, append: Mapping[str, bool]) -> Iterator[TimedRows]:
         """Read all rows at a time. `seen` is valid once all have been taken. append: see `DrivenFlow`."""
         for one in self.imports:
             count = weight = 0
@@ -421,7 +421,7 @@ class Inputs:
 
     def rows_of_tick(
         self, news: Iterable[TimedChanges], times: Sequence[int], append: Mapping[str, bool]
-    ) -> Iterator[Given]:
+    ) -> Iterator[TimedRows]:
         """Yield the rows given to a tick that covers these times."""
         numbers = {time: number for number, time in enumerate(times)}
         for version in news:

@@ -22,10 +22,10 @@ from headrace.compute.protocol.commands import DataflowLimits
 from headrace.compute.protocol.responses import Counted, Update
 from headrace.compute.replica.spark.inputs import GoesOn, Inputs, ReadSummary, Versions
 from headrace.errors import CheckpointDamaged, FlowChanged
-from headrace.expr.code_emission import CodeBounds
+from headrace.expr.typing_rules import CodeBounds
 from headrace.flow.flow import Flow
-from headrace.operators.source import Source
-from headrace.spark.external_ticks import DrivenFlow, Given, Session
+from headrace.operators.endpoints import Source
+from headrace.spark.external_ticks import DrivenFlow, Session, TimedRows
 from headrace.spark.ticks.output import ChangeFiles
 from headrace.tables.change_files import LAST_HASH
 
@@ -84,7 +84,7 @@ class StoredState:
         self._begun = self.is_open = goes_on is GoesOn.YES
         return self.is_open
 
-    def run(self, spark: Session, given: Iterable[Given], times: Sequence[int], upper: Frontier) -> None:
+    def run(self, spark: Session, given: Iterable[TimedRows], times: Sequence[int], upper: Frontier) -> None:
         """Run a tick up to `upper`. After an exception, close the state and open it again."""
         driven = self._driven
         assert driven is not None
@@ -203,7 +203,7 @@ class PassthroughState(StoredState):
         self.is_open = True
         return True
 
-    def run(self, spark: Session, given: Iterable[Given], times: Sequence[int], upper: Frontier) -> None:
+    def run(self, spark: Session, given: Iterable[TimedRows], times: Sequence[int], upper: Frontier) -> None:
         found: dict[str, list[Update]] = {source: [] for source in self._sources}
         for source, number, rows in given:
             found[source] += [(row[:-1], times[number], row[-1]) for row in rows]

@@ -43,8 +43,8 @@ from headrace.compute.replica.workers.worker_link import (
     ToWorker,
     WorkerResponse,
 )
+from headrace.file_system import make_private_folder
 from headrace.flow.flow import Flow
-from headrace.private_files import make_private_folder
 
 SLICE = 0.005
 """Seconds of work between checks for messages."""

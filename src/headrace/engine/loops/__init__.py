@@ -1,1 +1,0 @@
-"""Loops within a tick: evaluation of cyclic operators to a fixpoint."""

@@ -1,1 +1,0 @@
-"""Row classes inferred from files: `headrace infer`."""
