@@ -25,7 +25,7 @@ _FUNCTIONS = {name: each for name, each in CATALOGUE.items() if each.meaning}
 
 @dataclass(frozen=True, slots=True)
 class ComposedFunction:
-    """Function of Spark's that other functions of the catalogue make up, as documentation shows it."""
+    """Documentation entry of a Spark function that is composed of other catalogue functions."""
 
     section: str
     parameters: str

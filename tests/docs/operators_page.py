@@ -18,8 +18,8 @@ from headrace.operators.join.join import Join
 from headrace.spark.batch.batch_plan import BatchPlan, Loop, Native, Subplan, plan_batch
 from headrace.spark.batch.loops import why_in_one_task
 from headrace.spark.batch.subplans import distribution_of, loop_flow
-from headrace.spark.placing.combining import insert_partial_operators
 from headrace.spark.placing.earliest_stages import cycles_in_order, unpartitionable_reason
+from headrace.spark.placing.pushdown import insert_partial_operators
 from headrace.spark.placing.row_placement import ByBucket, ByKey, Route, ToAll, ToOne
 from headrace.spark.placing.stages import Stage, cut_stages
 from headrace.spark.refusals import Mode, refusal

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.pipelines import input_contents
+from headrace.pipelines import input_identity
 from tests.pipelines.project import Project, changed, dies, event, rows_read, states
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def test_what_a_query_sees_of_the_file_itself_counts(tmp_path: Path, spark: Spar
 def test_a_file_that_is_too_large_to_copy_has_a_second_name(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(input_contents, "COPIED", 0)
+    monkeypatch.setattr(input_identity, "COPIED", 0)
     text = "CREATE MATERIALIZED VIEW n AS SELECT shop, count(*) AS n FROM json.`shops` GROUP BY shop;"
     project = Project.new(tmp_path / "project", spark, a_sql=text)
     file = project.add("shops", 1, SHOPS)
@@ -304,7 +304,7 @@ def test_files_that_nobody_compares_have_no_checksums(
     """
     project = Project.new(tmp_path / "project", spark, a_sql=text)
     file = project.add("in", 1, [{"v": 1}])
-    monkeypatch.setattr(input_contents, "_digest", dies)
+    monkeypatch.setattr(input_identity, "_digest", dies)
     project.run()
     assert not changed(project.run())
     os.utime(file, (5, 5))

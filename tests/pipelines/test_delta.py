@@ -13,10 +13,10 @@ from unittest.mock import MagicMock
 import pytest
 
 from headrace.errors import UnreadableSource
-from headrace.pipelines import costs, leaves
-from headrace.pipelines.delta_inputs import DeltaInput, RunDeltaTables
+from headrace.pipelines import leaves, plans
 from headrace.pipelines.errors import PipelineError
-from headrace.pipelines.explanation import explain_pipeline
+from headrace.pipelines.inputs import DeltaInput, RunDeltaTables
+from headrace.pipelines.maintenance import explain_pipeline
 from headrace.pipelines.run import planned
 from headrace.pipelines.table_versions import TableVersions
 from tests.golden import assert_golden
@@ -441,7 +441,7 @@ def test_rows_read_of_delta_tables_are_told_where_the_log_knows_them(
 def test_all_rows_of_a_delta_table_are_weighed_against_its_changes(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(costs, "LEAST", 1)
+    monkeypatch.setattr(plans, "LEAST", 1)
     project.write(
         "a.sql", "CREATE MATERIALIZED VIEW n AS SELECT s, count(*) AS n FROM delta.`in` GROUP BY s;"
     )

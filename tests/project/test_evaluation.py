@@ -62,7 +62,7 @@ JUDGED = {
     ("operators/column_arguments.py", "get_type_hints"): _ANNOTATIONS,
     ("flow/fold_arguments.py", "get_type_hints"): _ANNOTATIONS,
     ("io/files/json_values.py", "exec"): _GENERATED,
-    ("pipelines/python_files.py", "exec_module"): "the user's own project, which is to be run",
+    ("pipelines/definition_files.py", "exec_module"): "the user's own project, which is to be run",
     ("pipelines/table_fingerprints.py", "loads"): _OWN_FUNCTIONS,
     ("pull/__init__.py", "import_module"): _BY_NAME,
     ("spark/batch/subplans.py", "loads"): _OWN_PROCESS,
@@ -71,7 +71,7 @@ JUDGED = {
     ("spark/placing/row_placement.py", "exec"): _GENERATED,
     ("spark/sources/pull_source.py", "loads"): _OWN_PROCESS,
     ("spark/ticks/failures.py", "loads"): _OWN_PROCESS,
-    ("spark/ticks/task_outcome.py", "loads"): _OWN_PROCESS,
+    ("spark/ticks/messages.py", "loads"): _OWN_PROCESS,
     ("spark/ticks/plan.py", "loads"): _OWN_PROCESS,
     ("lowering/reference.py", "eval"): _GENERATED,
 }

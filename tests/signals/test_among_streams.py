@@ -19,8 +19,7 @@ from headrace.operators import signals
 from headrace.operators.signals.lift import SignalOperator
 from headrace.spark.refusals import check_runs_on_spark, refusal
 from headrace.view import picture_of
-from headrace.view.dot import to_dot
-from headrace.view.mermaid import to_mermaid
+from headrace.view.drawing import to_dot, to_mermaid
 
 
 class Trade(NamedTuple):

@@ -19,11 +19,12 @@ from headrace.io.arrow import rows_to_table, table_to_rows
 from headrace.io.source import WEIGHT
 from headrace.operators.endpoints import Source
 from headrace.spark.batch.run_batch import lower_flow
-from headrace.spark.ticks.failures import told_errors
+from headrace.spark.ticks.failures import decoded_errors
 from headrace.testing import answers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
 
 Bag = Counter[tuple[Any, ...]]
 
@@ -72,7 +73,7 @@ def frames_of(
 def batch_bags(spark: SparkSession, flow: Flow, inputs: Mapping[str, list[Change[Any]]]) -> dict[str, Bag]:
     """What every sink holds, by batch mode."""
     graph = flow.graph()
-    with told_errors():
+    with decoded_errors():
         sinks = lower_flow(graph, frames_of(spark, flow, inputs)).sinks
         return {n: bag_of_frame(frame, graph.nodes[graph.sinks[n]].schema) for n, frame in sinks.items()}
 
@@ -103,7 +104,7 @@ def json_of_many(
     for name, (flow, inputs) in cases.items():
         frame = lower_flow(flow.graph(), frames_of(spark, flow, inputs)).sinks["out"]
         frames.append(frame.select(f.lit(name).alias("name"), f.to_json(f.struct("*")).alias("row")))
-    with told_errors():
+    with decoded_errors():
         rows = reduce(lambda one, other: one.unionAll(other), frames).toArrow().to_pylist()
     found: dict[str, Counter[str]] = {name: Counter() for name in cases}
     for row in rows:

@@ -14,16 +14,23 @@ from headrace import Engine, Flow
 from headrace.analysis.column_lineage import live_graph
 from headrace.io.arrow import rows_to_table
 from headrace.operators.endpoints import Source
-from headrace.spark.placing.combining import insert_partial_operators
+from headrace.spark.placing.pushdown import insert_partial_operators
 from headrace.spark.placing.stages import LoopStages, cut_stages
 from headrace.spark.ticks import task
 from headrace.spark.ticks.intake import ENDED, Spooled
-from headrace.spark.ticks.messages import TO_DRIVER, TaskResult, from_batches, results_of, to_batches
+from headrace.spark.ticks.messages import (
+    TO_DRIVER,
+    TaskResult,
+    TickOutcome,
+    collect_outcome,
+    from_batches,
+    results_of,
+    to_batches,
+)
 from headrace.spark.ticks.plan import Input, ShippedPlan, SinkOutput, TickPlan, compiled
 from headrace.spark.ticks.round_jobs import run_in_jobs
 from headrace.spark.ticks.round_task import Sent
 from headrace.spark.ticks.task import TickOrder
-from headrace.spark.ticks.task_outcome import TickOutcome, gathered
 from headrace.spark.ticks.ticker import Ends
 from headrace.state.chain import BatchChain
 from headrace.state.codec import value_encoder
@@ -91,14 +98,14 @@ class InProcessTasks:
         partitions = self._partitions(inputs, ended)
         if self.way == "one task":
             whole = [batch for part in partitions for batch in part]
-            return gathered(results_of(_table(list(task.whole_tick(order)(whole)))))
+            return collect_outcome(results_of(_table(list(task.whole_tick(order)(whole)))))
         jobs = InProcessJobs(self, partitions)
         # Rows travel as they are, or in columns however few they are, in turn.
         few = self.ticks % 2 * 1_000_000
         with mock.patch("headrace.spark.ticks.messages._FEW_ROWS", few):
             if self.stages.loops:
                 return run_in_jobs(self.stages, order, jobs, str(self.folder / "sent"))
-            return gathered(jobs.enter(order, self.stages.depth - 1))
+            return collect_outcome(jobs.enter(order, self.stages.depth - 1))
 
     def shuffled(self, run: Any, messages: list[Any]) -> list[Any]:
         out: list[Any] = []
@@ -182,7 +189,7 @@ class InProcessJobs:
         if sum(m.rows for m in sent) > self.tasks.few:
             return None
         batches = to_batches(m.reference() for m in sent)
-        return results_of(_table(list(task.rounds(order, loop, self.tasks.few, before)(batches))))
+        return results_of(_table(list(task.make_rounds_task(order, loop, self.tasks.few, before)(batches))))
 
     def _through(self, messages: list[Any], order: TickOrder, first: int, last: int) -> list[TaskResult]:
         for number in range(first, last + 1):

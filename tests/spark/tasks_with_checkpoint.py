@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace import Flow
 from headrace.analysis.column_lineage import live_graph
-from headrace.spark.placing.combining import insert_partial_operators
+from headrace.spark.placing.pushdown import insert_partial_operators
 from headrace.spark.placing.stages import cut_stages
 from headrace.spark.resumption import Loops, SparkResumeBinding
 from headrace.spark.ticks.plan import ShippedPlan, TickPlan, compiled

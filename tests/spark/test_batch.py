@@ -16,7 +16,7 @@ from headrace.engine.change import Change
 from headrace.errors import BadInput, BadRow, EvaluationError, NoFixpoint, UserFunctionFailed, WrongType
 from headrace.lattice import Max
 from headrace.spark.batch.run_batch import lower_flow
-from headrace.spark.ticks.failures import told_errors
+from headrace.spark.ticks.failures import decoded_errors
 from tests.spark.aggregates_of_items import AGGREGATES, FURTHER
 from tests.spark.batch_rows_of import bag_of_frame, bags_in_one_tick, batch_bags, frame_of, true_bags
 
@@ -462,7 +462,7 @@ def test_a_null_where_the_row_type_has_none_is_a_bad_row(spark: SparkSession) ->
     flow = hr.Flow("checked")
     flow.sink("out", flow.source("edges", Edge))
     frame = spark.createDataFrame([("x", None)], "a string, b string")
-    with pytest.raises(BadRow, match="column 'b' of its DataFrame is null"), told_errors():
+    with pytest.raises(BadRow, match="column 'b' of its DataFrame is null"), decoded_errors():
         lower_flow(flow.graph(), {"edges": frame}).sinks["out"].toArrow()
 
 

@@ -24,7 +24,7 @@ from headrace.engine.machine import Machine
 from headrace.errors import EvaluationError
 from headrace.expr.types import INT64, Field, Schema
 from headrace.io.arrow import rows_to_table, table_to_rows
-from headrace.spark.placing.combining import insert_partial_operators
+from headrace.spark.placing.pushdown import insert_partial_operators
 from headrace.spark.placing.stages import cut_stages
 from headrace.spark.ticks.intake import Taken, read_inputs
 from headrace.spark.ticks.plan import CompiledStage, Input, TickPlan, compiled

@@ -18,7 +18,7 @@ from headrace import Engine, Flow, col
 from headrace.engine.columnar.columnar_option import Columnar
 from headrace.expr.types import DecimalType
 from headrace.operators.aggregate.exact_totals import float_add, float_merge
-from headrace.spark.placing.combining import combined_nodes, insert_partial_operators
+from headrace.spark.placing.pushdown import combined_nodes, insert_partial_operators
 from headrace.spark.placing.stages import cut_stages
 from headrace.spark.ticks.cell import run_stateless
 from tests.spark.tasks_in_process import SPOOLED, InProcessTasks

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import BadInput, SparkProcessDied
-from headrace.spark.ticks.failures import told_deaths
+from headrace.spark.ticks.failures import explained_deaths
 from tests.golden import assert_golden
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -40,7 +40,7 @@ def session_with(process: Any = None, log: Path | None = None) -> Any:
 
 
 def said(error: Exception, spark: Any, tick: int | None) -> str:
-    with pytest.raises(SparkProcessDied) as raised, told_deaths(spark, lambda: tick):
+    with pytest.raises(SparkProcessDied) as raised, explained_deaths(spark, lambda: tick):
         raise error
     assert raised.value.__cause__ is None
     assert raised.value.__suppress_context__
@@ -78,6 +78,6 @@ def test_a_jvm_that_was_killed_is_told_with_its_last_words(tmp_path: Path) -> No
 
 def test_other_failures_pass_as_they_are() -> None:
     for error in (ValueError("a mistake"), BadInput("no", fix="yes"), KeyboardInterrupt()):
-        with pytest.raises(type(error)) as raised, told_deaths(session_with(), lambda: 1):
+        with pytest.raises(type(error)) as raised, explained_deaths(session_with(), lambda: 1):
             raise error
         assert raised.value is error

@@ -18,7 +18,7 @@ from headrace.errors import NoFixpoint, UnreadableSource
 from headrace.spark.explanation import explain_on_spark
 from headrace.spark.placing.stages import StagePlan, cut_stages
 from headrace.spark.resharding import reshard
-from headrace.spark.ticks.round_task import Sent, fetched
+from headrace.spark.ticks.round_task import Sent, fetch_messages
 from tests.properties import test_recursion
 from tests.properties.test_recursion import RULES, Given, Pair
 from tests.spark.tasks_in_process import InProcessTasks
@@ -323,6 +323,6 @@ def test_the_state_of_a_loop_in_rounds_can_be_divided_anew(tmp_path: Path) -> No
 def test_a_file_that_another_host_does_not_see_is_named(tmp_path: Path) -> None:
     sent = Sent(1, 0, 0, 0, str(tmp_path / "x.sent"), 0, 10, 1)
     with pytest.raises(UnreadableSource, match="every host must see") as caught:
-        list(fetched([sent.reference()]))
+        list(fetch_messages([sent.reference()]))
     assert caught.value.facts["path"] == str(tmp_path / "x.sent")
-    assert list(fetched([sent.reference()], of=2)) == [sent.reference()]
+    assert list(fetch_messages([sent.reference()], of=2)) == [sent.reference()]

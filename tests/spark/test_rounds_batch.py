@@ -17,7 +17,7 @@ from headrace.spark.batch.batch_plan import plan_batch
 from headrace.spark.batch.loops import LoopBound, why_in_one_task
 from headrace.spark.batch.run_batch import lower_plan
 from headrace.spark.batch.subplans import loop_flow
-from headrace.spark.ticks.failures import told_errors
+from headrace.spark.ticks.failures import decoded_errors
 from tests.properties.test_recursion import RULES, Given, Pair
 from tests.spark.batch_rows_of import bag_of_frame, frames_of, true_bags
 
@@ -62,7 +62,7 @@ def bags(spark: SparkSession, flow: Flow, bound: LoopBound) -> dict[str, Counter
         return frame
 
     graph = flow.graph()
-    with told_errors():
+    with decoded_errors():
         sinks = lower_plan(plan_batch(graph), frames_of(spark, flow, inputs(flow)), same, bound).sinks
         return {n: bag_of_frame(f, graph.nodes[graph.sinks[n]].schema) for n, f in sinks.items()}
 

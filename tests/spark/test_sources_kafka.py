@@ -16,9 +16,14 @@ from headrace.expr.row_classes import schema_of
 from headrace.io import Debezium, Kafka, KafkaTopic
 from headrace.io.sink import SinkRequest, open_sink
 from headrace.spark import Frame, run
-from headrace.spark.sources.change_frames import to_weighted_rows
-from headrace.spark.sources.kafka import TopicWriter, connector_is_there, package, rows_of_records
-from headrace.spark.ticks.failures import told_errors
+from headrace.spark.sources.record_frames import (
+    TopicWriter,
+    connector_is_there,
+    package,
+    rows_of_records,
+    to_weighted_rows,
+)
+from headrace.spark.ticks.failures import decoded_errors
 from tests.io.change_records import BOOKS, Book, debezium, now
 
 pytestmark = pytest.mark.spark
@@ -73,7 +78,7 @@ def test_a_value_that_is_no_row_fails_the_tick(spark: Any, value: str | None) ->
 
 def test_tombstones_are_nothing_to_debezium(spark: Any) -> None:
     from headrace.io.change_data import record_schema
-    from headrace.spark.sources.change_frames import without_tombstones
+    from headrace.spark.sources.record_frames import without_tombstones
 
     source = Debezium(Kafka("a:1", "books"), epoch="millis")
     values = [json.dumps(r) for r in debezium(BOOKS)]
@@ -83,7 +88,7 @@ def test_tombstones_are_nothing_to_debezium(spark: Any) -> None:
     flow = Flow("books")
     flow.sink("books", flow.table("books", Book))
     memory = io.Memory()
-    with told_errors():
+    with decoded_errors():
         run(flow, spark, sources={"books": Frame(changes)}, sinks={"books": memory})
     assert sorted(memory.rows()) == sorted(now(BOOKS))
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import Engine, Flow, col, left, right
 from headrace.errors import BadInput, HeadraceError, NotOnSpark
-from headrace.spark.placing.combining import insert_partial_operators
+from headrace.spark.placing.pushdown import insert_partial_operators
 from headrace.spark.placing.stages import cut_stages
 from headrace.spark.ticks.ticker import Ends
 from tests.random_flows.cases import Case, Tick, cases, cuts

@@ -25,7 +25,7 @@ from headrace.operators.endpoints import Sink
 from headrace.spark.placing.row_placement import ByBucket
 from headrace.spark.placing.stages import StagePlan, cut_stages
 from headrace.spark.ticks.messages import piece_of, place_of
-from headrace.spark.ticks.round_task import fetched, handed_over
+from headrace.spark.ticks.round_task import fetch_messages, write_large_tables
 from headrace.testing.tick_tables import check_consolidated
 from tests.properties.test_verdicts import Numbers, arrivals, few_values
 from tests.random_flows.cases import Case, Tick, cases, cuts
@@ -269,9 +269,11 @@ def test_half_a_character_is_refused_before_anything_changes(tmp_path: Path, way
 
 def test_a_large_table_is_handed_over_in_a_file(tmp_path: Path) -> None:
     table = pa.table({"n": [1, 2, 3], "text": ["a", None, "bc"]})
-    sent = list(handed_over(str(tmp_path), "attempt-0", [((2, 1, 0, 3), table), ((2, 0, 1, 0), table)]))
-    assert list(fetched(sent, of=1)) == sent, "stages between sender and reader pass on references"
-    found = list(fetched(sent, of=2))
+    sent = list(
+        write_large_tables(str(tmp_path), "attempt-0", [((2, 1, 0, 3), table), ((2, 0, 1, 0), table)])
+    )
+    assert list(fetch_messages(sent, of=1)) == sent, "stages between sender and reader pass on references"
+    found = list(fetch_messages(sent, of=2))
     assert [(*message[:3], place_of(message)) for message in found] == [(2, 1, 0, 3), (2, 0, 1, 0)]
     assert all(cast("pa.Table", piece_of(message[4])).equals(table) for message in found)
 

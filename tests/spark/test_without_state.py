@@ -10,8 +10,7 @@ import pytest
 import headrace as hr
 from headrace import Flow, col, io
 from headrace.spark.explanation import physical_plan
-from headrace.spark.placing.combining import insert_partial_operators
-from headrace.spark.placing.native import native_parts
+from headrace.spark.placing.pushdown import insert_partial_operators, native_parts
 from headrace.spark.placing.stages import cut_stages
 from headrace.spark.ticks.plan import TickPlan, compiled
 

@@ -387,7 +387,7 @@ def _unlike(frame: pl.DataFrame, order: Places | None, places: Places) -> Any:
 
 
 def unlike(frame: pl.DataFrame, places: Places) -> Any:
-    """Return for each of these places whether its row and the next one differ."""
+    """Return for each of these positions whether its row differs from the next one."""
     if not len(places):
         return np.zeros(0, np.bool_)
     return differing(take(frame, places).get_columns(), take(frame, places + 1).get_columns())
@@ -442,7 +442,7 @@ def grouped(
 
 
 def stacked(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Return the rows of frames with the same columns."""
+    """Concatenate frames with the same columns."""
     # `pl.concat` plans a query.
     whole = frames[0]
     for frame in frames[1:]:

@@ -56,7 +56,7 @@ def _mixed(hashes: _Hashes, words: _Hashes) -> _Hashes:
 
 
 def _words_of(key: pl.Series) -> _Hashes:
-    """Return the words that stand for a column's values."""
+    """Return a 64-bit word for each value of a column: its bits, or a hash of its bytes."""
     nulls = key.is_null().to_numpy() if key.null_count() else None
     match key.dtype:
         case pl.String() | pl.Binary():

@@ -1,4 +1,4 @@
-"""A spine: the batches of one arrangement, few because they are merged, a bit per tick.
+"""A spine: the batches of one arrangement, kept few by merging a little in each tick.
 
 Their sizes fall from the first to the last. The last ones are merged once they are `MERGED` or more, of which
 the first is no larger than the others together. The merge of large ones is spread over ticks, in proportion

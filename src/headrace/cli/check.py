@@ -142,7 +142,7 @@ def _checked(name: str, examples: int | None) -> CheckedFile:
 
 @contextmanager
 def _output_to_stderr() -> Generator[None]:
-    """Let what writes to the descriptor of standard output, such as a process, write to standard error."""
+    """Redirect the descriptor of standard output to standard error, child processes included."""
     if sys.stdout is not sys.__stdout__:  # replaced, by a test
         yield
         return
@@ -202,7 +202,7 @@ def _checked_project(name: str) -> CheckedFile:
         )
     spec = read_spec(path)
     need_pyspark()
-    from headrace.pipelines.explanation import findings_of_project
+    from headrace.pipelines.maintenance import findings_of_project
     from headrace.pipelines.run import spark_for
 
     with spark_for(spec) as spark:

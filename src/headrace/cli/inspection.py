@@ -311,7 +311,7 @@ def why(
 
 
 def report(found: Witness, *, as_json: bool) -> None:
-    """Print the answer of a search. Exit code 1 if the row is not in the sink, 3 if that cannot be told."""
+    """Print the answer of a search. Exit code 1 if the row is not in the sink, 3 if inconclusive."""
     if as_json:
         typer.echo(json.dumps(witness_json(found), default=str))
     else:

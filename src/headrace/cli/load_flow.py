@@ -215,7 +215,7 @@ def _import_package(name: str) -> None:
 
 
 def _package_of(file: Path) -> tuple[str, Path]:
-    """Return the dotted name of a file's package, or "" if it has none, and the folder to import it from."""
+    """Return the dotted name of a file's package ("" if none), and the folder to import it from."""
     names: list[str] = []
     folder = file.parent
     while folder.name.isidentifier() and (folder / "__init__.py").is_file():

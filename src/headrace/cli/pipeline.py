@@ -112,7 +112,7 @@ def drop(
     ] = False,
     spec: Spec = None,
 ) -> None:
-    """Remove tables that the project no longer defines, with rows, state and what was delivered of them."""
+    """Remove tables that the project no longer defines, with their rows, state and deliveries."""
     from headrace.pipelines.maintenance import drop as remove
 
     if bool(tables) == orphans:
@@ -162,7 +162,7 @@ def dry_run(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
 @pipeline.command()
 def explain(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
     """Show how each table is brought up to date, from what, and what it keeps."""
-    from headrace.pipelines.explanation import explain_pipeline
+    from headrace.pipelines.maintenance import explain_pipeline
     from headrace.pipelines.run import planned
 
     with (

@@ -39,7 +39,7 @@ def _sentence(event: Event) -> str:
 
 
 def _done(event: Event) -> str:
-    """Return what an update did."""
+    """Describe the result of an update."""
     updated = event.updated
     assert updated is not None
     read = "" if updated.rows_in is None else f", {updated.rows_in:,} rows read"
@@ -56,7 +56,7 @@ def json_lines(event: Event) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Printer:
-    """Printer of what is not about one table of the project."""
+    """Printer of events that do not concern a single table: orphans, errors, the summary."""
 
     orphan: Callable[[TableName], str]
     error: Callable[[HeadraceError], str]
@@ -90,7 +90,7 @@ JSON_PRINTER = Printer(
 
 
 class News:
-    """What is new in a run after others: tables that changed, and failures and orphans that were not there.
+    """News of a run after others: tables that changed, and failures and orphans that were not there.
 
     report: of the run before.
     """
@@ -150,7 +150,7 @@ def _facts(event: Event) -> dict[str, Any]:
 
 @contextmanager
 def live_table() -> Generator[Observer | None]:
-    """Provide an observer that keeps a table of all states on the terminal; None where there is none."""
+    """Yield an observer that shows a live table of all states on the terminal; None without a terminal."""
     if not sys.stdout.isatty():
         yield None
         return

@@ -253,7 +253,7 @@ def _count(number: int, what: str) -> str:
 
 
 def following(uris: Mapping[str, str], checkpoint: str | None) -> str:
-    """Say what a run that follows its sources waits for, and where it stands."""
+    """Describe the sources that a following run waits for, and its current tick."""
     from headrace.io.uri import Uri
 
     names = ", ".join(f"{name} ({Uri.of(uri).shown})" for name, uri in uris.items())

@@ -184,7 +184,7 @@ def column_of(expr: Expr, schema: Schema) -> str | None:
 
 
 def key_names(keys: Sequence[Expr], schema: Schema) -> tuple[str, ...]:
-    """Return the columns with keys: of the rows, or "k0", ... beside them if they are computed."""
+    """Return the key columns: row columns, or "k0", ... for computed keys."""
     names: list[str] = []
     for at, expr in enumerate(keys):
         name = column_of(expr, schema)
@@ -203,7 +203,7 @@ OfCopies: TypeAlias = Callable[[dict[tuple[Any, ...], int]], Any]
 
 @dataclass(frozen=True)
 class RowsInOrder:
-    """Rows of `schema` by group, in an order. Where `by` holds rows equal, their columns tell."""
+    """Rows of `schema` by group, in order. Ties in `by` are broken by the whole row."""
 
     per: tuple[Expr, ...]
     by: tuple[Ordering, ...]
@@ -216,12 +216,12 @@ class RowsInOrder:
 
     @cached_property
     def key_names(self) -> tuple[str, ...]:
-        """Return the columns with the groups' keys: of the rows, or beside them if they are computed."""
+        """Return the group key columns: row columns, or extra ones for computed keys."""
         return key_names(self.per, self.schema)
 
     @property
     def by_names(self) -> tuple[str, ...]:
-        """Return the columns with what rows are sorted by, as `key_names`."""
+        """Return the sort columns, like `key_names`."""
         return tuple(self._descending)
 
     @cached_property
@@ -254,7 +254,7 @@ class RowsInOrder:
         return Layout(types, tuple(keys), (WEIGHT,), any(of.nullable for of in per), order)
 
     def keyed(self, stream: ColumnStream) -> ColumnStream:
-        """Add groups, what rows are sorted by, and missing weights."""
+        """Add group keys, sort columns and missing weights."""
         lowered = {name: stream.lower(expr) for name, expr in self._computed.items()}
         noted = stream.noting(*(one.fails for one in lowered.values()))
         columns = [
@@ -270,11 +270,11 @@ class RowsInOrder:
         return replace(noted, frame=noted.frame.with_columns(columns)) if columns else noted
 
     def given(self, stream: ColumnStream) -> pl.DataFrame:
-        """Return new rows as they are kept. Raises `ColumnarDeclined`."""
+        """Convert new rows to their stored form. Raises `ColumnarDeclined`."""
         return select(self.keyed(with_one_zero(stream)).collected(), self.layout.types)
 
     def weighted(self, rows: list[tuple[Any, ...]]) -> pl.DataFrame:
-        """Return rows in Python, with their weights, as they are kept. Raises `ColumnarDeclined`."""
+        """Convert weighted Python rows to their stored form. Raises `ColumnarDeclined`."""
         stream = build_stream(rows_to_columns(self.schema, False, rows))
         return self.keyed(stream).unmarked()
 

@@ -81,7 +81,7 @@ class InsecureAddress(ComputeError):
 
 
 class ConnectionBroken(ComputeError):
-    """Raised when the other side is gone or unreachable. Carries `address`."""
+    """Raised when the connection is closed or the peer is unreachable. Carries `address`."""
 
     code = "P708"
     retryable = True

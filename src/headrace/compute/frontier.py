@@ -35,11 +35,11 @@ class Frontier:
 
     @property
     def ended(self) -> bool:
-        """Whether no time is left."""
+        """Whether the frontier is empty: no time remains."""
         return self.time is None
 
     def has_passed(self, time: int) -> bool:
-        """Whether `time` is before the frontier: as an upper it is settled, as a since it is gone."""
+        """Whether `time` is before the frontier: settled, for an upper; compacted, for a since."""
         return self.time is None or time < self.time
 
     def __le__(self, other: Frontier) -> bool:

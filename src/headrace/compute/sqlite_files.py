@@ -67,7 +67,7 @@ def count_commit(connection: sqlite3.Connection) -> None:
 
 
 class OpenFile:
-    """Database file that this process has open, told from another that takes its name or its place.
+    """Identity of an open database file, to detect that it was replaced or overwritten.
 
     A row of the database has a random id and a count of commits. `check` reads it from the file itself, past
     SQLite, whose caches and log would hide for long that the file was overwritten. There the count lags
@@ -91,7 +91,7 @@ class OpenFile:
             self._commits = self._look()
 
     def check(self) -> None:
-        """Raise `StoreDamaged` if it is not the file that was opened, or no longer has what was in it."""
+        """Raise `StoreDamaged` if the file was replaced or overwritten since it was opened."""
         if self._name is None or self._is_same():
             return
         for _ in range(_LOOKS):
@@ -158,7 +158,7 @@ _Name: TypeAlias = tuple[int, int]
 
 
 def _name_of(location: str) -> _Name | None:
-    """Return what tells a file from another of the same name; None for a missing or temporary one."""
+    """Return a file's device and inode; None for a missing or temporary file."""
     try:
         found = os.stat(location)
     except OSError:

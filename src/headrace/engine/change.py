@@ -49,7 +49,7 @@ def _not_a_row(function: str, *columns: object) -> WrongType:
 
 @dataclass(frozen=True, slots=True)
 class Update(Generic[T]):
-    """One row of a table with a key in place of another."""
+    """Replacement of a row by another, for a table with a key."""
 
     before: T
     after: T

@@ -305,7 +305,7 @@ def open_sources(
 
 
 def as_read_by(operator: object, source: Any) -> Any:
-    """Return the source that reads what is given for a source of the flow. Raises `BadInput`."""
+    """Wrap a user's source as its operator reads it: by key, for a keyed table. Raises `BadInput`."""
     if not isinstance(operator, KeyedSource):
         return source
     # Imported here, so that flows without such tables need not load it.

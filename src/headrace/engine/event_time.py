@@ -30,7 +30,7 @@ def awaited_ends(graph: FlowGraph) -> dict[str, int]:
 
 
 def end_slots(graph: FlowGraph) -> tuple[Slot, ...]:
-    """Return the slots of awaited ends: () -> names of the sources that have ended."""
+    """Return one slot per awaited end: () -> names of the ended sources."""
     return tuple(Slot(f"{node}.ended") for node in awaited_ends(graph).values())
 
 

@@ -119,7 +119,7 @@ def without_live_columns(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def kept_by_node(slots: Iterable[Slot], arranged: Mapping[str, ArrangedForm]) -> dict[int, Kept]:
-    """Collect each node's state from a program's slots. arranged: of those that are arrangements."""
+    """Collect each node's state from a program's slots. arranged: forms of arranged slots, by name."""
     kept: defaultdict[int, Kept] = defaultdict(list)
     for slot in slots:
         node, _, what = slot.name.partition(".")

@@ -1,4 +1,4 @@
-"""Converter from what users give a table with a key to records."""
+"""Conversion of user input for a keyed table to records."""
 
 from __future__ import annotations
 

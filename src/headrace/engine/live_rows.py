@@ -53,9 +53,9 @@ class CurrentRows:
 
 @dataclass(frozen=True, slots=True)
 class LiveRow:
-    """Row of a live table. change: 1 if it is new or has more copies, -1 if it is gone or has fewer, or 0.
+    """Row of a live table. change: 1 if its count has grown, -1 if it has shrunk, else 0.
 
-    copies: how often the row is there now.
+    copies: current multiplicity.
     """
 
     row: Any
@@ -98,7 +98,7 @@ class LiveRows:
             self._changed[row] = self._changed.get(row, 0) + weight
 
     def take(self) -> list[LiveRow]:
-        """Return the rows to show, at most `limit` of those that are there; the next call has later changes.
+        """Return the rows to show: at most `limit` present ones, with the changes since the last call.
 
         Of a table, the rows that changed last are taken and sorted, with those among them that are gone.
         """

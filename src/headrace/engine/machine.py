@@ -102,7 +102,7 @@ class Machine:
         self._slots[slot] = self._state[slot] = mapping
 
     def slot(self, name: str) -> SlotMapping:
-        """Return the mapping of a slot as it is at the time."""
+        """Return the current mapping of a slot."""
         return self._slots[name]
 
     def next_due(self, time: datetime) -> datetime | None:
@@ -114,7 +114,7 @@ class Machine:
         return DueTimes(self.program.graph, self._slots.keys())
 
     def state_bytes(self) -> int:
-        """Estimate the memory of the state from samples, other than what is stored elsewhere."""
+        """Estimate the memory of the state from samples. Externally stored state is not counted."""
         return sum(map(estimated_bytes, self._state.values()))
 
     @property
@@ -160,7 +160,7 @@ class Machine:
         return outputs
 
     def _given(self, inputs: Mapping[str, Rows]) -> Iterable[Rows | Columns]:
-        """Return the rows that a tick begins with, of each source and each delay."""
+        """Return the initial rows of a tick, per source and per delay."""
         return (*inputs.values(), *(slot.get(()) or _NOTHING for _, _, slot, _ in self._delayed))
 
     def large_ticks(self) -> LargeTicks | None:
@@ -193,7 +193,7 @@ class Machine:
     def _scheduled(
         self, inputs: Mapping[str, Rows], parts: list[PartFunction], large: LargeTicks | None = None
     ) -> dict[str, Rows]:
-        """Run the parts and what is delayed. large: what takes columns, of parts that do."""
+        """Run the parts, with delayed rows as input. large: columnar form of the parts that have one."""
         rows: dict[int, Rows] = {}
         for name, given in inputs.items():
             if given:

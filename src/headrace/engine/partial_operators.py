@@ -84,7 +84,7 @@ class SubstitutedOperator(Operator):
 
 @dataclass(frozen=True, slots=True)
 class ExchangeSink(Sink):
-    """Sink whose rows go on to another stage of the flow, where equal ones need not be added up."""
+    """Sink whose rows are sent to another stage of the flow; they need not be consolidated."""
 
 
 @apply_operator.register(ExchangeSink)
@@ -458,7 +458,7 @@ class MergedGroups(GroupedRows):
 
     @cached_property
     def _rooms(self) -> list[int]:
-        """Return what absolute values of each column but the keys may add up to."""
+        """Return the bound on the sum of absolute values of each non-key column."""
         parts = chain.from_iterable(partial.rooms for _, partial in self.parts)
         return [ROOM, *parts]
 

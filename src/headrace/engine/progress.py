@@ -38,7 +38,7 @@ class SourceProgress:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Processor time of a tick on Spark, in seconds, and what travelled between its stages.
+    """CPU seconds of a tick on Spark, and the rows and bytes exchanged between its stages.
 
     driver:    of this process since the tick before. jvm: of the JVM that it started; None where the system
                does not say it.
@@ -61,7 +61,7 @@ class Cost:
 
     @property
     def total(self) -> float:
-        """Processor seconds of all processes, the JVM's only if known."""
+        """CPU seconds of all processes; the JVM's only if known."""
         return self.driver + (self.jvm or 0.0) + self.workers
 
 
@@ -161,7 +161,7 @@ class RunResult(Shown):
 
 
 def check_observers(on_tick: object, observer: object, progress: object) -> None:
-    """Raise `WrongType` for options of a run that it could not call, and for an unknown kind of progress."""
+    """Raise `WrongType` for callbacks that a run could not call, and for an invalid `progress`."""
     location = SourceLocation.of_caller()
     if progress is not None and not isinstance(progress, bool):
         raise WrongType(

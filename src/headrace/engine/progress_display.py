@@ -73,7 +73,7 @@ def status_parts(done: Progress) -> Iterator[str]:
 
 
 def format_cost(cost: Cost) -> str:
-    """Format the processor time of a tick, by process, and of the workers by phase."""
+    """Format the CPU time of a tick by process, and the workers' share of each phase."""
     jvm = "" if cost.jvm is None else f", JVM {format_duration(cost.jvm)}"
     rest = cost.workers - sum(cost.phases.values())
     phases = ", ".join(
@@ -88,7 +88,7 @@ def format_cost(cost: Cost) -> str:
 
 
 def format_exchanges(cost: Cost) -> Iterator[str]:
-    """Yield what travelled between the stages of a tick: rows by exchange, and bytes through Spark."""
+    """Yield the rows sent over each exchange of a tick, and the bytes shuffled by Spark."""
     for exchange, rows in cost.exchanges.items():
         yield f"{rows:,} rows of {exchange} sent"
     if cost.shuffled:

@@ -284,14 +284,14 @@ def _check_only_output(checkpoint: Path, swaps: Iterable[Path], beside: Iterable
 
 
 def moved_to(sink: Any, folder: Path) -> Any:
-    """Return a sink that writes the same to another folder."""
+    """Return a copy of a sink that writes to another folder."""
     moved = copy.copy(sink)
     set_fields(moved, path=str(folder))
     return moved
 
 
 def check_dead_letters(sources: Mapping[str, Any]) -> None:
-    """Raise `BadInput` for a folder that holds dead letters already: ticks have the same numbers again."""
+    """Raise `BadInput` if a folder already holds dead letters: the rebuild would reuse their tick numbers."""
     for name, source in sources.items():
         folder = dead_letter_folder(source)
         if folder is not None and any(Path(folder).glob("tick=*")):
@@ -315,7 +315,7 @@ def adopt(
     sinks: Mapping[str, Any],
     run: Callable[[str, Mapping[str, Any]], RunResult],
 ) -> RunResult:
-    """Run a flow into a new checkpoint, and write to its sinks only what differs from the rows they hold.
+    """Run a flow into a new checkpoint, and write only the differences from the sinks' current rows.
 
     run: like that of `rebuild`, and with the same conditions for sources and the checkpoint.
     Returns the run's result, with the changes that were written to the sinks.
@@ -416,7 +416,7 @@ def _check_adoptable(graph: FlowGraph, sources: Mapping[str, Any], sinks: Mappin
 
 
 def _answer(sink: Any, schema: Schema, folder: Path) -> Changelog | TableFiles:
-    """Return a sink in a folder for the rows that another one is to hold."""
+    """Return a sink in `folder` to compute the rows that `sink` should hold."""
     if isinstance(sink, CsvChangelog):
         # CSV has one text for several values, so both sides must be CSV.
         return moved_to(sink, folder)
@@ -435,7 +435,7 @@ def _writers(
 
 
 def _read(engine: Engine, writers: Mapping[str, ReadableWriter], committed: int) -> dict[str, _Held]:
-    """Read what the sinks hold, after they have got the last tick that the old checkpoint has committed."""
+    """Recover the sinks to the last tick committed by the old checkpoint, and read their rows."""
     found: dict[str, _Held] = {}
     for name, writer in writers.items():
         contents = writer.contents()
@@ -457,7 +457,7 @@ def _prepare_differences(
     held: Mapping[str, _Held],
     tick: int,
 ) -> int:
-    """Prepare a tick in the sinks that makes what they hold the answers. Returns its number of changes."""
+    """Prepare a tick that turns the sinks' rows into `answers`. Returns the number of changes."""
     written = 0
     with ExitStack() as reading:
         for name, answer in _writers(engine, answers, None, reading).items():

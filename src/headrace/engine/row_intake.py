@@ -133,7 +133,7 @@ class FrameIntake:
 
     @cached_property
     def _of_few_columns(self) -> Intake:
-        """The converter of rows with nulls in columns that nobody reads."""
+        """Converter of rows whose unread columns are null."""
         if not self._unread:
             return self._intake
         fields = tuple(

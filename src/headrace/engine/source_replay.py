@@ -56,7 +56,7 @@ class SourceRow:
 
 @dataclass(frozen=True, slots=True)
 class SourceRead:
-    """What was read again of a source.
+    """Result of reading a source again.
 
     schema:      of its rows. append: whether they come without a weight.
     rows:        number read. rounds: ticks that it has input for.
@@ -83,7 +83,7 @@ def read_again(
     tick_rows: PerSource,
     limits: Limits,
 ) -> tuple[dict[str, SourceRead], list[SourceRow]]:
-    """Read the sources again; return what was read, and the rows that meet the restrictions, by round."""
+    """Read the sources again; return a report per source, and the matching rows, by round."""
     engine = Engine(flow, columnar="never")
     graph = engine.program.graph
     read: dict[str, SourceRead] = {}
@@ -162,7 +162,7 @@ def _batches(reader: Reader, limit: int | None) -> Iterator[Batch]:
 
 
 def _filter(restriction: Restriction, schema: Schema) -> Callable[[Row], bool] | None:
-    """Compile a restriction; None if it says nothing about rows with these columns."""
+    """Compile a restriction; None if it does not restrict rows with these columns."""
     if restriction.alternatives is None:
         return None
     try:

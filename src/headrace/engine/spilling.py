@@ -195,7 +195,7 @@ class StateInMemory:
             self._moving.remove(sharded)
 
     def settle(self, came: int = 0) -> None:
-        """At the end of a tick, shard large slots and spill what exceeds the limit.
+        """At the end of a tick, shard large slots and spill if over the memory limit.
 
         came: number of rows in the tick, which may have enlarged values without adding keys.
         """
@@ -292,7 +292,7 @@ class Estimated(Protocol):
 
 
 def estimated_bytes(mapping: Any) -> int:
-    """Estimate a mapping's memory from a sample of its keys and values; 0 for what is stored elsewhere."""
+    """Estimate a mapping's memory from a sample of its entries; 0 for external storage."""
     if isinstance(mapping, Estimated):
         return mapping.estimated_bytes()
     if not isinstance(mapping, Mapping):

@@ -163,7 +163,7 @@ class _Search:
             yield at, ended
 
     def _ended(self, engine: Engine, at: int, last: int) -> AbstractSet[str]:
-        """Return the awaited sources that end in a tick: those without input, once no row waits."""
+        """Return the awaited sources that end in a tick: those without more input, once no row is pending."""
         if not self.ends or engine.pending:
             return frozenset()
         return {name for name in engine.awaited_ends if at >= self.rounds.get(name, last)}
@@ -212,7 +212,7 @@ def find_witness(
 def _find(
     search: _Search, sources: Mapping[str, Any], tick_rows: PerSource, end: bool | None
 ) -> tuple[bool, bool, dict[str, SourceRead], list[SourceRow]]:
-    """Return whether the row comes out and whether that is conclusive, what was read, and the rows kept.
+    """Search for source rows: whether they produce the row, whether that is conclusive, reads, rows kept.
 
     That is decided on all rows that can influence the row: fewer could produce it for want of those that beat
     it. Then only the rows that agree with it are kept, if they produce it.
@@ -243,7 +243,7 @@ def _find(
 
 
 def _is_conclusive(search: _Search, found: bool, read: Mapping[str, SourceRead]) -> bool:
-    """Return whether rows that were not read leave the answer as it is."""
+    """Return whether unread rows cannot change the answer."""
     unread = [name for name, source in read.items() if source.why_not or not source.all_read]
     if not unread:
         return True
@@ -284,7 +284,7 @@ def _problem(read: Mapping[str, SourceRead], search: _Search) -> str:
 def _without_unmatched_keys(
     items: list[SourceRow], read: Mapping[str, SourceRead], search: _Search
 ) -> list[SourceRow]:
-    """Leave out, at once, rows whose key no row of the other sources has, as long as the row comes out."""
+    """Drop all rows whose key no other source has, provided the remaining rows still produce the row."""
     widths = {name: len(source.schema.fields) for name, source in read.items()}
     for matched in matched_keys(search.flow.graph()) * 2:  # again, for keys that a later one has reduced
         if len(matched.keys() & read.keys()) < 2:
@@ -323,7 +323,7 @@ def _without_common_values(
 
 
 def _shrink(items: list[SourceRow], search: _Search) -> tuple[list[SourceRow], bool]:
-    """Leave out rows while the row still comes out; return the rest, and whether none can be left out."""
+    """Minimise the rows that still produce the row; return them, and whether they are minimal."""
     size = len(items) // 2
     while size:
         at, shrunk = 0, False

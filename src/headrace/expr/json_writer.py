@@ -435,7 +435,7 @@ def json_object_keys(text: str) -> tuple[str, ...] | None:
 
 
 def json_tuple(text: str | None, names: Sequence[str | None]) -> tuple[str | None, ...]:
-    """Return the values of fields of an object, strings without quotes; the last one of repeated names.
+    """Return fields of an object as text, with strings unquoted. A repeated name keeps its last value.
 
     All are null for other texts.
     """

@@ -184,7 +184,7 @@ def from_hashable(type: DataType, column: Column) -> Column:
 def rebuilt(
     type: DataType, column: Column, *, before: ConvertMap = _as_it_is, after: ConvertMap = _as_it_is
 ) -> Column:
-    """Convert maps, at any depth: `before` to their entries, and `after` from the converted entries."""
+    """Convert maps at any depth: `before` turns a map into entries, `after` turns converted entries back."""
     match type:
         case _ if not holds_maps(type):
             return column

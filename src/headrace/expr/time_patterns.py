@@ -49,7 +49,7 @@ class _Field:
 
 
 class _Unit(Enum):
-    """Part of a time that tells a field's text."""
+    """Unit of time that determines the text of a field."""
 
     DAY = "yMLdDEQq"
     SECOND = "HhKkmsa"
@@ -309,7 +309,7 @@ def _field(pattern: str, letter: str, count: int) -> _Field:
 
 
 def _quoted(pattern: str, at: int) -> tuple[str, int]:
-    """Return the text in quotes from `at`, and where it ends. Two quotes are one."""
+    """Return the quoted text that starts at `at`, and its end. Two quotes stand for a literal one."""
     if pattern.startswith("''", at):
         return "'", at + 2
     text, at = "", at + 1

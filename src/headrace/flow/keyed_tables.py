@@ -77,7 +77,7 @@ def _check_column(name: str, rows: Schema, table: str, location: SourceLocation)
 def _key_parts(
     argument: str, given: object, kinds: type[P] | tuple[type[P], ...], of: str, location: SourceLocation
 ) -> tuple[P, ...]:
-    """Return the parts of a key, which are of some kinds. Raises `WrongType` for none, or one given twice."""
+    """Return the parts of a key. Raises `WrongType` for an empty key or a duplicate part."""
     fix = f'{argument}="id", or {argument}=["shop", "item"]'
     listed = cast("Sequence[object]", given) if isinstance(given, list | tuple) else [given]
     parts = tuple(each for each in listed if isinstance(each, kinds))
@@ -277,7 +277,7 @@ def _keys(by: object, schema: Schema, location: SourceLocation) -> tuple[Expr, .
 
 
 def _row(given: Expr | None, schema: Schema, location: SourceLocation) -> tuple[Expr, StructType]:
-    """Return the row that a record sets, by default all its columns, with its type."""
+    """Return the row that a record sets, with its type. Default: all columns of the record."""
     row = struct(**{each: Column(each) for each in schema.names}) if given is None else given
     rows = _type_of("row", row, schema, location)
     if not isinstance(rows, StructType):

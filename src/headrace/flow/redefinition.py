@@ -1,4 +1,4 @@
-"""Operators of a flow after a notebook cell ran again and replaced some of them.
+"""Redefinition of operators when a notebook cell that added them runs again.
 
 Streams know their operators by number, so the builder keeps what was replaced. The graph leaves it out, with
 all that only it used, and numbers the rest anew: it equals the graph of a flow that was built once.
@@ -16,7 +16,7 @@ from headrace.shown import cell_execution
 
 @dataclass(slots=True)
 class Redefinitions:
-    """What the executions of a notebook's cells have defined and replaced in a flow, by node.
+    """Operators defined and replaced by the executions of a notebook's cells, by node.
 
     replaced: the node that replaced each. last: execution that defined something last.
     """
@@ -66,7 +66,7 @@ def is_end(operator: Operator) -> bool:
 
 
 def _live_nodes(nodes: Sequence[Node], ends: Iterable[int]) -> dict[int, int]:
-    """Number the nodes that some of `ends` depend on, those included, in order of construction."""
+    """Number `ends` and the nodes they depend on, in order of construction."""
     live: set[int] = set()
     waiting = list(ends)
     while waiting:

@@ -157,7 +157,7 @@ class Windowed:
         interpolation: Literal["linear", "lower", "higher", "midpoint", "nearest"] = "linear",
         name: str | None = None,
     ) -> Signal[float]:
-        """Value below which the fraction `q` of the values lies.
+        """Quantile: the value below which a fraction `q` of the values lies.
 
         interpolation: rule for a quantile between two values.
         """

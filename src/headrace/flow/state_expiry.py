@@ -154,7 +154,7 @@ class _Bounds:
         self._least[pair] = least if known is None else max(known, least)
 
     def between(self, left: str, right: str) -> tuple[Any, Any]:
-        """Return the least and the greatest `right - left`, with None for no bound."""
+        """Return the lower and upper bound of `right - left`; None where unbounded."""
         low, high = self._least.get((left, right)), self._least.get((right, left))
         return low, None if high is None else -high
 

@@ -197,7 +197,7 @@ class Stream(
         name: Any,
         location: SourceLocation,
     ) -> Stream[Any, B, G, O]:
-        """Add columns of which some are window functions: one operator for all of one partition and order."""
+        """Add columns that include window functions, with one operator per partitioning and order."""
         stream: Any = self
         for group in grouped_by_partition(computed.items()):
             # A column that is replaced is read by the others.

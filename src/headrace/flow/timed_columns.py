@@ -171,7 +171,7 @@ def _some_rows(operator: Operator, node: Node, flow: FlowBuilder) -> Times:
 
 @_times.register(JoinOnTime)
 def _join(operator: JoinOnTime, node: Node, flow: FlowBuilder) -> Times:
-    """Times of a join: the later row may be paired with one that is older by at most the bound."""
+    """Timed columns of a join: the later row may be paired with one older by at most the bound."""
     names = [flow.node(i).schema.names for i in node.inputs[:2]]
     lefts, rights = (
         times_of(flow, i)[column] for i, column in zip(node.inputs, operator.times, strict=False)
@@ -199,7 +199,7 @@ def _union(operator: Union, node: Node, flow: FlowBuilder) -> Times:
 
 @_times.register(Window)
 def _window(operator: Window, node: Node, flow: FlowBuilder) -> Times:
-    """Times of windows: open windows end after the watermark."""
+    """Timed columns of a window: open windows end after the watermark."""
     if operator.emit is Emit.UPDATES:
         return {}
     schema = flow.node(node.inputs[0]).schema
@@ -298,7 +298,7 @@ def _no_watermark(stream: Output, time: Expr, what: str, location: SourceLocatio
 
 
 def _way_to_times(flow: FlowBuilder, node: Node) -> list[Node]:
-    """Return the nodes from the nearest one with a timed column down to `node`; empty if there is none."""
+    """Return the path to `node` from its nearest ancestor with a timed column; empty if there is none."""
     ways, seen = [[node]], {node.id}
     while ways:
         way = ways.pop(0)

@@ -349,7 +349,7 @@ def with_weight(table: pa.Table, schema: Schema, *, known: bool = False) -> pa.T
 
 
 def with_all_columns(table: pa.Table, schema: Schema) -> pa.Table:
-    """Add the columns that readers leave out because nobody reads them, as nulls."""
+    """Add columns that readers skip because they are unused, as nulls."""
     for field in arrow_schema(schema):
         if field.name not in table.column_names:
             table = table.append_column(field.with_nullable(True), pa.nulls(len(table), field.type))

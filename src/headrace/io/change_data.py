@@ -184,7 +184,7 @@ def build_decoder(source: ChangeData, rows: Schema) -> DecodeRecord:
 
 @singledispatch
 def build_joiner(source: ChangeData) -> Join | None:
-    """Build a joiner of the decoded records of a file (see `Feed.joined`); None if each stands for itself."""
+    """Build a joiner of a file's decoded records (see `Feed.joined`); None if they are independent."""
     return None
 
 

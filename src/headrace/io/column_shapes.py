@@ -1,4 +1,4 @@
-"""Shapes of columns: what values of a column have in common, merged value by value.
+"""Shapes of columns: the common form of a column's values, merged value by value.
 
 A shape knows less than a type: nothing of a column that was always null, and of a column of texts and numbers
 that it has no type. `columns` decides at the end. Arrow is only needed for Parquet files.

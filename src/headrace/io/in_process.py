@@ -87,7 +87,7 @@ class RowsReader(Reader):
 
 
 def convert_rows(rows: list[Any], feed: Feed, before: str) -> Batch:
-    """Convert user rows to a batch. `BadRow` counts rows within it; `before` says what was taken earlier."""
+    """Convert user rows to a batch. `BadRow` counts rows in it; `before` describes the rows taken earlier."""
     assert feed.from_user is not None, "the engine sets from_user"
     try:
         return Batch(feed.from_user(rows))

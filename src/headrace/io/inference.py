@@ -302,7 +302,7 @@ class _Tables:
     irregular: int = 0
 
     def read(self, path: Path, columns: dict[str, TextColumn], *, is_first: bool) -> bool:
-        """Add the rows of a file. Returns whether it has more of them."""
+        """Add the rows of a file up to the limit. Returns whether the limit left rows unread."""
         with self.dialect.in_utf8(open_bytes(path)) as file:
             records = filter(None, self.dialect.reader(line_blocks(file)))
             names = [unicode_text(name) for name in next(records, [])] if self.dialect.header else []

@@ -37,15 +37,15 @@ from headrace.io.in_process import Rows
 from headrace.io.source import WEIGHT, BadRecord, Source, set_fields
 
 SET_OR_DELETE = "a key has one row, which a record sets (1) or deletes (-1)"
-"""What a weight means in a table with a key."""
+"""Meaning of a weight in a table with a key."""
 
 ORDERS = "orders the records of a key"
-"""What a sequence does."""
+"""Effect of a sequence."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordBuilder:
-    """Builder of records, without their place, from rows of which only the key need be known.
+    """Builder of records, without positions, from rows in which only the key must be known.
 
     A record without a sequence, in a table with one, raises `UnfitValue`.
 
@@ -145,7 +145,7 @@ class KeyedFiles(ChangeData):
 
 @singledispatch
 def record_source(source: object, name: str, keyed: KeyedRows) -> object:
-    """Return the source of a keyed table that reads a given one; rows in Python are left as they are.
+    """Wrap a source for a keyed table, reading it as records; Python rows are returned unchanged.
 
     Raises `BadInput` for a source whose rows cannot be read by key.
     """
@@ -180,7 +180,7 @@ def _(source: ChangeData, name: str, keyed: KeyedRows) -> object:
 
 
 def _check_columns(name: str, source: Debezium, keyed: KeyedRows) -> None:
-    """Raise `BadInput` for columns of the envelope that the rows lack, or without a sequence."""
+    """Raise `BadInput` if envelope columns are missing from the rows, or the table has no sequence."""
     names = [f.name for f in keyed.rows.fields if f.name not in keyed.key]
     for column, path in source.columns:
         if column not in names or keyed.sequence is None:
@@ -210,7 +210,7 @@ def _(source: KeyedFiles, rows: Schema) -> DecodeRecord:
 
 @singledispatch
 def _decoder(source: object, build: RecordBuilder) -> DecodeRecord:
-    """Build a decoder from records as they are read to those of a keyed table."""
+    """Build a converter from a source's records to those of a keyed table."""
 
     width = len(build.keyed.rows.fields)
 

@@ -113,7 +113,7 @@ def answer_of_bags(operator: Operator, node: Node, inputs: Bags) -> Bag:
 
 @singledispatch
 def output_of_tick(operator: Operator, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
-    """Compute the output in a tick of an operator that treats ticks separately. Raises `NotOfBags`."""
+    """Compute the output of one tick of an operator without state across ticks. Raises `NotOfBags`."""
     raise NotOfBags(f"{operator.kind} is no function of the bags of ticks")
 
 

@@ -36,7 +36,7 @@ _NUMBERED_OTHERWISE = frozenset({"x", "rows", "out", "all", "news", "loop_count"
 
 
 class AnalysedFlow(Protocol):
-    """What steps need of a flow's analysis (`headrace.analysis.Analysis`)."""
+    """The parts of a flow's analysis that steps use (see `headrace.analysis.Analysis`)."""
 
     @property
     def facts(self) -> Sequence[Facts]: ...
@@ -160,7 +160,7 @@ class StepWriter(ABC):
 
     @contextmanager
     def at_round(self, source: str) -> Generator[None]:
-        """Open a block for rows of the round given by `source`, which becomes `at`."""
+        """Set `at` to the round given by `source` inside this block."""
         before, self.at = self.at, source
         yield
         self.at = before
@@ -213,7 +213,7 @@ class StepWriter(ABC):
 
     @contextmanager
     def function_body(self, node: int, header: str) -> Generator[None]:
-        """Write a module-level function for a node: what is written meanwhile is its body."""
+        """Write a module-level function for a node. Code written inside this block is its body."""
         before, self.code = self.code, self.functions
         with self.code.attribute_lines(node), self.code.block(header):
             yield

@@ -91,7 +91,7 @@ class Source(Operator):
         return Facts(bounded=self.bounded, append=self.append, ordered=self.append)
 
     def columns_given(self, live: frozenset[str]) -> frozenset[str]:
-        """Return the columns of what users give that the live columns of this source are made of."""
+        """Return the user's columns from which the live columns of this source are computed."""
         return live
 
     def describe(self) -> str:

@@ -322,7 +322,7 @@ class ColumnarFeedback:
     slots: ArrangedState
 
     def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
-        """Return the new ones among the rows of a round, each once."""
+        """Return the distinct rows of a round that were not seen before."""
         layout, slot = self.plan.layout, self.plan.slot
         rows = with_one_zero(inputs[0]).collected()
         found = batch_of(layout, rows.hstack([weights_of(1, rows.height)]))

@@ -119,7 +119,7 @@ def _beside(port: int) -> Need:
 
 
 def rows_by_lifetime(lifetimes: Sequence[Lifetime], inputs: Sequence[OperatorInput]) -> Bags:
-    """Return what an operator with these lifetimes reads in a tick: its rows, or all that are present."""
+    """Return an operator's input rows by lifetime: those of the tick, or all present rows."""
     sides = zip(inputs, lifetimes, strict=True)
     return [read.rows(of_tick=lifetime is Lifetime.TICK) for read, lifetime in sides]
 

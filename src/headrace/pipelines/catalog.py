@@ -1,4 +1,4 @@
-"""Durable catalogue of a pipeline's tables: what the last run published, and how far any run has come.
+"""Durable catalogue of a pipeline's tables: the last published run, and the progress of an unfinished one.
 
     <storage>/catalog/current                   link to the catalogue of the last run that ended
     <storage>/catalog/unpublished.json          the tables of a run that has not ended, as far as it came
@@ -8,7 +8,7 @@
     <storage>/tables/<database>/<table>/<version>   the rows of a version
     <storage>/changes/<database>/<table>/<version>  what changed from the version before, with weights
     <storage>/state/<database>/<table>/<generation> state of an incremental table
-    <storage>/inputs                            contents of input files (`input_contents`)
+    <storage>/inputs                            contents of input files (`input_identity`)
     <storage>/delta/<database>/<table>          Delta table to which versions are delivered
     <storage>/changelog/<database>/<table>      changelog to which versions are delivered
 
@@ -29,16 +29,18 @@ from uuid import uuid4
 
 from headrace.errors import CheckpointDamaged, CheckpointInUse
 from headrace.file_system import remove_empty, remove_folder, subfolder_for, sync_folder, write_file
+from headrace.io.files import changelog
 from headrace.pipelines.definitions import TableName
 from headrace.pipelines.errors import CatalogDamaged, PipelineInUse
-from headrace.state.commit import Lease, read_checked, write_checked
-from headrace.tables.version_folders import VersionFolders
+from headrace.state.checkpoint import erase
+from headrace.state.commit import CommitLog, Lease, read_checked, write_checked
+from headrace.tables.version_folders import VersionFolders, tick_folders
 
 Position: TypeAlias = int | str | dict[str, list[int]]
-"""How far an input was read: the version of a table, the files of a folder, the text of constants."""
+"""Position in an input that was read: version of a table, files of a folder, or text of constants."""
 
 Positions: TypeAlias = Mapping[str, Position | None]
-"""How far the inputs of a query are read, by their keys; None where that cannot be said."""
+"""Positions of the inputs of a query, by their keys; None where an input has none."""
 
 _FILE = "catalog.json"
 SINK = "sink"
@@ -151,7 +153,7 @@ class PipelineCatalog:
         return not self._oldest_versions_read().keys().isdisjoint(name.keys)
 
     def new_version(self, name: TableName) -> int:
-        """Return the number of a table's next version, and remove what a run that died has left of it."""
+        """Return a table's next version number, removing leftovers of a crashed run."""
         entry = self.entries.get(name)
         version = entry.version + 1 if entry else 1
         self.rows(name).remove(version)
@@ -159,7 +161,7 @@ class PipelineCatalog:
         return version
 
     def record(self, entries: Mapping[TableName, TableEntry]) -> None:
-        """Record the progress of a run, before one table reads what it has made of another."""
+        """Record the progress of a run, before a table reads another's unpublished version."""
         self._check_lease()
         aside = self._folder / f".{_UNPUBLISHED}.tmp"
         write_checked(aside, {"after": self._current, **_body(entries)}, durable=True)
@@ -227,7 +229,7 @@ class PipelineCatalog:
             ) from None
 
     def _read(self) -> tuple[int, dict[TableName, TableEntry], dict[TableName, TableEntry]]:
-        """Return the number of the last run that ended, what it published, and what it left ahead of that."""
+        """Return the last finished run's number, its published tables, and unpublished progress."""
         link = self._folder / _CURRENT
         if link.exists() and not link.is_symlink():
             raise _damaged(link, "it is not the link to the catalogue of a run.")
@@ -326,3 +328,82 @@ def _damaged(file: Path, why: str) -> CatalogDamaged:
 
 def _escaped(name: TableName) -> Path:
     return subfolder_for(subfolder_for(Path(), name.database), name.table)
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """State of an incremental table: the checkpoint of its flow, with the flow's changelog beside it.
+
+    A run writes down how far its inputs go before it begins a tick, since a tick that is committed may
+    never get into the catalogue.
+    """
+
+    folder: Path
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoint"
+
+    @property
+    def sink(self) -> Path:
+        return self.folder / "changes"
+
+    @property
+    def last_tick(self) -> int:
+        return CommitLog(self.checkpoint).last_tick()
+
+    def _begun(self, tick: int) -> Path:
+        return self.folder / f"tick-{tick}.json"
+
+    def begin(self, positions: Positions) -> None:
+        """Record the positions of the inputs after the next tick."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        aside = self.folder / ".tick.tmp"
+        write_checked(aside, {"positions": dict(positions)}, durable=True)
+        aside.replace(self._begun(self.last_tick + 1))
+
+    def forget_before(self, tick: int) -> None:
+        """Remove the changes and positions of earlier ticks, which are in versions of the table."""
+        ticks = tick_folders(self.sink)
+        ticks.retain([each for each in ticks.numbers() if each >= tick])
+        for each in range(tick - 1, 0, -1):
+            if not self._begun(each).exists():
+                break
+            self._begun(each).unlink()
+
+    def erase(self, tick: int) -> None:
+        """Remove deleted values from disk. tick: the last one whose changes are in a version."""
+        self.forget_before(tick)
+        if self.last_tick == tick:
+            # The sink expects the folder of its last tick; what was in it is in a version.
+            for file in tick_folders(self.sink).folder(tick).glob("*"):
+                _empty(file)
+        erase(self.checkpoint)
+
+    def positions(self, entry: TableEntry, flow: str) -> Positions | None:
+        """Return how far the state has read its inputs; None if there is no state."""
+        last = self.last_tick
+        if not last:
+            return None
+        if last == entry.tick:
+            return entry.positions.get(flow, {})
+        changelog.recover(self.sink, last)
+        try:
+            return read_checked(self._begun(last))["positions"]
+        except CheckpointDamaged:
+            return None
+
+    def ticks_after(self, tick: int) -> list[Path]:
+        """Return the folders of later ticks that changed something."""
+        ticks = tick_folders(self.sink)
+        return [ticks.folder(each) for each in ticks.numbers() if each > tick]
+
+
+def _empty(file: Path) -> None:
+    """Replace a file of Parquet by one without rows."""
+    import pyarrow.parquet as pq
+
+    columns = pq.read_schema(file).empty_table()
+    aside = file.with_name(f".{file.name}.tmp")
+    pq.write_table(columns, aside)
+    aside.replace(file)

@@ -30,10 +30,10 @@ from headrace.file_system import local_path, remove_folder, sync_folder
 from headrace.io.source import WEIGHT as CHANGELOG_WEIGHT
 from headrace.pipelines.catalog import PipelineCatalog
 from headrace.pipelines.definitions import CHANGELOG, DELTA, DatasetKind
-from headrace.pipelines.delta_inputs import rows_at
 from headrace.pipelines.delta_source import delta_table
 from headrace.pipelines.errors import BadDefinition
 from headrace.pipelines.graph import StoredTable, stored_schema
+from headrace.pipelines.inputs import rows_at
 from headrace.pipelines.query_errors import message_of
 from headrace.pipelines.table_versions import TableVersions, adds_only, save
 from headrace.pipelines.weighted_rows import (
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
 
 FILES = frozenset({"parquet", "json", "csv", "orc", "text"})
 """Formats of sinks that are folders of files."""
@@ -81,9 +82,9 @@ def check_sink(table: StoredTable) -> None:
 
 
 def stage(catalog: PipelineCatalog, table: StoredTable, rows: DataFrame) -> tuple[int, int]:
-    """Write rows for a sink beside the tables; return the number of the version and how many they are.
+    """Stage rows for a sink beside the tables; return the version and the row count.
 
-    Without rows that is the version before.
+    Without rows, it is the previous version.
     """
     before = catalog.entries.get(table.name)
     version = catalog.new_version(table.name)
@@ -104,7 +105,7 @@ def stage(catalog: PipelineCatalog, table: StoredTable, rows: DataFrame) -> tupl
 
 
 def deliver(catalog: PipelineCatalog, table: StoredTable, spark: SparkSession) -> None:
-    """Deliver what was published and not delivered yet: rows for a sink, or a version of a table."""
+    """Deliver the published but undelivered rows of a sink, or version of a table."""
     entry = catalog.published.get(table.name)
     delivery = table.dataset.delivery
     versions = TableVersions(catalog, table, spark, entry)
@@ -180,7 +181,7 @@ class ChangelogPublisher:
     folder: Path
 
     def publish(self, version: int) -> None:
-        """Append a tick with the changes since the last one, unless it is there."""
+        """Append a tick with the changes since the last one, unless it exists."""
         ticks = tick_folders(self.folder)
         if ticks.numbers() and not self._has_same_layout():
             remove_folder(self.folder)
@@ -213,7 +214,7 @@ class ChangelogPublisher:
 
 
 def check_delta(table: StoredTable) -> None:
-    """Raise `BadDefinition` or `BadUri` for what cannot be delivered to a Delta table."""
+    """Raise `BadDefinition` or `BadUri` if a table cannot be delivered to a Delta table."""
     dataset = table.dataset
     try:
         require_package(f"{dataset.kind.value} {dataset.name}", "deltalake", "delta")
@@ -284,7 +285,7 @@ class DeltaPublisher:
 
     @property
     def _app(self) -> str:
-        """Application by which the log knows what was delivered. Another pipeline may have the same names."""
+        """Application id under which deliveries are logged. Table names alone may clash between pipelines."""
         return f"headrace/{self.versions.catalog.identity}/{self._table.name}"
 
     @property
@@ -292,7 +293,7 @@ class DeltaPublisher:
         return delta_table(self.path)
 
     def _delivered(self) -> int | None:
-        """Return the number of the transaction that was delivered last; None if that is not known."""
+        """Return the number of the last delivered transaction; None if unknown."""
         return self._delta.transaction(self._app) if self._delta.exists() else None
 
     def append(self, rows: DataFrame, staged: Path) -> None:
@@ -336,7 +337,7 @@ class DeltaPublisher:
         return self.versions.catalog.storage / "delta/.compared"
 
     def _changed(self, version: int, delivered: int | None) -> Path | None:
-        """Return a folder of what changed since the last delivery; None if all rows are to be replaced."""
+        """Return a folder with the changes since the last delivery; None to replace all rows."""
         if not self._has_same_layout():
             return None
         folder = self.versions.catalog.changes(self._table.name).folder(version)
@@ -352,7 +353,7 @@ class DeltaPublisher:
         return folder
 
     def _has_same_layout(self) -> bool:
-        """Return whether the Delta table is there, with the columns and partitions of the table."""
+        """Return whether the Delta table exists, with the columns and partitions of the table."""
         delta = self._delta
         if not delta.exists():
             return False
@@ -364,7 +365,7 @@ class DeltaPublisher:
         )
 
     def _merge(self, changes: DataFrame, version: int) -> None:
-        """Delete all copies of rows that were taken back, and insert those that the version has."""
+        """Delete all copies of retracted rows, and insert the copies in the new version."""
         from pyspark.sql import functions as f
 
         gone = changes.where(f"{WEIGHT} < 0").drop(WEIGHT)

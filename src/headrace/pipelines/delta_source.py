@@ -258,7 +258,7 @@ def index_of_files(paths: list[Any], options: Any, schema: Any, spark: SparkSess
 
 
 def table_of_relation(relation: Any) -> DeltaRelation | None:
-    """Return the table that a relation stands for; None if it is one of files."""
+    """Return the Delta table that a relation stands for; None for a relation of files."""
     options = dict(pairs(relation.options()))
     if _PATH not in options:
         return None

@@ -3,18 +3,23 @@
 A query is analysed when its datasets are known. Which these are, Spark tells: a query that reads a dataset
 that is not there yet fails with the name of it, this one is analysed first, and the query again. What is
 there is an empty table of the dataset's columns, whatever the table held before; so nothing is read.
+
+Inputs that cannot be asked for their changes have hidden tables with their rows, the kept snapshots. A run
+reads such an input once, when it recomputes the snapshot. What reads it gets the difference to the snapshot
+before, and all tables of the run see the same rows.
 """
 
 from __future__ import annotations
 
 import json
 import linecache
-from collections.abc import Generator, Iterator, Mapping, Set
+import re
+from collections.abc import Container, Generator, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from pyspark.errors import PySparkException
 
@@ -22,8 +27,10 @@ from headrace.errors import Step
 from headrace.expr.spark_columns import quoted
 from headrace.file_system import subfolder_for
 from headrace.pipelines.catalog import SINK, TableEntry
+from headrace.pipelines.definition_files import import_python_file, name_parts, queries_only, read_sql_file
 from headrace.pipelines.definitions import (
     RESERVED,
+    SNAPSHOTS,
     Dataset,
     DatasetKind,
     Definitions,
@@ -33,12 +40,11 @@ from headrace.pipelines.definitions import (
 )
 from headrace.pipelines.delta_source import with_delta_relations
 from headrace.pipelines.errors import BadDefinition, QueryRefused, Report, reporting
+from headrace.pipelines.input_identity import digest
 from headrace.pipelines.leaves import Leaf, TableLeaf, UnversionedLeaf, leaves_of, with_leaves
-from headrace.pipelines.python_files import import_python_file, name_parts, queries_only
 from headrace.pipelines.query_errors import message_of, refusal_of
-from headrace.pipelines.snapshots import columns_of_snapshot, is_kept, name_of_snapshot
 from headrace.pipelines.spec import PipelineSpec
-from headrace.pipelines.sql_files import read_sql_file
+from headrace.pipelines.weighted_rows import can_be_grouped, kinds_in
 from headrace.queries.plan_details import frame_of_plan
 
 if TYPE_CHECKING:
@@ -78,7 +84,7 @@ class StoredTable:
 
     @property
     def layout(self) -> str:
-        """Format of its files, and what they are partitioned by; of a sink, that it is one."""
+        """File format and partition columns; `SINK` for a sink."""
         if self.dataset.kind is DatasetKind.SINK:
             return SINK
         return " ".join((self.dataset.format, *map(quoted, self.dataset.partitioned_by)))
@@ -263,7 +269,7 @@ class _Analyser:
         )
 
     def _read_from_snapshots(self, query: AnalysedQuery) -> AnalysedQuery:
-        """Return a query that reads kept snapshots of what cannot be asked for its changes."""
+        """Replace inputs that cannot report changes by their kept snapshots."""
         kept = {leaf.exact: self._snapshot(leaf, query.query) for leaf in query.leaves if is_kept(leaf)}
         if not kept:
             return query
@@ -452,3 +458,38 @@ def settings(spark: SparkSession, given: Mapping[str, str]) -> Iterator[None]:
     finally:
         for key, value in before.items():
             spark.conf.unset(key) if value is None else spark.conf.set(key, value)
+
+
+def is_kept(leaf: Leaf) -> TypeGuard[UnversionedLeaf]:
+    """Return whether snapshots of an input are kept: its rows can be stored, and compared."""
+    from pyspark.sql.types import StructType
+
+    if not isinstance(leaf, UnversionedLeaf) or leaf.identity is None:
+        return False
+    schema = StructType.fromJson(json.loads(leaf.node.schema().json()))
+    names = [name.lower() for name in schema.names]
+    named_well = len({*names}) == len(names) and not any(name.startswith(RESERVED) for name in names)
+    return named_well and not kinds_in(schema) & {"void", "udt"} and can_be_grouped(schema)
+
+
+def name_of_snapshot(leaf: UnversionedLeaf, taken: Container[TableName]) -> TableName:
+    """Return the name of an input's snapshot: the same from run to run, and not one of those `taken`."""
+    assert leaf.identity is not None
+    called = re.sub(r"\W+", "_", leaf.identity.title.lower(), flags=re.ASCII).strip("_")[:_LONGEST]
+    name, number = f"{called}_{digest(leaf.identity.description)}", 1
+    found = TableName(SNAPSHOTS, name)
+    while found in taken:
+        number += 1
+        found = TableName(SNAPSHOTS, f"{name}_{number}")
+    return found
+
+
+_LONGEST = 40
+"""Characters of a name that come from its input."""
+
+
+def columns_of_snapshot(schema: StructType) -> StructType:
+    """Return the columns of a snapshot as stored: nullable, without database metadata."""
+    from pyspark.sql.types import StructField, StructType
+
+    return StructType([StructField(each.name, each.dataType) for each in schema.fields])

@@ -2,6 +2,8 @@
 
 The leaves of an analysed plan say it. A leaf can be replaced by other rows of the same columns: by one
 version of a table, or by some of the files of a folder, which Spark reads with the options of the query.
+The plan is walked in the JVM, where leaves are replaced; `headrace.queries` reads plans as JSON, because
+all of such a plan becomes Python.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ from headrace.expr.spark_columns import quoted
 from headrace.file_system import local_path
 from headrace.pipelines.definitions import TableName
 from headrace.pipelines.delta_source import DeltaRelation, index_of_files, table_of_relation, table_of_stream
-from headrace.pipelines.input_contents import FileMark, mark_of
-from headrace.pipelines.relation_identity import (
+from headrace.pipelines.input_identity import (
+    FileMark,
     Identity,
     identity_of,
+    mark_of,
     place_of,
     without_secret_options,
     without_secrets,
@@ -81,7 +84,7 @@ class FilesLeaf(Leaf):
 
     @property
     def knows_its_rows(self) -> bool:
-        """Whether the files tell how many rows they hold."""
+        """Whether the files record their row counts."""
         return self._form == "parquet"
 
     @property
@@ -91,7 +94,7 @@ class FilesLeaf(Leaf):
 
     @property
     def incomparable(self) -> str:
-        """Why a content cannot be compared with one that lies elsewhere; empty if it can."""
+        """Why a content cannot be compared with a copy at another path; empty if it can."""
         if "_metadata#" in self.node.output().toString():
             return "the query reads _metadata"
         if self._form == "binaryfile":
@@ -103,7 +106,7 @@ class FilesLeaf(Leaf):
 
 @dataclass(frozen=True, slots=True)
 class DeltaLeaf(Leaf):
-    """A Delta table. version: the one that the query names; None: the newest of a run."""
+    """A Delta table. version: as named by the query; None: the newest, pinned per run."""
 
     path: str
     version: int | None
@@ -116,7 +119,7 @@ class ConstantLeaf(Leaf):
 
 @dataclass(frozen=True, slots=True)
 class UnversionedLeaf(Leaf):
-    """Relation that cannot be asked for its changes, such as a table of another database.
+    """Relation that cannot report its changes, such as a table of another database.
 
     identity: None where it is not a relation that can be read, and kept, on its own.
     """
@@ -138,7 +141,7 @@ def leaves_of(plan: Any, datasets: Mapping[TableName, TableName], session: Spark
 def text_of(
     plan: Any, datasets: Mapping[TableName, TableName], session: SparkSession
 ) -> list[tuple[int, str, str]]:
-    """Return a plan as lines of depth, name and text. A relation is what it reads, wherever that lies.
+    """Render a plan as lines of depth, name and text. A relation is shown by what it reads, not where.
 
     Columns of files that the query does not read are left out where they have names: in other formats, such
     as CSV, they say where the others are.
@@ -208,7 +211,7 @@ def _texts(expressions: Any) -> list[str]:
 
 
 def _is_read(text: str, read: Set[str] | None) -> bool:
-    """Return whether what a named expression makes, whose number is its last one, is read."""
+    """Return whether the output of a named expression, identified by its last number, is read."""
     return read is None or not (numbers := _ID.findall(text)) or numbers[-1] in read
 
 
@@ -283,7 +286,7 @@ def _digest_of_rows(node: Any) -> str:
 
 
 def _unversioned(node: Any, streaming: bool, what: str, identity: Identity | None = None) -> UnversionedLeaf:
-    """Return a leaf of some kind. identity: of files; that of others the node tells."""
+    """Return an unversioned leaf. identity: given for files; otherwise derived from the node."""
     found = identity or identity_of(node)
     if found is not None and not streaming:
         return UnversionedLeaf(node, streaming, found.exact, found.title, found)
@@ -361,7 +364,7 @@ def _is(value: Any, name: str, session: SparkSession) -> bool:
 
 
 def files_there(leaf: FilesLeaf) -> dict[str, FileMark]:
-    """List the files of a leaf as they are, by path: what Spark would read."""
+    """List the current files of a leaf by path, as Spark would read them."""
     found: dict[str, FileMark] = {}
     for uri in leaf.relation.location().inputFiles():
         path = local_path(uri, "files")

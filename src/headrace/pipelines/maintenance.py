@@ -1,33 +1,41 @@
-"""Tables that a project no longer defines, and values that no table holds any more: listed, and removed."""
+"""Work on a project besides its runs: dry runs, and removal of tables and values that are no longer held.
+
+A dry run says how each table is maintained, as text and as findings for `headrace check`. Tables that a
+project no longer defines, and values that no table holds any more, are listed and removed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.analysis.flow_report import Finding, Severity
 from headrace.errors import UnreadableSource
 from headrace.io.files.compaction import erase as erase_changelog
-from headrace.pipelines.catalog import PipelineCatalog, Position, TableEntry
-from headrace.pipelines.definitions import CHANGELOG, DELTA, TableName, parse_table_name
-from headrace.pipelines.delta_inputs import read_version
+from headrace.pipelines.catalog import PipelineCatalog, Position, TableEntry, TableState
+from headrace.pipelines.definitions import CHANGELOG, DELTA, DatasetKind, Policy, TableName, parse_table_name
 from headrace.pipelines.delta_source import delta_table
-from headrace.pipelines.errors import BadDefinition, UnknownDataset
-from headrace.pipelines.graph import Graph
-from headrace.pipelines.input_contents import InputContents
-from headrace.pipelines.leaves import delta_path_of
-from headrace.pipelines.run import orphans_of, planned
-from headrace.pipelines.table_state import TableState
+from headrace.pipelines.errors import BadDefinition, NotIncremental, QueryRefused, UnknownDataset
+from headrace.pipelines.graph import Graph, StoredTable
+from headrace.pipelines.input_identity import InputContents
+from headrace.pipelines.inputs import describe_known_changes, read_version
+from headrace.pipelines.leaves import ConstantLeaf, DeltaLeaf, FilesLeaf, Leaf, TableLeaf, delta_path_of
+from headrace.pipelines.plans import Method, TablePlan, policy_of
+from headrace.pipelines.run import default_policy, orphans_of, planned
 from headrace.pipelines.update import DELIVERY
+from headrace.state.commit import CommitLog
 from headrace.tables.version_folders import tick_folders
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headrace.errors import HeadraceError
     from headrace.pipelines.spec import PipelineSpec
 
 
 def drop(spec: PipelineSpec, spark: SparkSession, names: Sequence[str], *, orphans: bool) -> list[TableName]:
-    """Remove tables with their rows, their state and what was delivered of them, and return their names.
+    """Remove tables with their rows, state and deliveries, and return their names.
 
     orphans: all that the project does not define.
 
@@ -43,7 +51,7 @@ def drop(spec: PipelineSpec, spark: SparkSession, names: Sequence[str], *, orpha
 
 
 def erase(spec: PipelineSpec) -> list[str]:
-    """Remove from a storage all values that no current row has; return what stays nevertheless.
+    """Erase all values from a storage that no current row has; return what could not be erased.
 
     Changes, and earlier contents of input files, stay where a table has not read what came after. Raises
     `PipelineInUse`, `CatalogDamaged` and `CheckpointDamaged`.
@@ -75,7 +83,7 @@ def erase(spec: PipelineSpec) -> list[str]:
 
 
 def _is_behind(entry: TableEntry, catalog: PipelineCatalog, inputs: InputContents) -> bool:
-    """Return whether a table was made from what its inputs no longer hold."""
+    """Return whether a table was computed from input contents that have since changed."""
     versions = {key: each.version for name, each in catalog.entries.items() for key in name.keys}
     return any(
         _has_moved_on(key, position, versions, inputs)
@@ -121,3 +129,132 @@ def _found(text: str, orphans: Sequence[TableName], graph: Graph) -> TableName:
         fix=f"give one of: {', '.join(map(str, orphans)) or 'there is none'}",
         dataset=text,
     )
+
+
+_METHOD_TEXTS = {
+    Method.INCREMENTAL: "incremental: by the changes of its inputs",
+    Method.STATELESS: "incremental: row by row, without state",
+    Method.APPEND: "append: the rows that its streams have not read",
+    Method.RECOMPUTE: "recomputed by Spark; what follows gets the difference",
+}
+
+_DELIVERIES = {DELTA: "the Delta table", CHANGELOG: "the changelog"}
+
+_SNAPSHOT = "read once in each run; what reads it gets the difference to the run before"
+
+
+def explain_pipeline(graph: Graph, plans: Mapping[TableName, TablePlan], storage: Path) -> str:
+    """Explain the tables of a pipeline, in the order in which they are brought up to date."""
+    known = PipelineCatalog.last_entries(storage)
+    blocks = [
+        "\n".join(_lines(table, graph, plans[table.name], known.get(table.name), storage))
+        for table in graph.tables
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _lines(
+    table: StoredTable, graph: Graph, plan: TablePlan, entry: TableEntry | None, storage: Path
+) -> Iterator[str]:
+    kept = table.dataset.kind is DatasetKind.SNAPSHOT
+    kind = "" if kept else f"   {table.dataset.kind.value}"
+    yield f"{table.dataset.title}{kind}   {table.dataset.location}"
+    if table.failure is None:
+        yield f"  {_SNAPSHOT if kept else _METHOD_TEXTS[plan.method]}"
+    if plan.why:
+        yield f"  why: {plan.why}"
+    for step in plan.where:
+        yield f"  at: {step.line().strip()}"
+    if not plan.stable:
+        yield "  at each run: its query answers otherwise each time"
+    for leaf in {leaf.key: leaf for query in table.queries for leaf in query.leaves}.values():
+        yield f"  reads {_input(leaf, graph)}{_position(leaf, entry)}"
+    if table.dataset.delivery:
+        folder = PipelineCatalog.delivery_folder(storage, table.dataset.delivery, table.name)
+        yield f"  delivered to {_DELIVERIES[table.dataset.delivery]} {folder}"
+    if entry is None:
+        yield "  not there yet"
+        return
+    yield f"  {entry.rows:,} rows, version {entry.version}{_state(table, entry, storage)}"
+    if table.failure is None and entry.fingerprint != plan.fingerprint:
+        yield "  " + (
+            "changed since the last run: the new query gets the rows that come from now on"
+            if plan.method is Method.APPEND
+            else "changed since the last run: it is made anew"
+        )
+
+
+def _input(leaf: Leaf, graph: Graph) -> str:
+    how = " as a stream" if leaf.streaming else ""
+    match leaf:
+        case TableLeaf():
+            return f"{graph.table(leaf.name).dataset.title}{how}"
+        case FilesLeaf():
+            return f"{', '.join(leaf.roots)}{how}"
+        case DeltaLeaf():
+            version = "" if leaf.version is None else f", version {leaf.version}"
+            return f"the Delta table {leaf.path}{version}{how}"
+        case ConstantLeaf():
+            return "constants"
+        case _:
+            return leaf.key
+
+
+def _position(leaf: Leaf, entry: TableEntry | None) -> str:
+    """Return how far a Delta table was read, and by which files the rest is known."""
+    if not isinstance(leaf, DeltaLeaf) or leaf.version is not None or entry is None:
+        return ""
+    read = [each[leaf.key] for each in entry.positions.values() if leaf.key in each]
+    return f", {describe_known_changes(leaf, str(read[0]))}" if read else ""
+
+
+def _state(table: StoredTable, entry: TableEntry, storage: Path) -> str:
+    if not entry.generation:
+        return ""
+    state = TableState(PipelineCatalog.states(storage, table.name).folder(entry.generation))
+    last = CommitLog(state.checkpoint).last()
+    return f", {last.state_bytes:,} bytes of state" if last is not None else ", its state is missing"
+
+
+# --- findings -------------------------------------------------------------------------------------
+
+
+def findings_of_project(spec: PipelineSpec, spark: SparkSession) -> tuple[int, list[Finding]]:
+    """Return the number of tables that can be planned, and the findings. Raises `BadSpec`."""
+    errors: list[HeadraceError] = []
+    with planned(spec, spark, report=errors.append) as (_, plans):
+        warnings = [warning for plan in plans.values() for warning in _warnings(plan, default_policy(spec))]
+    found = [Finding(_severity(error), error) for error in _without_consequences(errors)]
+    return len(plans), found + [Finding(Severity.WARNING, warning) for warning in warnings]
+
+
+def _severity(error: HeadraceError) -> Severity:
+    """Return a warning for a query that only misses its data, which need not be where it is checked."""
+    missing = isinstance(error, QueryRefused) and (error.unreachable or "PATH_NOT_FOUND" in error.why)
+    return Severity.WARNING if missing else Severity.ERROR
+
+
+def _without_consequences(errors: list[HeadraceError]) -> list[HeadraceError]:
+    """Leave out queries that miss a table while definitions are wrong: it may be one that they define."""
+    if not any(isinstance(error, BadDefinition) for error in errors):
+        return errors
+    return [
+        error
+        for error in errors
+        if not (isinstance(error, QueryRefused) and "TABLE_OR_VIEW_NOT_FOUND" in error.why)
+    ]
+
+
+def _warnings(plan: TablePlan, default: Policy) -> Iterator[HeadraceError]:
+    """Warn of a table whose source cannot be reached, and of one that is recomputed against its policy."""
+    dataset = plan.table.dataset
+    if plan.table.failure is not None:
+        yield plan.table.failure
+    elif plan.method is Method.RECOMPUTE and plan.why and policy_of(dataset, default) is not Policy.FULL:
+        yield NotIncremental(
+            f"{dataset.name} is recomputed in every run: {plan.why}",
+            where=plan.where or [query.query.location for query in plan.table.queries],
+            why="Spark runs its query on all rows.",
+            fix="change the query, or accept that by the refresh policy 'full'",
+            dataset=str(dataset.name),
+        )

@@ -1,4 +1,15 @@
-"""Maintenance plans: how each table of a pipeline is kept up to date, decided before anything runs."""
+"""Maintenance plans: how each table of a pipeline is kept up to date, decided before anything runs.
+
+Where both ways are open, a model of costs chooses at each update: seconds from changes or from all rows,
+estimated from the last updates. From all rows, that is the seconds of the last such update for each row of
+the inputs. From changes, it is the seconds of the last such update for each changed row; but a part of
+these does not grow with the changes, so that further ones are taken to cost `FACTOR` times as much as a row
+of the whole at most. For a change, state is read and written, and what it takes back is looked up.
+
+Only an update from changes tells what these cost, and one that was slow for another reason would prevent
+all others. So after `MOST_ESTIMATED` updates that were made from all rows by estimate, the next is from
+changes.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +21,15 @@ from typing import TYPE_CHECKING, Any
 from headrace.analysis import analyse
 from headrace.errors import HeadraceError, Step, UnsupportedQuery
 from headrace.io.source import WEIGHT
-from headrace.pipelines.auto_cdc import TOMBSTONES
-from headrace.pipelines.definitions import POLICY, Dataset, DatasetKind, Policy, TableName, parse_policy
+from headrace.pipelines.definitions import (
+    POLICY,
+    TOMBSTONES,
+    Dataset,
+    DatasetKind,
+    Policy,
+    TableName,
+    parse_policy,
+)
 from headrace.pipelines.deliveries import check_sink
 from headrace.pipelines.errors import BadDefinition, NotIncremental, Report, reporting
 from headrace.pipelines.graph import AnalysedQuery, Graph, StoredTable
@@ -44,7 +62,7 @@ if TYPE_CHECKING:
 
 
 def in_time_order(rows: DataFrame, query: AnalysedQuery, leaf: Leaf, spark: SparkSession) -> DataFrame:
-    """Return rows of a leaf in the order of the time that has a watermark; as they are without one."""
+    """Sort rows of a leaf by the time column with a watermark; unchanged without a watermark."""
     from pyspark.sql import Column
 
     for watermark in _watermarks(query.plan):
@@ -57,7 +75,7 @@ def in_time_order(rows: DataFrame, query: AnalysedQuery, leaf: Leaf, spark: Spar
 
 
 def why_refused(query: AnalysedQuery, states: Sequence[str], spark: SparkSession) -> tuple[str, str] | None:
-    """Return why Spark's late rows would be others than those of a flow, and the way out; None if not.
+    """Return why Spark and a flow would disagree on late rows, and a fix; None if they agree.
 
     states: names of the operators with state. To Spark a row is late only to an operator that forgets by the
     least of all watermarks; in a flow, to all that is above its own watermark.
@@ -253,7 +271,7 @@ _LINEAR = frozenset(
 
 
 def _is_linear(query: AnalysedQuery) -> bool:
-    """Return whether the changes of a query's rows are what it makes of the changes of its inputs."""
+    """Return whether a query is linear: applied to input changes, it yields its output changes."""
     if not all(isinstance(leaf, (TableLeaf, FilesLeaf, DeltaLeaf)) for leaf in query.leaves):
         return False
     plan: Any = query.plan
@@ -334,7 +352,7 @@ def _name_inputs(leaves: tuple[Leaf, ...]) -> dict[str, Leaf]:
 
 
 def _check_can_change(table: StoredTable, query: AnalysedQuery, spark: SparkSession) -> None:
-    """Raise `UnsupportedQuery` for inputs without changes, and for what is not computed as Spark would."""
+    """Raise `UnsupportedQuery` for unversioned inputs, reserved column names and unsupported settings."""
     for leaf in query.leaves:
         if isinstance(leaf, UnversionedLeaf):
             raise UnsupportedQuery(
@@ -368,7 +386,7 @@ def _nodes_with_state(query: AnalysedQuery) -> list[str]:
 
 
 def _is_row_by_row(node: Any) -> bool:
-    """Return whether the new rows of a stream are made of new rows of its input alone."""
+    """Return whether a stream's new rows depend only on new rows of its input."""
     streaming = [each.isStreaming() for each in items(node.children())]
     kind = node.nodeName()
     if kind == "Union":
@@ -398,7 +416,99 @@ def _nodes(plan: Any) -> Iterator[Any]:
 
 
 def _is_stable(query: AnalysedQuery, spark: SparkSession) -> bool:
-    """Return whether a query gives the same rows as long as its inputs are the same."""
+    """Return whether a query is deterministic."""
     plan: Any = query.plan
     known = all(each.deterministic() for each in with_subqueries(plan))
     return known and not reads_current_time(plan, spark)
+
+
+FACTOR = 2.0
+"""Cost of a changed row, in rows of the whole, as far as it was not measured."""
+
+LEAST = 5_000
+"""Rows from which on an update tells what a row costs: below, start-up is most of it."""
+
+MOST_ESTIMATED = 3
+"""Updates from all rows, one after another, for which what changes cost is taken as it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Measured update: its seconds, and the rows of inputs or changes that it read."""
+
+    seconds: float
+    rows: int
+
+    @property
+    def per_row(self) -> float:
+        return self.seconds / self.rows
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Last measured updates of a table, from all rows and from changes.
+
+    estimated: updates since the last from changes that were made from all rows by estimate.
+    """
+
+    whole: Measured | None = None
+    changes: Measured | None = None
+    estimated: int = 0
+
+    @classmethod
+    def from_entry(cls, entry: Mapping[str, list[float]]) -> Costs:
+        found = {
+            name: Measured(entry[name][0], int(entry[name][1]))
+            for name in ("whole", "changes")
+            if name in entry
+        }
+        return cls(**found, estimated=int(entry.get("estimated", [0])[0]))
+
+    def to_entry(self) -> dict[str, list[float]]:
+        found = {"whole": self.whole, "changes": self.changes}
+        made = {name: [each.seconds, each.rows] for name, each in found.items() if each is not None}
+        return {**made, "estimated": [self.estimated]} if self.estimated else made
+
+    def after(self, seconds: float, rows: int | None, *, whole: bool, estimated: bool = False) -> Costs:
+        """Return the costs after one more update; unchanged if its rows were few or not counted.
+
+        whole: from all rows; estimated: because that was estimated to cost less.
+        """
+        counted = replace(self, estimated=self.estimated + 1) if estimated else self
+        if rows is None or rows < LEAST:
+            return counted
+        last = Measured(seconds, rows)
+        return replace(counted, whole=last) if whole else Costs(self.whole, last)
+
+    def why_whole(self, changes: int, rows: int) -> str:
+        """Return why making a table from all rows costs less than from changes; empty if it does not."""
+        if changes < LEAST or self.estimated >= MOST_ESTIMATED:
+            return ""
+        if (estimated := self._seconds(changes, rows)) is None:
+            return ""
+        by_changes, whole = estimated
+        if by_changes <= whole:
+            return ""
+        return (
+            f"from all rows: {changes:,} changes estimated at {_text(by_changes)}, "
+            f"all {rows:,} rows at {_text(whole)}"
+        )
+
+    def _seconds(self, changes: int, rows: int) -> tuple[float, float] | None:
+        """Estimate an update from changes and one from all rows; None if none was measured."""
+        last = self.changes
+        if self.whole is not None:
+            row = self.whole.per_row
+        elif last is not None:
+            row = last.per_row / FACTOR
+        else:
+            return None
+        if last is None:
+            return changes * row * FACTOR, rows * row
+        in_proportion = changes * last.per_row
+        further = last.seconds + max(0, changes - last.rows) * row * FACTOR
+        return min(in_proportion, further), rows * row
+
+
+def _text(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"

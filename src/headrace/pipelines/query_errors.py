@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from headrace.errors import HeadraceError
 from headrace.pipelines.definitions import QueryDefinition
 from headrace.pipelines.errors import QueryRefused
-from headrace.pipelines.relation_identity import without_secrets
+from headrace.pipelines.input_identity import without_secrets
 
 _NETWORK = frozenset(
     f"java.net.{name}" for name in ("SocketException", "SocketTimeoutException", "UnknownHostException")
@@ -25,7 +25,7 @@ _SQL = "java.sql.SQLException"
 _STATES = ("08", "57P", "HYT")
 """Beginnings of SQL states: connections that fail, a server that stops or starts, time that is up."""
 _NO_DRIVER = "No suitable driver"
-"""What the JDK says, with a state of connections, where no driver knows the URL."""
+"""State of connections in the words of the JDK where no driver knows the URL."""
 
 
 def message_of(error: Exception) -> str:
@@ -54,7 +54,7 @@ def refusal_of(query: QueryDefinition, error: Exception) -> HeadraceError:
     """Return the error of a query that could not be analysed."""
     if isinstance(error, HeadraceError):
         return error
-    from headrace.pipelines.python_files import location_in
+    from headrace.pipelines.definition_files import location_in
 
     said, unreachable = source_message(error)
     message, said = message_of(error), without_secrets(said)

@@ -247,7 +247,7 @@ def default_policy(spec: PipelineSpec) -> Policy:
 
 
 def _selected(graph: Graph, selection: Selection) -> tuple[frozenset[TableName], frozenset[TableName]]:
-    """Return the tables to refresh, and those of them to make anew."""
+    """Return the tables to refresh, and the subset to rebuild."""
     names = frozenset(table.name for table in graph.tables)
     if selection.full_all:
         if selection.full or selection.refresh:
@@ -355,7 +355,7 @@ class _Run:
 
 @contextmanager
 def spark_for(spec: PipelineSpec) -> Generator[SparkSession]:
-    """Provide the Spark that there is, or start one with the settings of a project for the time being."""
+    """Yield the existing Spark session, or start one with a project's settings for the block."""
     from pyspark import SparkContext
 
     from headrace.spark.session import session

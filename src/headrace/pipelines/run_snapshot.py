@@ -1,24 +1,44 @@
-"""The input versions that all tables of one run read, whatever arrives meanwhile."""
+"""Snapshot of a run: the input versions that all its tables read, whatever arrives meanwhile.
+
+Of files, it has those that were added and removed since a position, and the rows that differ.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headrace.pipelines.catalog import PipelineCatalog, Position, Positions, TableEntry
 from headrace.pipelines.definitions import TableName
-from headrace.pipelines.delta_inputs import DeltaInput, RunDeltaTables
 from headrace.pipelines.errors import QueryRefused
-from headrace.pipelines.file_inputs import FileInput, RunFiles
-from headrace.pipelines.graph import AnalysedQuery, Graph, StoredTable
-from headrace.pipelines.input_contents import InputContents
-from headrace.pipelines.inputs import ConstantInput, RunInput, TableInput, UnversionedInput
-from headrace.pipelines.leaves import ConstantLeaf, DeltaLeaf, FilesLeaf, Leaf, TableLeaf
+from headrace.pipelines.graph import AnalysedQuery, Graph, StoredTable, empty_frame
+from headrace.pipelines.input_identity import FileMark, InputContents
+from headrace.pipelines.inputs import (
+    ConstantInput,
+    DeltaInput,
+    RunDeltaTables,
+    RunInput,
+    TableInput,
+    UnversionedInput,
+)
+from headrace.pipelines.leaves import (
+    ConstantLeaf,
+    DeltaLeaf,
+    FilesLeaf,
+    Leaf,
+    TableLeaf,
+    files_there,
+    relation_of_files,
+    rows_of_files,
+)
 from headrace.pipelines.table_versions import TableVersions
+from headrace.pipelines.weighted_rows import can_be_grouped, difference, with_weight
+from headrace.queries.plan_details import frame_of_plan
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, Observation, SparkSession
 
 
 @dataclass(slots=True)
@@ -75,7 +95,7 @@ class RunSnapshot:
                 FileInput(leaf, self.spark, self.files).keep()
 
     def check(self, leaves: Iterable[Leaf]) -> None:
-        """Look at the files of inputs once more, after they were read: what has changed is not compared."""
+        """Check input files again after reading; those that have changed are not compared later."""
         for leaf in leaves:
             if isinstance(leaf, FilesLeaf):
                 FileInput(leaf, self.spark, self.files).check()
@@ -93,6 +113,204 @@ class RunSnapshot:
         return sum(known) if len(known) == len(counts) else None
 
     def rows_of(self, leaves: Collection[Leaf]) -> int | None:
-        """Return how many rows inputs have; None where only reading them tells."""
+        """Return the row count of inputs; None if it is only known after reading."""
         inside = all(isinstance(leaf, (TableLeaf, DeltaLeaf)) for leaf in leaves)
         return self.rows_changed(leaves, {}) if inside else None
+
+
+@dataclass(frozen=True, slots=True)
+class FileChanges:
+    """Files of an input added and removed since a position, the latter with the marks of their contents.
+
+    A file that has another content is among both. A file that has another name only is in neither.
+    """
+
+    added: frozenset[str]
+    removed: frozenset[tuple[str, int, int]]
+
+
+@dataclass(slots=True)
+class RunFiles:
+    """Files that one run reads, the same for all its tables.
+
+    contents: of earlier and of these files. compared: folders and files that a table reads by their changes;
+              those of others need no checksums.
+    listings: the files of each input. folders: what was in each folder when the run first looked.
+    counting: counters of the rows of inputs whose files do not tell how many they hold.
+    differences: of inputs of which files have changed or are gone, with their numbers of rows.
+    """
+
+    contents: InputContents
+    compared: frozenset[str]
+    listings: dict[str, dict[str, FileMark]] = field(default_factory=dict[str, dict[str, FileMark]])
+    folders: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    counting: dict[str, Observation] = field(default_factory=dict[str, "Observation"])
+    differences: dict[tuple[str, FileChanges], tuple[DataFrame, int]] = field(
+        default_factory=dict[tuple[str, "FileChanges"], "tuple[DataFrame, int]"]
+    )
+
+    def close(self) -> None:
+        """Release the differences that were computed."""
+        for rows, _ in self.differences.values():
+            rows.unpersist()
+        self.differences.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class FileInput(RunInput[FilesLeaf]):
+    """Files of this machine. Positions are the marks of their contents by path."""
+
+    files: RunFiles
+
+    def position(self) -> dict[str, FileMark]:
+        leaf, listings = self.leaf, self.files.listings
+        if leaf.exact not in listings:
+            listings[leaf.exact] = self._list()
+        return listings[leaf.exact]
+
+    def _list(self) -> dict[str, list[int]]:
+        """List the files, without those that added after the run first looked into their folders."""
+        known: set[str] = set()
+        for root in self.leaf.roots:
+            folder = root if os.path.isdir(root) else os.path.dirname(root)
+            if folder not in self.files.folders:
+                self.files.folders[folder] = frozenset(
+                    os.path.join(at, name) for at, _, names in os.walk(folder) for name in names
+                )
+            known |= self.files.folders[folder]
+        found = {path: mark for path, mark in files_there(self.leaf).items() if path in known}
+        # A stream reads no file twice.
+        if self.leaf.streaming or self.leaf.incomparable or self.files.compared.isdisjoint(self.leaf.roots):
+            return found
+        return self.files.contents.marks(found)
+
+    def keep(self) -> None:
+        """Keep the contents of the files, to compare later ones with."""
+        if not self.leaf.streaming and not self.leaf.incomparable:
+            self.files.contents.keep(self.position())
+
+    def check(self) -> None:
+        """Check the files again after reading. Contents that changed meanwhile are never compared."""
+        if not self.leaf.streaming and self.leaf.exact in self.files.listings:
+            self.files.contents.check(self.files.listings[self.leaf.exact])
+
+    def whole(self) -> DataFrame:
+        return self._rows_of(self.position())
+
+    def changes(self, before: Position | None) -> DataFrame | None:
+        if not isinstance(before, dict):
+            return None
+        found = self.file_changes(before)
+        if self.leaf.streaming and any(self.position().get(path) != mark for path, mark in before.items()):
+            return None  # A stream has read what nobody has kept.
+        if not found.removed:
+            return with_weight(self._new_rows(found.added), 1)
+        return None if self._why_not_compared(found) else self._difference(found)[0]
+
+    def why_unknown(self, before: Position | None) -> str:
+        if not isinstance(before, dict):
+            return f"{self.leaf.key} {'was not read before' if before is None else 'has changed'}"
+        return self._why_not_compared(self.file_changes(before))
+
+    def is_unchanged(self, before: Position | None) -> bool:
+        if not isinstance(before, dict):
+            return False
+        found = self.file_changes(before)
+        known = self.files.differences.get((self.leaf.exact, found))
+        return not (found.added or found.removed) or (known is not None and not known[1])
+
+    def adds_only(self, before: Position | None) -> bool:
+        return not self.file_changes(before).removed
+
+    def rows_changed(self, before: Position | None) -> int | None:
+        if self.leaf.exact in self.files.counting:
+            return _observed_rows(self.files.counting.pop(self.leaf.exact))
+        found = self.file_changes(before)
+        if found.removed:
+            _, count = self.files.differences.get((self.leaf.exact, found), (None, None))
+            return count
+        return rows_of_files(found.added) if self.leaf.knows_its_rows or not found.added else None
+
+    def unread(self, before: Position | None, table: StoredTable) -> DataFrame:
+        return self._new_rows(self.file_changes(before).added, count=before is not None)
+
+    def file_changes(self, before: Position | None) -> FileChanges:
+        """Return the files added and removed since a position; without one, all were added."""
+        now = self.position()
+        was = before if isinstance(before, dict) else {}
+        if self.leaf.streaming:
+            return FileChanges(frozenset(now.keys() - was), frozenset())
+        added = {path for path, mark in now.items() if was.get(path) != mark}
+        removed = {path for path, mark in was.items() if now.get(path) != mark}
+        # What sees the name of a file has other rows under another one.
+        moved = (
+            {}
+            if self.leaf.incomparable
+            else {
+                (os.path.dirname(path), self.files.contents.digest(path, now[path])): path for path in added
+            }
+        )
+        for path in sorted(removed):
+            digest = self.files.contents.digest(path, was[path])
+            at = moved.pop((os.path.dirname(path), digest), None) if digest else None
+            if at is not None:
+                added.remove(at)
+                removed.remove(path)
+        return FileChanges(
+            frozenset(added), frozenset((path, was[path][0], was[path][1]) for path in removed)
+        )
+
+    def _why_not_compared(self, found: FileChanges) -> str:
+        """Return why removed files cannot be compared with added ones; empty if they can."""
+        for path, *mark in sorted(found.removed):
+            what = f"{path} {'has changed' if path in found.added else 'is gone'}"
+            if self.leaf.incomparable:
+                return f"{what}, and {self.leaf.incomparable}"
+            if self.files.contents.kept(path, mark) is None:
+                return f"{what}, and its rows before are not kept"
+            if not can_be_grouped(frame_of_plan(self.leaf.node, self.spark).schema):
+                return f"{what}, and its rows cannot be compared"
+        return ""
+
+    def _difference(self, found: FileChanges) -> tuple[DataFrame, int]:
+        """Return the changes from the removed files to the added ones, and their number."""
+        key = self.leaf.exact, found
+        if key not in self.files.differences:
+            kept = {path: self.files.contents.kept(path, mark) for path, *mark in found.removed}
+            root = next(iter(self.leaf.roots))
+            held = relation_of_files(
+                self.leaf, sorted(map(str, kept.values())), self.spark, self.files.contents.base(root)
+            )
+            old, new = frame_of_plan(held, self.spark), self._rows_of(found.added)
+            rows = difference(old, new).persist()
+            self.files.differences[key] = rows, rows.count()
+        rows, count = self.files.differences[key]
+        return rows.select("*"), count  # Readers may persist and release theirs.
+
+    def _new_rows(self, paths: Collection[str], *, count: bool = True) -> DataFrame:
+        """Return the rows of added files. count: count rows while reading, if the files lack counts."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as f
+
+        rows = self._rows_of(paths)
+        self.files.counting.pop(self.leaf.exact, None)
+        # Counting breaks Spark's generated code in two: of many rows, as in a first run, that is noticed.
+        if not paths or not count or self.leaf.knows_its_rows:
+            return rows
+        self.files.counting[self.leaf.exact] = counting = Observation()
+        return rows.observe(counting, f.count(f.lit(1)))
+
+    def _rows_of(self, paths: Collection[str]) -> DataFrame:
+        if paths:
+            return frame_of_plan(relation_of_files(self.leaf, sorted(paths), self.spark), self.spark)
+        schema = frame_of_plan(self.leaf.node, self.spark).schema
+        return empty_frame(schema, self.spark)
+
+
+def _observed_rows(counting: Observation) -> int | None:
+    """Return the observed number of rows; None if Spark did not read them."""
+    made: Any = counting._jo  # pyright: ignore[reportPrivateUsage]
+    if not made.future().isCompleted():
+        return None  # `get` would wait for it.
+    row = made.getRow()
+    return row.getLong(0) if row.length() else None

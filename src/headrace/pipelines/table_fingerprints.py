@@ -15,14 +15,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.analysis.fingerprints import to_canonical_data
-from headrace.pipelines.auto_cdc import TOMBSTONES
-from headrace.pipelines.definitions import TableName
+from headrace.pipelines.definitions import TOMBSTONES, TableName
 from headrace.pipelines.graph import AnalysedQuery, StoredTable
 from headrace.pipelines.leaves import text_of
 from headrace.queries.plan_details import ANSI, ASSUMED, TIME_ZONE, items, java_class, with_subqueries
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 _READING = (
     *(ANSI, TIME_ZONE, "spark.sql.mapKeyDedupPolicy", "spark.sql.caseSensitive"),
@@ -114,7 +114,7 @@ def _describe_columns(was: str, now: str) -> str:
 
 
 def _changed_names(was: str, now: str) -> list[str]:
-    """Return the names of the lines that only one of two texts has."""
+    """Return the names of the lines in which two texts differ."""
     before, after = (Counter(line for line in text.split("\n") if line) for text in (was, now))
     names = [line.rsplit(" ", 1)[0] for line in (*(after - before), *(before - after))]
     return list(dict.fromkeys(names)) or ["its parts are in another order"]
@@ -138,7 +138,7 @@ def _canonical(query: AnalysedQuery, names: Mapping[TableName, TableName], spark
 def _plan_lines(
     query: AnalysedQuery, names: Mapping[TableName, TableName], spark: SparkSession
 ) -> Iterator[str]:
-    """Yield the operators and inputs of a query, with a checksum of what each does."""
+    """Yield the operators and inputs of a query, each with a checksum of its definition."""
     for _, name, line in text_of(query.plan, names, spark):
         yield f"{name} {_digest(_NUMBER.sub('#', line))}"
 

@@ -118,12 +118,12 @@ class TableVersions:
         return self.entry if self.entry is not None and self.has_project_layout(self.entry) else None
 
     def change_folders(self, before: int) -> list[Path] | None:
-        """Return the folders of what changed since a version; None if some are not kept."""
+        """Return the folders of all changes since a version; None if some are no longer kept."""
         folders = [self._changes_folder(at) for at in range(before + 1, self.last.version + 1)]
         return folders if before <= self.last.version and all(map(Path.is_dir, folders)) else None
 
     def changes(self, before: int) -> DataFrame | None:
-        """Return what changed since a version, with weights; None if that is not known."""
+        """Return the weighted changes since a version; None if unknown."""
         folders = self.change_folders(before)
         if folders is None:
             return None

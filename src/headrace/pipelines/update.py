@@ -14,22 +14,21 @@ from headrace.errors import CheckpointDamaged, FlowChanged, UnreadableSource
 from headrace.expr.spark_columns import quoted
 from headrace.file_system import remove_folder
 from headrace.io.source import WEIGHT as SOURCE_WEIGHT
-from headrace.pipelines.catalog import Position, Positions, TableEntry
-from headrace.pipelines.costs import Costs
+from headrace.pipelines.catalog import Position, Positions, TableEntry, TableState
 from headrace.pipelines.definitions import RESERVED, DatasetKind
 from headrace.pipelines.deliveries import stage
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.graph import AnalysedQuery, StoredTable, empty_frame, settings
 from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, with_leaves
-from headrace.pipelines.plans import ANSWER, Method, TablePlan, in_time_order
+from headrace.pipelines.plans import ANSWER, Costs, Method, TablePlan, in_time_order
 from headrace.pipelines.run_snapshot import RunSnapshot
 from headrace.pipelines.table_fingerprints import describe_changes
-from headrace.pipelines.table_state import TableState
 from headrace.pipelines.table_versions import TableVersions
 from headrace.pipelines.weighted_rows import WEIGHT, consolidate, expand, has_removals, with_weight
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
 
 SHARD_ROWS = 2_000_000
 """Rows of the inputs for each shard of state, where that makes more shards than tasks run at a time."""
@@ -59,7 +58,7 @@ class Updated:
 
 @dataclass(frozen=True, slots=True)
 class Updater:
-    """Maintenance of one table from the snapshot of a run. anew: forget its rows, or streams, and state."""
+    """Maintenance of one table from a run's snapshot. anew: rebuild it from scratch (--full-refresh)."""
 
     snapshot: RunSnapshot
     plan: TablePlan
@@ -94,7 +93,7 @@ class Updater:
 
     @property
     def _costs(self) -> Costs:
-        """Measured costs of the last updates of the query as it is."""
+        """Measured costs of the last updates by the current query."""
         before = self._before
         if before is None or before.fingerprint != self.plan.fingerprint:
             return Costs()
@@ -163,7 +162,7 @@ class Updater:
         return ""
 
     def _why_unknown(self, query: AnalysedQuery, read: Positions) -> str:
-        """Return why it is not known what changed in the inputs since positions."""
+        """Return why the changes of the inputs since `read` are unknown."""
         unknown = (
             leaf for leaf in query.leaves if self.snapshot.input(leaf).changes(read.get(leaf.key)) is None
         )
@@ -277,7 +276,7 @@ class Updater:
         return Updated(self._entry(version, {name: now}), self.plan.method, changed)
 
     def _apply_changes(self, query: AnalysedQuery, changes: Mapping[str, DataFrame], read: Positions) -> int:
-        """Write the changes that a query makes of the changes of its inputs."""
+        """Apply a query to its inputs' changes, and write the resulting changes."""
         # What may take rows back is looked at, and read for those that came and for those that went.
         doubtful = [
             leaf for leaf in query.leaves if not self.snapshot.input(leaf).adds_only(read.get(leaf.key))
@@ -401,7 +400,7 @@ class Updater:
         return max(self.snapshot.spark.sparkContext.defaultParallelism, -(-rows // SHARD_ROWS))
 
     def _check_records_are_there(self, read: Positions) -> None:
-        """Raise `PipelineError` if records that a table of records was made from are gone."""
+        """Raise `PipelineError` if records that the table was built from no longer exist."""
         assert self.plan.inputs is not None
         for leaf in (each for each in self.plan.inputs.values() if each.streaming):
             changes = self.snapshot.input(leaf).changes(read.get(leaf.key))

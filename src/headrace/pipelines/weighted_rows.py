@@ -57,7 +57,7 @@ def difference(before: DataFrame, now: DataFrame) -> DataFrame:
 
 
 def expand(rows: DataFrame, copies: str = WEIGHT) -> DataFrame:
-    """Return each row as often as an expression of its weight says, without the weight."""
+    """Repeat each row by an expression of its weight, and drop the weight."""
     from pyspark.sql import functions as f
 
     names = [quoted(name) for name in rows.columns if name != WEIGHT]
@@ -82,12 +82,12 @@ def can_be_grouped(schema: StructType) -> bool:
 
 
 def kinds_in(schema: StructType) -> set[str]:
-    """Return the kinds of the types of columns, and of what is in them."""
+    """Return the kinds of the column types, nested ones included."""
     return {kind for field in schema.fields for kind in kinds_of(field.dataType)}
 
 
 def kinds_of(of: DataType) -> Iterator[str]:
-    """Yield the kinds of a type, and of what is in it."""
+    """Yield the kinds of a type and its nested types."""
     from pyspark.sql import types as t
 
     match of:
@@ -137,7 +137,7 @@ def with_entries(column: Column, kind: DataType) -> Column:
 
 
 def with_maps(column: Column, kind: DataType) -> Column:
-    """Return a value of a type from what `with_entries` has made of it."""
+    """Restore maps from their entries: the inverse of `with_entries`."""
     from pyspark.sql import functions as f
 
     def of_map(entries: Column, kind: MapType) -> Column:
@@ -212,7 +212,7 @@ def consolidate_arrow(changes: pa.Table) -> pa.Table:
 
 
 def expand_arrow(changes: pa.Table) -> pa.Table | None:
-    """Return each row as often as its weight says; None if a weight is negative."""
+    """Repeat each row by its weight; None if a weight is negative."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -53,7 +53,7 @@ class EdgeRun(Protocol):
     def opened(self, edge: PullEdge) -> None: ...
 
     def stopping(self, module: EdgeModule, edge: PullEdge) -> None:
-        """Called when the module upstream of an edge was told to stop."""
+        """Called when the module upstream of an edge has been stopped."""
         ...
 
     def closed(self, edge: PullEdge) -> None:

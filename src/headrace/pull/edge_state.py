@@ -300,7 +300,7 @@ class EdgeState:
         return RetractAnswer(request), recorded, Breach("P4", request)
 
     def finish(self, end: End) -> Effects:
-        """Process the end of the module upstream, also one that no request asked for: its failure."""
+        """Process the end of the upstream module, including an unrequested failure."""
         if self.end is not None:
             return ()
         pending, self._pending = self._pending, deque()

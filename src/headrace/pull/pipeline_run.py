@@ -97,7 +97,7 @@ CONFIRM_WITHIN = 30.0
 
 @dataclass(frozen=True, slots=True)
 class _Stopping:
-    """Module that was told to stop, and when."""
+    """Module being stopped, and since when."""
 
     module: EdgeModule
     since: float

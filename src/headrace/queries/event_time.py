@@ -239,7 +239,7 @@ def _deduplicated_within(node: CatalystNode, planner: Planner) -> Relation:
 
 
 def first_of_each(below: Relation, keys: tuple[Expr, ...]) -> Relation:
-    """Keep a row for each value of the keys: the least one."""
+    """Keep one row per key: the least."""
     stream, names = below.stream, below.stream.schema.names
     if _passing(stream, keys) is None or any(isinstance(f.type, MapType) for f in stream.schema.fields):
         return Relation(stream.top_k(1, by=[], per=keys), below.columns)

@@ -384,7 +384,7 @@ def _patterns(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
 
 
 def _options(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
-    """Yield the options of a function of JSON or CSV."""
+    """Yield the options of a JSON or CSV function."""
     pairs = node.tree.options().iterator()
     found: dict[str, str] = {}
     while pairs.hasNext():
@@ -409,7 +409,7 @@ Detail: TypeAlias = Callable[[PlanNode, PlanInputs], Iterator[tuple[str, Any]]]
 
 
 def _depth(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
-    """Yield the most rounds of a recursion: the session's limit, if the query has none."""
+    """Yield the session's recursion limit, if the query sets none."""
     if node.fields.get("maxDepth") is None:
         yield "maxDepth", int(inputs.session.conf.get("spark.sql.cteRecursionLevelLimit") or "100")
 

@@ -123,7 +123,7 @@ def _added(operator: Any, fields: tuple[Field, ...], stream: AnyStream) -> AnySt
 
 @dataclass(frozen=True, slots=True)
 class WithValue:
-    """Function of rows that appends `function` of some values. arguments: their positions and types."""
+    """Row function that appends the result of `function`. arguments: column positions and types."""
 
     function: PythonFunction
     arguments: tuple[tuple[int, DataType], ...]

@@ -26,9 +26,13 @@ from headrace.graph.node import label
 from headrace.io.source import guarantee_of
 from headrace.operators.endpoints import Sink, Source
 from headrace.operators.event_time.watermark import EndOfInput
-from headrace.spark.placing.combining import combined_nodes, insert_partial_operators
 from headrace.spark.placing.earliest_stages import unpartitionable_reason, whose_order_is_read
-from headrace.spark.placing.native import native_parts, without_native
+from headrace.spark.placing.pushdown import (
+    combined_nodes,
+    insert_partial_operators,
+    native_parts,
+    without_native,
+)
 from headrace.spark.placing.row_placement import ByBucket, ByKey, ToAll, ToOne
 from headrace.spark.placing.stages import LOOP_ROWS, Exchange, Stage, StagePlan, cut_stages
 from headrace.spark.refusals import check_runs_on_spark

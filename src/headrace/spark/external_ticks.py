@@ -19,13 +19,13 @@ from headrace.engine.engine import Engine
 from headrace.expr.types import Rows
 from headrace.expr.typing_rules import CodeBounds
 from headrace.io.sink import SinkTarget
-from headrace.spark.placing.combining import insert_partial_operators
+from headrace.spark.placing.pushdown import insert_partial_operators
 from headrace.spark.placing.stages import cut_stages
 from headrace.spark.resumption import Loops, SparkResumeBinding
 from headrace.spark.session import is_local, tasks_at_a_time
 from headrace.spark.sources.arrivals import FoundInput
 from headrace.spark.sources.tick_input import Located, TickInput
-from headrace.spark.ticks.failures import told_deaths
+from headrace.spark.ticks.failures import explained_deaths
 from headrace.spark.ticks.intake import SpooledTimes
 from headrace.spark.ticks.output import task_target
 from headrace.spark.ticks.plan import Compiled, Input, SinkOutput, TickPlan, compiled
@@ -116,7 +116,7 @@ class DrivenFlow:
         shutil.rmtree(spool, ignore_errors=True)
         spool.mkdir()
         spark = self._spark()
-        with told_deaths(spark, lambda: self.last_tick):
+        with explained_deaths(spark, lambda: self.last_tick):
             self._ticker.local = is_local(spark)
             self._ticker.tasks = tasks_at_a_time(spark)
             located: list[Located] = []

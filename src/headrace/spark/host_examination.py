@@ -1,4 +1,4 @@
-"""Findings of `headrace doctor`, and the examination of this machine that makes the first of them.
+"""Findings of `headrace doctor`, and the examination of this machine.
 
 Python, packages, Java, memory, disk and sockets are examined; no program but `java` runs. A finding is one
 sentence, with the command or setting that fixes it."""
@@ -42,7 +42,10 @@ _WIDTH = 8
 
 @dataclass(frozen=True, slots=True)
 class SparkFinding:
-    """One finding. about: its subject. text: the observation. fix: a line to copy, empty if not needed."""
+    """Finding of an examination.
+
+    about: its subject. text: the observation. fix: a line to copy, empty if not needed.
+    """
 
     about: str
     level: Level
@@ -59,7 +62,7 @@ class SparkFinding:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """All findings, in the order of the examination."""
+    """Findings in the order of the examination."""
 
     findings: tuple[SparkFinding, ...]
 
@@ -145,7 +148,7 @@ def python_findings(version: tuple[int, ...] = sys.version_info[:3]) -> SparkFin
 
 
 def without_spark() -> SparkFinding:
-    """Return the finding about a machine without PySpark, where nobody has asked for Spark."""
+    """Return the finding for a machine without PySpark, when Spark was not requested."""
     text = "not installed; flows on Spark, new queries in SQL and pipelines need it"
     return ok("spark", f"{text}: {_INSTALL}")
 

@@ -33,7 +33,7 @@ from headrace.graph.operator_declarations import (
 )
 from headrace.operators.event_time.due_calendar import WindowBounds, schedule_entry, schedule_slice
 from headrace.operators.event_time.session_windows import NUMBER
-from headrace.spark.placing.combining import insert_partial_operators
+from headrace.spark.placing.pushdown import insert_partial_operators
 from headrace.spark.placing.stages import cut_stages
 from headrace.spark.resumption import (
     ON_SPARK,

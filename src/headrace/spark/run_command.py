@@ -33,13 +33,17 @@ from headrace.errors import BadInput, NotOnSpark
 from headrace.file_system import local_path, subfolder_for, telling_full_disk
 from headrace.graph.node import graph_of
 from headrace.operators.endpoints import Source as SourceOperator
-from headrace.spark.placing.combining import insert_partial_operators
 from headrace.spark.placing.earliest_stages import check_loops_run_in_rounds
-from headrace.spark.placing.native import Chain, native_parts, without_native
+from headrace.spark.placing.pushdown import (
+    NativeChain,
+    insert_partial_operators,
+    native_parts,
+    without_native,
+)
 from headrace.spark.placing.stages import LOOP_ROWS, StagePlan, cut_stages
 from headrace.spark.resumption import Loops, SparkResumeBinding
 from headrace.spark.session import is_local, tasks_at_a_time
-from headrace.spark.sources import change_frames, kafka, pull_source
+from headrace.spark.sources import pull_source, record_frames
 from headrace.spark.sources.arrivals import SourcePositions
 from headrace.spark.sources.opening import (
     OpenedSource,
@@ -49,11 +53,11 @@ from headrace.spark.sources.opening import (
     open_on_spark,
     sends_rows,
 )
-from headrace.spark.ticks.failures import told_deaths
+from headrace.spark.ticks.failures import explained_deaths
+from headrace.spark.ticks.messages import CostMeter
 from headrace.spark.ticks.output import bucket_route, task_target
 from headrace.spark.ticks.plan import SinkOutput, TickPlan, compiled
 from headrace.spark.ticks.query import GIVEN, Query
-from headrace.spark.ticks.task_outcome import CostMeter
 from headrace.spark.ticks.ticker import Ticker, Way, open_outlets
 from headrace.state.checkpoint import Checkpoint
 from headrace.state.commit import KEEP_TICKS
@@ -67,7 +71,7 @@ if TYPE_CHECKING:
     from headrace.io.source import DeadLetters
 
 
-SOURCES = (change_frames, kafka, pull_source)
+SOURCES = (pull_source, record_frames)
 """Modules for further kinds of sources, which register with `open_on_spark` and `source_frame`."""
 
 
@@ -152,7 +156,7 @@ def run(
             telling_full_disk(None),
             serving_metrics(metrics, flow.name) as registered,
             run_display(progress, flow.name) as display,
-            told_deaths(spark, lambda: None),
+            explained_deaths(spark, lambda: None),
         ):
             on_tick = combine_observers(registered and registered.observe, on_tick, display)
             return run_batch(
@@ -167,7 +171,7 @@ def run(
         running = _Run(flow, spark, folder, closing, durable=checkpoint is not None)
         ends = checkpoint is None if end is None else end
         closing.enter_context(telling_ways_past(checkpoint))
-        with told_deaths(spark, lambda: None):
+        with explained_deaths(spark, lambda: None):
             ticker, query = running.open(
                 sources, sinks or {}, shards, loops, follow, on_tick, way, ends, keep_ticks
             )
@@ -176,7 +180,7 @@ def run(
         if observer is not None:
             observer.on_start()
         interrupt = closing.enter_context(Interrupt())
-        with told_deaths(spark, lambda: None if checkpoint is None else ticker.checkpoint.tick):
+        with explained_deaths(spark, lambda: None if checkpoint is None else ticker.checkpoint.tick):
             query.until_done(interrupt)
         held_back = held_back_by({name: outlet.writer for name, outlet in ticker.outlets.items()})
         return RunResult(
@@ -203,7 +207,7 @@ def _session(spark: SparkSession | None) -> SparkSession:
         from headrace.spark.session import session
 
         return session()
-    with told_deaths(spark, lambda: None):
+    with explained_deaths(spark, lambda: None):
         ansi = spark.conf.get("spark.sql.ansi.enabled", "true")
     if ansi != "true":
         raise NotOnSpark(
@@ -321,7 +325,7 @@ class _Run:
         positions: SourcePositions,
         read: frozenset[str],
         follow: bool,
-        native: Mapping[str, Chain],
+        native: Mapping[str, NativeChain],
         named: bool,
     ) -> list[OpenedSource]:
         opened: list[OpenedSource] = []

@@ -130,7 +130,7 @@ def consolidated_entries(changes: Iterable[Sequence[Any]], key: Sequence[int]) -
 
 
 class ChangeFile:
-    """One file, opened on first read. Several threads may read it."""
+    """File of changes, opened on first read. Several threads may read it."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""The interface of table formats that keep a log of commits, for all who read, follow and write such tables.
+"""Interface of table formats with a commit log, for code that reads, follows or writes such tables.
 
 A table is a sequence of numbered versions. A commit makes the next one, whole or not at all; a version never
 changes, and can be read until its files are vacuumed. Each commit can carry transaction numbers of
@@ -105,10 +105,10 @@ class VersionedTable(ABC):
     """
 
     kind: ClassVar[str]
-    """What messages call it, such as "Delta table"."""
+    """Name of the format in messages, such as "Delta table"."""
     errors: ClassVar[tuple[type[Exception], ...]]
     feed_setting: ClassVar[str]
-    """What turns its change feed on, as in "set ..."."""
+    """Instruction that turns its change feed on, as in "set ..."."""
 
     def __init__(self, location: str, error: ErrorFactory, options: Mapping[str, str] | None = None) -> None:
         self.location = location

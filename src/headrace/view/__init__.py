@@ -1,8 +1,6 @@
 """Pictures of flows: as data, and as text for drawing tools."""
 
-from headrace.view.dot import to_dot
-from headrace.view.drawing import Drawing, draw
-from headrace.view.mermaid import to_mermaid
+from headrace.view.drawing import Drawing, draw, to_dot, to_mermaid
 from headrace.view.picture import Picture, picture_of
 from headrace.view.svg import to_svg
 

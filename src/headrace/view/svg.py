@@ -189,7 +189,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """Where an arrow runs straight beside its boxes: it turns between the columns, clear of boxes and labels.
+    """Straight stretch of an arrow beside its boxes: it turns between the columns, clear of boxes and labels.
 
     start: x to which it runs straight from its source. end: x from which it runs straight to its target, at
     height y; its label ends at x `label`.
@@ -212,7 +212,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class PictureLayout:
-    """Where the parts of a picture stand.
+    """Places of the parts of a picture.
 
     bends: of each arrow, by its number, from left to right. backward: arrows that go round below instead,
     from right to left.

@@ -199,7 +199,7 @@ class Conversation:
         return self._channel
 
     def wait(self, patience: Patience = AS_CLIENT) -> Wait:
-        """Start the wait of a read, with its own patience or the client's."""
+        """Start waiting for a read, for `patience` or by default for the client's."""
         return Wait(self.patience if isinstance(patience, UseClientPatience) else patience_seconds(patience))
 
     async def send_read(

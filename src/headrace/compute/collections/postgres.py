@@ -261,7 +261,7 @@ def _chunks(lines: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _hang_up(wire: Any) -> None:
-    """Close a connection, of which the server may be gone."""
+    """Close a connection whose server may be unreachable."""
     with suppress(Exception):
         wire.close()
     with suppress(Exception):
@@ -423,7 +423,7 @@ class PostgresNotifications:
         self._asked = 0.0
 
     def listen(self) -> None:
-        """Connect. Earlier commits may have gone unnoticed."""
+        """Start listening. Commits before this call may have been missed."""
         ((channel,),) = self._connection.simple("SELECT 'headrace_' || md5(current_schema())")
         self._connection.simple(f"LISTEN {channel}")
 

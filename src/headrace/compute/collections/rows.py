@@ -149,7 +149,7 @@ def decode_rows(encoded_rows: Sequence[bytes], location: str) -> list[Row]:
 
 
 def _head_of_array(length: int) -> bytes:
-    """Return what precedes values that are encoded one by one, to decode them in one call."""
+    """Return the msgpack array header that lets separately encoded values be decoded in one call."""
     return b"\xdd" + length.to_bytes(4, "big")
 
 

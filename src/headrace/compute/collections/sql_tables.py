@@ -83,7 +83,7 @@ class Database(ABC):
         return
 
     def tidy(self) -> None:
-        """Do what keeps the storage small, unless others are at work."""
+        """Reclaim disk space, unless others are using the database."""
         return
 
     def erase_deleted(self) -> None:
@@ -244,7 +244,7 @@ def read_rows(
 
 
 def read_pages(tx: Transaction, span: PlaceRange, reading: PageSizer) -> Iterator[list[Stored]]:
-    """Read all updates in a span of places, page by page."""
+    """Read all updates whose place lies in a span, page by page."""
     place, end = span
     while page := reading.read(tx, (place, end)):
         yield page

@@ -32,12 +32,7 @@ from headrace.compute.errors import (
 from headrace.compute.frontier import END, START, Frontier
 from headrace.compute.plans import FlowSink, FlowSource, check_servable, decode, sinks_of, sources_of
 from headrace.compute.protocol.client_messages import Description
-from headrace.compute.protocol.commands import (
-    CollectionExport,
-    DataflowLimits,
-    Id,
-    PlanBytes,
-)
+from headrace.compute.protocol.commands import CollectionExport, DataflowLimits, Id, PlanBytes
 from headrace.errors import SourceLocation, UnknownColumn
 from headrace.expr.types import Schema
 
@@ -164,7 +159,7 @@ def describe(state: ControllerState, name: str) -> Description:
 
 
 def plan_of(state: ControllerState, view: str) -> PlanBytes:
-    """Return the plan that a view was created with. Raises `UnknownName`, for a collection, too."""
+    """Return the plan that a view was created with. Raises `UnknownName`, also for a collection."""
     entry = state.catalog.find_or_raise(view)
     if isinstance(entry, CollectionEntry):
         raise UnknownName(
@@ -276,7 +271,7 @@ def _check_new_names(state: ControllerState, asked: _ViewRequest, missing: Seque
 
 
 def _check_unused(state: ControllerState, found: ReadableEntry, dropped: Sequence[ReadableEntry]) -> None:
-    """Raise `StillInUse` if other views read what is dropped, or write it."""
+    """Raise `StillInUse` if other views read or write the dropped entries."""
     readers = [view.name for entry in dropped for view in state.catalog.views_reading(entry.id)]
     if isinstance(found, CollectionEntry) and found.written_by is not None:
         writer = state.catalog.views.get(found.written_by)

@@ -107,7 +107,7 @@ class DurableCatalog:
             return epoch, self._catalog()
 
     def check(self) -> None:
-        """Raise `StoreDamaged` if the file is not as it was written."""
+        """Raise `StoreDamaged` if the file is damaged."""
         with _translated(self.location):
             self._check_damage()
             self._catalog()
@@ -270,7 +270,7 @@ class StateChange:
         self._run("INSERT OR IGNORE INTO strays VALUES (?)", (id,))
 
     def remove_stray(self, id: Id) -> None:
-        """Remove a stray that is now in the catalog, or gone from the store."""
+        """Remove a stray that is now in the catalog, or no longer in the store."""
         self._run("DELETE FROM strays WHERE id = ?", (id,))
 
     def add_collection(self, entry: CollectionEntry) -> None:

@@ -146,7 +146,7 @@ class Instance:
         return running.write if running else self.uppers.get(id, START)
 
     def settled_frontier(self, ids: Iterable[Id]) -> Frontier:
-        """Return the last time at which all of `ids` are settled; START if none is yet, END without ids."""
+        """Return the latest time at which all `ids` are settled; START if there is none, END without ids."""
         return meet(self.upper(id).step_back() for id in ids)
 
     def availability_by_export(self) -> dict[Id, Frontier]:

@@ -192,7 +192,7 @@ def _lacking(state: ControllerState, read: PendingRead, connection: ReplicaConne
 
 
 def _standing(state: ControllerState, read: PendingRead, replica: ReplicaRecord, now: int) -> str:
-    """Describe what a replica has to do with a read: its connection, problem, or missing condition."""
+    """Describe why a replica has not answered a read: its connection, problem, or missing condition."""
     connection = replica.connection
     if connection is None:
         if replica.state(now) is ReplicaState.QUARANTINED:

@@ -246,7 +246,7 @@ def on_dropped(state: ControllerState, name: str, id: Id) -> None:
 def _entry_at(
     state: ControllerState, name: str, time: int | None, replica: str | None
 ) -> tuple[reads.ReadableEntry, int]:
-    """Find what is read, and select the time. Raises as `subscribe` does."""
+    """Find the entry to read, and select its time. Raises like `subscribe`."""
     entry = state.catalog.find_or_raise(name)
     reads.check_target(state, replica)
     at = reads.select_strict_time(state, entry) if time is None else time

@@ -135,7 +135,7 @@ class PeekMessage:
 
 @dataclass(frozen=True, slots=True)
 class CancelPeekRequest:
-    """Cancellation of the peek with a number. It has no answer of its own."""
+    """Request to cancel the peek with this number. It is not answered."""
 
     peek: int
 

@@ -354,7 +354,7 @@ def _of_polars() -> tuple[type[BaseException], ...]:
 
 
 def _is_compressed(metadata: bytes) -> bool:
-    """Return whether a record batch message has compressed buffers, whose true size nobody can tell.
+    """Return whether a record batch has compressed buffers, whose uncompressed size is unknown.
 
     The header is the third field of the table `Message`, the compression the fourth of `RecordBatch`.
     """
@@ -366,7 +366,7 @@ def _indirect(data: bytes, at: int) -> int:
 
 
 def _table_field(data: bytes, table: int | None, number: int) -> int | None:
-    """Return where the table lies that a field of a FlatBuffers table refers to; None if it is not set."""
+    """Return the offset of the table that a FlatBuffers field refers to; None if the field is unset."""
     if table is None:
         return None
     fields = table - struct.unpack_from("<i", data, table)[0]

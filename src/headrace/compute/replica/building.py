@@ -130,7 +130,7 @@ def export_schemas(flow: Flow, dataflow: Dataflow) -> dict[str, Schema]:
 
 
 def passes_through(flow: Flow) -> bool:
-    """Return whether each sink of a flow gives the rows of a source, unchanged."""
+    """Return whether each sink of a flow passes on a source unchanged."""
     graph = flow.graph()
     above = [graph.nodes[node].inputs[0] for node in graph.sinks.values()]
     return all(isinstance(graph.nodes[node].operator, Source) for node in above)
@@ -220,7 +220,7 @@ class DataflowBuild(ABC, Generic[IndexT, ImportT, RunT]):
             return running
 
     def _skips_snapshot(self) -> bool:
-        """Return whether all exports are subscriptions to later changes, of what the sources give."""
+        """Return whether all exports are subscriptions to unchanged sources, without a snapshot."""
         later = all(isinstance(e, SubscribeExport) and not e.snapshot for e in self.dataflow.exports)
         return later and self._passes_through
 
@@ -298,11 +298,11 @@ class DataflowBuild(ABC, Generic[IndexT, ImportT, RunT]):
 
     @abstractmethod
     def _feed(self, id: Id) -> CollectionFeed:
-        """Open the feed of a collection to write. Raises what the store raises."""
+        """Open the feed of a collection to write. Raises the store's errors."""
 
     @abstractmethod
     def _import_collection(self, each: CollectionImport) -> ImportT:
-        """Create an import that reads a collection. Raises what the store raises."""
+        """Create an import that reads a collection. Raises the store's errors."""
 
     @abstractmethod
     def _import_index(self, each: IndexImport, index: IndexT) -> ImportT:

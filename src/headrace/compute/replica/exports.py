@@ -219,7 +219,7 @@ class MissingCollection(ExportWriter):
 
 
 def together(parts: Sequence[Sequence[Counted]]) -> Sequence[Counted]:
-    """Return the changes of several parts, each row once, as it is in one part."""
+    """Consolidate changes from several parts, in each of which a row occurs at most once."""
     if len(parts) == 1:
         return parts[0]
     total: dict[Row, int] = {}

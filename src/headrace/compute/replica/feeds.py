@@ -32,7 +32,7 @@ _AT_A_TIME = 0.5
 
 
 class Version(NamedTuple):
-    """All changes at one time. changes: of many, some may cancel each other."""
+    """All changes at one time. changes: not necessarily consolidated if there are many."""
 
     time: int
     changes: Sequence[Counted]
@@ -54,7 +54,7 @@ class VersionAssembler:
         self._changes: list[Counted] = []
 
     def read(self) -> list[Version]:
-        """Read the next chunk and return the versions it completes, perhaps none."""
+        """Read the next chunk and return the versions it completes, if any."""
         whole: list[Version] = []
         chunk = next(self._chunks, None)
         if chunk is None:
@@ -109,7 +109,7 @@ class CollectionFeed:
 
     @cached_property
     def schema(self) -> Schema:
-        """Schema of the rows. Raises what the store raises, and `BadPlan` for an invalid description."""
+        """Schema of the rows. Raises the store's errors, and `BadPlan` for an invalid description."""
         description = self.store.all().get(self.id)
         if description is None:
             raise UnknownName(f"there is no collection {self.id}", name=self.id)
@@ -127,7 +127,7 @@ class CollectionFeed:
         return risen
 
     def refresh(self) -> None:
-        """Update the upper from the store. Raises what the store raises.
+        """Update the upper from the store. Raises the store's errors.
 
         The next `look` reports that to its readers, whoever has called this.
         """
@@ -135,7 +135,7 @@ class CollectionFeed:
         self.since, self.upper = bounds.since, bounds.upper
 
     def read(self) -> None:
-        """Read the next chunk into the buffer. Raises what the store raises; then it may be tried again."""
+        """Read the next chunk into the buffer. Raises the store's errors; the call can be repeated."""
         reading, self._reading = self._reading, None
         try:
             reading = reading or VersionAssembler(self.store, self.id, self.known, self.upper)
@@ -198,7 +198,7 @@ class Cursor:
         return merged and (self.known < feed.start or feed.known <= feed.since)
 
     def read(self) -> list[Version]:
-        """Read up to one chunk, and return the versions it completes, perhaps none.
+        """Read up to one chunk, and return the versions it completes, if any.
 
         Call it while `known` is before the feed's upper. Raises the errors of the store, after which the call
         can be repeated.

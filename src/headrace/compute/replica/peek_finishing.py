@@ -33,7 +33,7 @@ class PeekFinisher(ABC):
         """Take some rows. Returns whether more can make a difference."""
 
     def ready(self) -> list[Sequence[Counted]]:
-        """Take the parts that can be sent whatever else comes."""
+        """Take the parts that can be sent regardless of later rows."""
         return []
 
     @abstractmethod

@@ -362,7 +362,7 @@ class PeekRun:
 
 
 def in_pieces(parts: Iterable[Iterable[Counted]]) -> Iterator[Sequence[Counted]]:
-    """Divide parts into pieces of so few rows that a condition on them is soon evaluated."""
+    """Divide parts into pieces small enough to evaluate a condition quickly."""
     for part in parts:
         rows = part if isinstance(part, list | tuple) else list(part)
         for at in range(0, len(rows), PIECE):

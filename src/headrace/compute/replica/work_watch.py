@@ -63,7 +63,7 @@ class DeathRecord:
             self._take_over(folder)
 
     def begin_work(self, dataflow: str, time: int = 0) -> None:
-        """Note that the process may die of what it does now, at a time of the dataflow."""
+        """Record that the process is working on a dataflow, at one of its times, in case it dies."""
         if self._folder is not None and dataflow:
             with suppress(OSError):  # a full disk is no reason to fail
                 _replace(self._at_work(self._folder), json.dumps([dataflow, time]))

@@ -40,7 +40,7 @@ class ControllerFiles:
         return cls(folder / STATE, collections or (there if there.exists() else None))
 
     def check(self) -> None:
-        """Read everything. Raises `StoreDamaged` for what is not as it was written."""
+        """Read everything. Raises `StoreDamaged` if any of it is damaged."""
         with closing(DurableCatalog.open(self.state)) as state:
             state.check()
         if self.collections is not None:
@@ -49,7 +49,7 @@ class ControllerFiles:
 
 
 def save(place: ControllerFiles, folder: Path) -> ControllerFiles:
-    """Copy the files of a controller, which may run meanwhile, into a new folder, and check the copies.
+    """Copy the files of a controller, which may be running, into a new folder, and check the copies.
 
     Raises `BadInput` if there is no state, or something in the folder; `StoreDamaged`, `StoreUnavailable`.
     """
@@ -155,7 +155,7 @@ def _connect(file: Path) -> sqlite3.Connection:
 
 
 def _snapshot(file: Path) -> sqlite3.Connection:
-    """Connect, and begin to read the file as it is now."""
+    """Connect, and open a read transaction on the current contents."""
     connection = _connect(file)
     connection.execute("BEGIN")
     connection.execute("SELECT 1 FROM sqlite_schema").fetchall()

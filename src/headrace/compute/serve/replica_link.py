@@ -106,7 +106,7 @@ class ReplicaLink:
         return self.error
 
     async def fetch(self, token: bytes) -> AsyncIterator[bytes]:
-        """Fetch stashed rows from the replica, in encoded chunks, for whom they are meant to decode.
+        """Fetch stashed rows from the replica as encoded chunks, to be decoded by the recipient.
 
         Raises `ResultGone`, `ConnectionBroken`.
         """

@@ -1,4 +1,4 @@
-"""Slot over an arrangement: what rows touched lately are Python values, the rest lies in columns."""
+"""Slot over an arrangement: recently used entries are Python values, the rest stay in columns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SAMPLE = 100_000
 class ArrangedSlot:
     """Mapping from keys to entries, over an arrangement.
 
-    entries: what the slot holds already; it becomes the part of Python values.
+    entries: initial contents, kept as Python values.
     """
 
     def __init__(self, form: SlotForm, spine: Spine, entries: dict[Any, Any] | None = None) -> None:
@@ -126,7 +126,7 @@ class ArrangedSlot:
         self.discard()
 
     def _came(self) -> dict[Any, Any]:
-        """Return what was added to the entries, which are lists, since they were read."""
+        """Return the rows appended to each entry, a list, since it was read."""
         # To take back all rows and add them again would add up 0.0 and -0.0.
         asked, rows = self.spine.probe(self._key_columns(list(self._entries)))
         (copies,) = self.spine.layout.sums
@@ -195,7 +195,7 @@ class ArrangedSlot:
         return found
 
     def _read(self, reader: RowReader, places: range, key: Values | None) -> list[Values]:
-        """Return the rows at places of a code. key: the one that is meant; None if no other has the code."""
+        """Return the rows of a code, at `places`. key: to filter by, if other keys may share the code."""
         rows = reader.rows(places)
         if key is not None:
             rows = [
@@ -212,7 +212,7 @@ COLUMNS, KEY, ROW = 1_500, 3, 2
 
 @dataclass(slots=True)
 class ArrangedSlots:
-    """Slots of one operator that large ticks need as arrangements, and those beside them.
+    """Slots of one operator: those that large ticks need as arrangements, and its other slots.
 
     forms: by the name of the slot; none if the operator has few values, which stay in rows.
     slot:  returns a slot's mapping as it is at the time. replace: replaces it.
@@ -236,14 +236,14 @@ class ArrangedSlots:
 
     @property
     def least(self) -> int:
-        """Number of rows whose keys cost as much one by one as in columns, where the state lies there."""
+        """Break-even row count, above which columns cost less than row-by-row lookups in arrangements."""
         arranged = (self.arranged(name) for name in self.forms)
         rows = max((slot.rows_per_key for slot in arranged if slot is not None), default=1.0)
         return max(1, int(COLUMNS / (KEY + ROW * rows)))
 
     @property
     def are_arranged(self) -> bool:
-        """Return whether the state lies in arrangements already."""
+        """Return whether all slots are arrangements."""
         return all(isinstance(self.slot(name), ArrangedSlot | SharedSide) for name in self.forms)
 
     @property
@@ -252,7 +252,7 @@ class ArrangedSlots:
         return bool(self._arranging)
 
     def arranged(self, name: str) -> ArrangedSlot | None:
-        """Return a slot that is an arrangement, in this tick at least; None if it is none."""
+        """Return a slot as an arrangement, possibly one of this tick only; None if it is not arranged."""
         if name in self._arranging:
             return self._arranging[name]
         slot = self.slot(name)
@@ -340,18 +340,18 @@ class ArrangedSlots:
         self.prepare_effect(name, keep)
 
     def prepare_effect(self, key: Any, effect: Callable[[], None]) -> None:
-        """Note what `add` does at the end. Of one key the last effect counts."""
+        """Register an effect for the end of `add`. The last one per key wins."""
         self._effects[key] = effect
 
     def undo(self) -> None:
-        """Leave the state as it was before a tick that is declined."""
+        """Restore the state from before a declined tick."""
         if self._arranging:
             # It became arrangements in vain: as many rows as before must pay for the next time.
             self.rows_met = 0
         self.forget()
 
     def forget(self) -> None:
-        """Forget what was prepared."""
+        """Discard prepared changes and effects."""
         self._new, self._left, self._effects, self._arranging = {}, {}, {}, {}
 
     def bind(self) -> None:
@@ -361,7 +361,7 @@ class ArrangedSlots:
             self.replace(name, slot)
 
     def add(self) -> None:
-        """Add a successful tick's new rows to the state, and do what else was prepared."""
+        """Apply a successful tick's prepared rows and effects to the state."""
         self.bind()
         for name, left in self._left.items():
             self.spine(name).replace(left)
@@ -392,7 +392,7 @@ def _description(form: SlotForm) -> str:
 
 
 class StoredSlot(ArrangedSlot):
-    """Slot that remembers what it has read, so that only what differs from it is written."""
+    """Slot that remembers the entries it has read, in order to write only differences."""
 
     def __init__(self, form: SlotForm, spine: Spine) -> None:
         super().__init__(form, spine)

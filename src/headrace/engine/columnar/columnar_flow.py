@@ -81,7 +81,7 @@ class RestWriter(RegionWriter):
         self._stored = tuple(shape.stored.values())
 
     def write_readers(self) -> None:
-        """Write the functions that entries of slots which lie in columns are completed with."""
+        """Write the functions that build slot entries from columnar state."""
         for plan in self._stored:
             plan.write_reader(self.graph.nodes[plan.node], self, reader_of(plan.node))
 
@@ -181,7 +181,7 @@ class LargeTicksCode:
         )
 
     def _written(self, constants: Constants) -> Iterator[SourceCode]:
-        """Yield the code of what parts leave to rows."""
+        """Yield the code for the row-wise remainder of each part."""
         for shape in self.shapes:
             if not (shape.uses_frames or shape.stored):
                 continue

@@ -81,7 +81,7 @@ def _columns_of_valid(schema: Schema, append: bool, frame: pl.DataFrame, unread:
 
 
 def _frame_of_table(table: Any, schema: Schema, unread: AbstractSet[str]) -> pl.DataFrame | None:
-    """Convert a table of pyarrow without the columns in `unread`; None unless it holds what it says.
+    """Convert a pyarrow table, without the columns in `unread`; None if its values do not match its types.
 
     Of those only the types are looked at, which takes no time.
     """

@@ -70,7 +70,7 @@ class Columnar:
 
 
 def begins_arranged(slots: Iterable[SlotMapping]) -> bool:
-    """Return whether some of the slots that an engine is given are arrangements."""
+    """Return whether any of an engine's initial slots is an arrangement."""
     if "headrace.engine.columnar.arranged_slot" not in sys.modules:
         return False
     from headrace.engine.columnar.arranged_slot import ArrangedSlot

@@ -160,7 +160,7 @@ def _divided(
 
 @dataclass
 class _Lowered:
-    """Nodes that run on frames, with their plans. last: the one that was looked at last."""
+    """Nodes that run on frames, with their plans. last: the node examined last."""
 
     graph: FlowGraph
     analysis: Analysis
@@ -173,13 +173,13 @@ class _Lowered:
     last: int = -1
 
     def begin(self, node_id: int) -> None:
-        """Add a node whose rows are there already. Raises `NotLowered`."""
+        """Add a node whose rows are given. Raises `NotLowered`."""
         self.last = node_id
         node = self.graph.nodes[node_id]
         self.streams[node_id] = empty_stream(node.schema, self.analysis.facts[node_id].append)
 
     def lower(self, node_id: int) -> None:
-        """Add a node whose inputs are there. Raises `NotLowered`."""
+        """Add a node whose inputs are already lowered. Raises `NotLowered`."""
         self.last = node_id
         node = self.graph.nodes[node_id]
         if node_id not in self.stored:
@@ -217,7 +217,7 @@ class _Lowered:
         self.loops[loop[0]] = plan_loop(self.graph, loop, leaving)
 
     def forget(self, group: tuple[int, ...]) -> None:
-        """Remove nodes of which one runs in rows after all."""
+        """Remove a group of nodes, because one of them must run row-wise."""
         for node_id in group:
             self.streams.pop(node_id, None)
             self.arranged.pop(node_id, None)
@@ -226,7 +226,7 @@ class _Lowered:
 def _arranged_plans(
     graph: FlowGraph, analysis: Analysis, part: CompiledPart
 ) -> Iterator[tuple[int, ArrangedPlan | NotLowered]]:
-    """Yield for each node with state or values its plan, or why it has none."""
+    """Yield the plan of each stateful node, or the reason why it has none."""
     is_changing = {n: analysis.is_changing(loop) for loop in analysis.loops for n in loop}
     for node in map(graph.nodes.__getitem__, part.nodes if not part.signals else ()):
         form = arranged_plan(node.operator)

@@ -81,11 +81,11 @@ class RoundSlots(ArrangedSlots):
         return self._branches[name] if name in self._branches else super().spine(name)
 
     def begin_rounds(self) -> None:
-        """Begin rounds: what `end_round` adds is read in later ones, without effect until `keep_rounds`."""
+        """Begin rounds: `end_round` adds rows for later rounds; `keep_rounds` makes them permanent."""
         self._branches = {name: self.spine(name).branch() for name in self.forms}
 
     def end_round(self) -> None:
-        """Add what was prepared to what later rounds read."""
+        """Make the prepared rows visible to later rounds."""
         # No operator of a loop replaces batches, or does anything but add rows.
         assert not self._left
         assert not self._effects
@@ -115,7 +115,7 @@ class RoundSlots(ArrangedSlots):
         self._branches = {}
 
     def undo(self) -> None:
-        """Undo `keep_rounds`, too, with what rows have done since."""
+        """Also undo `keep_rounds` and any row-wise changes since."""
         super().undo()
         for name, batches in self._before.items():
             slot = self.arranged(name)
@@ -236,7 +236,7 @@ class ColumnarLoop:
         news: Mapping[int, pl.DataFrame | None],
         left: dict[int, list[pl.DataFrame]],
     ) -> tuple[int, dict[int, pl.DataFrame]]:
-        """Run rounds until one finds few rows; return the next round's number and what it begins with.
+        """Run rounds until one finds few rows; return the next round's number and its input.
 
         news: rows of the feedbacks; None without any. left: takes the rows that leave.
         """

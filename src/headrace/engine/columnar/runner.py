@@ -142,7 +142,7 @@ class PartRunner:
 
     @property
     def is_arranged(self) -> bool:
-        """Return whether all state that the part has in columns lies there by now."""
+        """Return whether all columnar state of the part is arranged."""
         kept = [node.slots for node in self.arranged.values() if node.slots.forms]
         return bool(kept) and all(slots.are_arranged for slots in kept)
 

@@ -142,7 +142,7 @@ class PartWriter:
 
     @abstractmethod
     def write_firing(self, block: Block) -> None:
-        """Write the code to run when a block is first entered, which notifies other parts."""
+        """Write the code that notifies other parts when a block is first entered."""
 
     def write_body(self) -> None:
         """Write the lines of the root block."""

@@ -304,7 +304,7 @@ def _cast_variable(emitter: Emitter, name: str, source: DataType, target: DataTy
 
 
 def _after(emitter: Emitter, values: str, made: Callable[[str], str]) -> str:
-    """Return the source of what is made of a value, which is evaluated outside of the loop that makes it."""
+    """Return the source of `made(values)`, with `values` evaluated once, outside the loop in `made`."""
     first, again = emitter.name_value(values)
     return made(again) if first == again else f"[{first}, {made(again)}][1]"
 

@@ -76,7 +76,7 @@ def of_hex_or_raise(text: str) -> bytes:
 
 
 def of_strict_base64(text: str) -> bytes:
-    """Return the bytes of a base64 text, perhaps without padding; spaces before the padding are left out."""
+    """Decode base64 text, padded or not; spaces before the padding are ignored."""
     letters, *padding = text.partition("=")
     kept = "".join((_SPACES.sub("", letters), *padding))
     if not _STRICT_BASE64.fullmatch(kept):

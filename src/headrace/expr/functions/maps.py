@@ -180,7 +180,7 @@ def _concat(emitter: Emitter, call: CallTerm) -> GuardedSource:
 
 
 def map_concat(*maps: Entries | None) -> Entries | None:
-    """Return the map with the entries of several, or null if one is."""
+    """Concatenate maps; null if any of them is null."""
     present = [entries for entries in maps if entries is not None]
     return map_of(chain(*present)) if len(present) == len(maps) else None
 

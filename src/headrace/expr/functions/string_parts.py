@@ -69,7 +69,7 @@ def _text_up_to(end: int, text: str) -> str:
 
 
 def substring(text: Any, start: int, length: int) -> Any:
-    """Return a part of a text or bytes. Positions count from 1 (0 means 1), or from the end if negative."""
+    """Return a substring of text or bytes. Positions start at 1 (0 means 1); negative ones count back."""
     begin = start - 1 if start > 0 else len(text) + start if start < 0 else 0
     return text[max(begin, 0) : max(begin + length, 0)]
 

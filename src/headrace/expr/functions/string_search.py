@@ -344,7 +344,7 @@ def start_at(position: int) -> int:
 
 
 def replace(text: str, pattern: Pattern, by: str, start: int) -> str:
-    """Replace every match from a position on, which counts from 1."""
+    """Replace every match from position `start` on, counted from 1."""
     return "".join(replaced_parts(text, pattern, by, start))
 
 

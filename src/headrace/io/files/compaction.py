@@ -96,7 +96,7 @@ _MERGED = re.compile(r"merged-(\d+)-(\d+)\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """Result of a compaction: `merged` folders became `into`; the ticks `unmerged` are as they were."""
+    """Result of a compaction: `merged` folders became `into`; the ticks `unmerged` were left alone."""
 
     merged: int
     into: int
@@ -207,7 +207,7 @@ class Compactor:
                 remove_folder(folder)
 
     def close(self) -> None:
-        """Remove what the last compaction has replaced."""
+        """Remove the folder replaced by the last compaction."""
         replaced = aside(self._lock.path)
         if replaced.is_dir():
             time.sleep(max(0.0, self._compacted_at + LISTING_SECONDS - time.monotonic()))
@@ -354,7 +354,7 @@ def _compact(lock: FolderLock, keep: int, *, durable: bool, everything: bool = F
 def _merge(
     group: Sequence[TickDirectory], target: Path, *, durable: bool, memory: int = MEMORY_BYTES
 ) -> None:
-    """Write the sum of the group's files to a new file, a part of it in memory at a time."""
+    """Write the consolidated rows of the group's files to a new file, with bounded memory."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -229,7 +229,7 @@ class _Transcoder(io.RawIOBase):
 
 
 def _replace_unreadable(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Replace what is no text by a byte that UTF-8 never has, so that its row is unreadable."""
+    """Replace undecodable input by a byte that is invalid in UTF-8, so that its row is unreadable."""
     if isinstance(error, UnicodeEncodeError):
         return b"\xff" * (error.end - error.start), error.end
     assert isinstance(error, UnicodeDecodeError)

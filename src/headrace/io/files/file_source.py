@@ -155,7 +155,7 @@ class Listing:
                 )
 
     def _near(self, path: str) -> str:
-        """Guess which file beside it is meant."""
+        """Suggest a similarly named file in the same folder."""
         folder, name = os.path.split(path)
         with suppress(OSError):
             beside = os.listdir(folder or ".")
@@ -205,7 +205,7 @@ class UnreadFile:
         return os.path.abspath(self.path)
 
     def position(self, rows: int) -> tuple[int, int, int, str]:
-        """Return what to record once that many records, or all (`DONE`), have been read."""
+        """Return the position to record after `rows` records, or all (`DONE`)."""
         return rows, self.size, self.modified, self.absolute
 
 
@@ -260,7 +260,7 @@ class UnreadFiles:
         return unread
 
     def finished(self, file: UnreadFile) -> None:
-        """Compare this file from now on with what it is now that it was read."""
+        """Record the size and time of a file that was read, for later comparison."""
         self._read[file.name] = file.path, file.size, file.modified
 
     def shrunk(self, file: UnreadFile, rows: int) -> InputChanged:
@@ -275,7 +275,7 @@ class UnreadFiles:
         )
 
     def _folder_changed(self) -> tuple[int, ...] | None:
-        """Return what changes with a folder; None if a later change may not show, or if it is no folder."""
+        """Return a folder's change marker; None if it could miss a later change, or for a non-folder."""
         try:
             stat = os.stat(self.listing.path)
         except OSError:

@@ -164,7 +164,7 @@ class JsonFormat(FileFormat):
             self._look_at(path, self._value(lines[: lines.find(b"\n") + 1].decode()))
 
     def _look_at(self, path: Path, value: Any) -> None:
-        """Note missing fields beside one with nearly their name, in the first object of a block."""
+        """Record declared fields that the first object of a block lacks but has under a similar name."""
         for missed in near_misses(self.feed.name, self.fields, self.declared, value, str(path)):
             self.widened.setdefault(missed.column, missed)
 

@@ -66,7 +66,7 @@ JsonConverter: TypeAlias = Callable[[Any], Any]
 
 
 class RepeatedNames(dict[str, Any]):
-    """An object with a name twice, of which the last counts. repeated: the first such name."""
+    """An object with a repeated name; the last value wins. repeated: the first such name."""
 
     repeated: str
 

@@ -1,4 +1,4 @@
-"""Conversion of Parquet files to columns of the declared types, or row by row from compatible ones.
+"""Conversion of Parquet files: as whole columns of the declared types, or row by row if that fails.
 
 A page is decompressed as a whole, and a few bytes of it may become gigabytes. pyarrow tells only the sizes
 of columns, so the headers of pages are read here: structs in Thrift's compact protocol, whose third and

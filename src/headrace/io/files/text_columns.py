@@ -67,7 +67,7 @@ def parsed_column(texts: pa.Array, data_type: DataType, parse_text: Callable[[st
 
 @singledispatch
 def cast_text(data_type: DataType, texts: pa.Array) -> pa.Array | None:
-    """Convert text by a cast. None or an `ArrowException` if that is not certain to be right."""
+    """Convert text by a cast. Returns None or raises `ArrowException` if it might be wrong."""
     raise TypeError(data_type)
 
 
@@ -191,7 +191,7 @@ class JsonColumns:
         self._schema = pa.schema([arrow_field(f) for f in fields])
 
     def table(self, block: bytes, ends: int) -> pa.Table | None:
-        """Convert a block with so many ends of lines to a table, or return None if that is not certain."""
+        """Convert a block of `ends` lines to a table; None if the result might be wrong."""
         lines = _objects(block, ends)
         if not lines or not _plain(block, lines):
             return None
@@ -256,7 +256,7 @@ def _openings(text: bytes) -> int:
 
 @singledispatch
 def _read_type(data_type: DataType) -> pa.DataType:
-    """Choose the type that Arrow's reader is asked for."""
+    """Choose the type to request from Arrow's reader."""
     return arrow_type(data_type)
 
 

@@ -185,7 +185,7 @@ class AggregateArguments:
         return self.collect(F.when(known, F.struct(*self.columns)))
 
     def collect(self, column: SparkColumn) -> SparkColumn:
-        """Collect the values of a column, without null."""
+        """Collect the non-null values of a column."""
         return (F.collect_set if self.distinct else F.collect_list)(column)
 
 

@@ -141,7 +141,7 @@ def write_group_reader(writer: StepWriter, name: str, keys: int, group: Group) -
 
 
 def _sum_up_alike(one: tuple[Expr | None, PartialForm], other: tuple[Expr | None, PartialForm]) -> bool:
-    """Return whether two partial forms sum up the same of the same expression."""
+    """Return whether two partial forms compute the same sums of the same expression."""
     (expr, partial), (of, form) = one, other
     widths = {sum_widths(each.accumulator) for each in (partial, form)}
     return (
@@ -198,7 +198,7 @@ class ColumnarAggregate:
         return build_stream(Columns(groups.schema, False, frame))
 
     def _sums(self, spine: Spine, keys: Sequence[pl.Series]) -> list[Numbers]:
-        """Return the sums of groups. Raises `ColumnarDeclined` where some lie in several windows."""
+        """Return the sums of groups. Raises `ColumnarDeclined` if one spans several windows."""
         found = spine.probe(keys)
         if self.groups.has_windows and bool((found.rows[WINDOW].to_numpy() != 0).any()):
             raise ColumnarDeclined
@@ -207,7 +207,7 @@ class ColumnarAggregate:
     def _held_changes(
         self, stream: ColumnStream, deltas: pl.DataFrame
     ) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
-        """Return the deltas with the sums over distinct values, and the rows of values to add."""
+        """Return the deltas with sums over distinct values added, and the changes of the held values."""
         groups, spine = self.groups, self.slots.spine(self.slot)
         deltas = deltas.hstack([of_part(0, deltas.height).alias(PART)])
         added: list[pl.DataFrame] = []
@@ -268,7 +268,7 @@ def _by_part(extremes: Sequence[HeldValues], found: Found, count: int) -> Extrem
 
 
 def _changes(columns: GroupColumns, keys: Sequence[pl.Series], before: State, after: State) -> pl.DataFrame:
-    """Return what is taken back and what is given: each old answer right before the new one of its group."""
+    """Return retractions and insertions: each group's old answer directly before its new one."""
     count = len(keys[0])
     rows = np.concatenate((before.sums[0], after.sums[0]))
     at = np.flatnonzero(rows > 0)

@@ -81,7 +81,7 @@ MOST_IN_LAST = 1 << 42
 
 
 def parts_of(value: int, count: int) -> tuple[int, ...]:
-    """Return an integer as parts, from the lowest on; none if it has none."""
+    """Split an integer into `count` parts, lowest first."""
     if not count:
         return ()
     low = (1 << PART_BITS) - 1
@@ -89,7 +89,7 @@ def parts_of(value: int, count: int) -> tuple[int, ...]:
 
 
 def value_of(parts: Sequence[int]) -> int:
-    """Return the integer that some parts stand for."""
+    """Return the integer represented by these parts."""
     if len(parts) == 2:
         low, high = parts
         return low + (high << PART_BITS)

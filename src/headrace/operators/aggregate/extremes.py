@@ -123,7 +123,7 @@ def last(expr: Expr, *, by: Expr) -> Last:
 
 
 def _extreme_key(types: ArgumentTypes) -> Key | None:
-    """Return the order of values, or of pairs (by, value). What orders the rows is not null."""
+    """Return the sort key of values, or of pairs (by, value), where `by` is never null."""
     if len(types) == 1:
         return order_key(types[0].type, False)
     value, by = types
@@ -341,7 +341,7 @@ _KEPT = 256
 
 
 def _come_and_gone(counts: Copies, moved: Copies) -> tuple[Values, Values]:
-    """Return the values that are present now and were not, and those that were."""
+    """Return the values that have become present, and those that have become absent."""
     come: Values = []
     gone: Values = []
     for value, before in moved.items():

@@ -84,13 +84,13 @@ class GroupColumns:
 
     @cached_property
     def float_spans(self) -> tuple[slice, ...]:
-        """Return where the sums of floats are, which may lie in several windows (`float_sums`)."""
+        """Return the column spans of float sums, which may use several windows (see `float_sums`)."""
         own = zip(self.kept, self.spans, strict=True)
         return tuple(span for each, span in own if isinstance(summing(each), FloatTotals))
 
     @property
     def has_windows(self) -> bool:
-        """Return whether sums may lie in several windows."""
+        """Return whether sums may use several windows."""
         return bool(self.float_spans)
 
     @cached_property
@@ -269,7 +269,7 @@ class GroupForm(SlotForm):
     def _taken_apart(
         self, found: Sequence[tuple[Any, ...]]
     ) -> tuple[Sequence[int], dict[int, Sequence[int]], dict[int, list[tuple[Any, ...]]]]:
-        """Return a group's sums, those of further windows, and the values that it holds, by part."""
+        """Split a group's rows into its sums, its sums in other windows, and its held values by part."""
         before, window_at, has_parts = len(self.read), self._window_place, bool(self.groups.held)
         of_windows: dict[int, list[tuple[Any, ...]]] = {}
         values: dict[int, list[tuple[Any, ...]]] = {}

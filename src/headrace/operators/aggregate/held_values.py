@@ -106,7 +106,7 @@ class HeldValues:
         return self._grouped(frame, of_keys, of_values).collect()
 
     def _grouped(self, rows: pl.LazyFrame, keys: Sequence[str], values: Sequence[str]) -> pl.LazyFrame:
-        """Return each group's values with their copies; of values that are never taken back the first one."""
+        """Count each group's values; if values are never retracted, keep only the first in order."""
         if not isinstance(self.accumulator, AppendExtreme):
             return rows.group_by(*keys, *values).agg(pl.col(WEIGHT).sum()).filter(pl.col(WEIGHT) != 0)
         one = pl.lit(1, pl.Int64()).alias(WEIGHT)

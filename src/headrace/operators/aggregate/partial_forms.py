@@ -72,12 +72,12 @@ class PartialForm:
 
     @property
     def rooms(self) -> tuple[int, ...]:
-        """What absolute values in the columns of partial aggregates may add up to, where these are merged."""
+        """Bounds on the sums of absolute values in each column when partial aggregates are merged."""
         columns = self.accumulator.partial_columns() or ()
         return tuple(WIDE_ROOM if isinstance(column.type, DecimalType) else ROOM for column in columns)
 
     def prepared(self, value: pl.Expr) -> pl.Expr:
-        """Return the column that `values`, `terms` and `fails` read, of what is aggregated."""
+        """Derive the column that `values`, `terms` and `fails` read from the aggregated value."""
         return value
 
     def values(
@@ -93,14 +93,14 @@ class PartialForm:
     def terms(
         self, argument: LoweredExpression | None, weight: pl.Expr | None, copies: int
     ) -> Sequence[pl.Expr] | None:
-        """Return of each row what `summands` makes the partial values of; None if 64 bits are too few.
+        """Return the per-row input of `summands`; None if it does not fit 64 bits.
 
         Arguments as of `values`, but the argument is not prepared.
         """
         return None if self.types else ()
 
     def summands(self, terms: Sequence[pl.Series], weights: Numbers) -> Sequence[Numbers]:
-        """Return of each row what makes the partial values if added up in 64 bits, of its terms.
+        """Convert each row's terms to summands, whose 64-bit sums are the partial values.
 
         weights: 1 on an append edge. Raises `ColumnarDeclined`.
         """
@@ -176,7 +176,7 @@ class _Total(PartialForm):
 
 
 def _greatest(argument: LoweredExpression) -> int:
-    """Return what no absolute value exceeds."""
+    """Return an upper bound of the absolute values."""
     # Nothing is known of intervals, in microseconds.
     return max(map(abs, argument.bounds)) if argument.bounds is not None else ROOM
 
@@ -269,7 +269,7 @@ class _Best(PartialForm):
 
 
 class _PowerSums(PartialForm):
-    """Partial form of sums of powers of integers, those of `power_sums` with a shift of 0."""
+    """Partial form of sums of integer powers: `power_sums` with a shift of 0."""
 
     @property
     def _degrees(self) -> tuple[int, ...]:
@@ -387,13 +387,13 @@ class GroupedRows(PreReduction):
         return (*self.key_types, INT64, *(t for _, partial in self.parts for t in partial.types))
 
     def lowered_keys(self, stream: ColumnStream) -> list[LoweredExpression]:
-        """Lower what groups are told apart by. Raises `NotLowered`."""
+        """Lower the group keys. Raises `NotLowered`."""
         return [stream.lower(expr) for expr in self.keys]
 
     def _computed(
         self, stream: ColumnStream, *, prepared: bool
     ) -> tuple[ColumnStream, list[LoweredExpression | None]]:
-        """Add the keys to rows, and what is aggregated, as "g0", ... and "a0", ... Return the latter, too.
+        """Add the keys and arguments as columns "g0", ... and "a0", ...; return the arguments, too.
 
         prepared: as by `PartialForm.prepared`.
         """
@@ -430,7 +430,7 @@ class GroupedRows(PreReduction):
         return self.gathered(noted.frame, named)
 
     def terms(self, stream: ColumnStream) -> tuple[list[pl.Series], list[Numbers]] | None:
-        """Return of each row its key, and its copies with what makes the partial values if added up.
+        """Return each row's key, and its weight and terms, whose sums are the partial values.
 
         None where 64 bits do not hold them. Raises `ColumnarDeclined`.
         """
@@ -492,7 +492,7 @@ def _aggregate(operator: Aggregate, schema: Schema, append: bool) -> PreReductio
 def group_parts(
     aggregations: Sequence[tuple[str, Aggregation]], schema: Schema, append: bool
 ) -> tuple[tuple[Expr | None, PartialForm], ...]:
-    """Return the partial forms of aggregates with what they are of. Raises `NotLowered`."""
+    """Return the argument and partial form of each aggregate. Raises `NotLowered`."""
     parts: list[tuple[Expr | None, PartialForm]] = []
     for _, aggregation in aggregations:
         partial = partial_form(accumulator_for(aggregation, schema, append))

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Percentile(Aggregation):
-    """Value below which a part of the values lies, or a list of them; null if there are no values.
+    """Percentile of the values, or a list of several; null if there are no values.
 
     at:         the part, from 0 to 1; several make a list.
     discrete:   the first value that so many do not exceed, of its own type; else interpolated, as a float or
@@ -215,7 +215,7 @@ def _between(before: Any, behind: Any, place: float) -> float:
 
 
 def check_frequency(given: int) -> int:
-    """Return how often a value counts. Raises `EvaluationError` if that is negative."""
+    """Return the frequency of a value. Raises `EvaluationError` if it is negative."""
     if given < 0:
         raise EvaluationError(f"a check_frequency of a percentile is negative: {given}")
     return given

@@ -88,7 +88,7 @@ def split_type() -> pl.Struct:
 
 
 def parts_of_floats(values: pl.Series) -> tuple[list[Numbers], list[Flags], Flags, Flags]:
-    """Return the parts of floats, of which kind each is, whether it is odd, and whether it is there."""
+    """Split floats into parts; also return flags: the kinds NaN, inf and -inf, inexact, and non-null."""
     floats: Floats = values.cast(pl.Float64).fill_null(0.0).to_numpy()
     finite = np.isfinite(floats)
     left = np.where(finite, floats, 0.0)
@@ -186,7 +186,7 @@ def with_kinds(floats: Floats, kinds: Sequence[Numbers]) -> Floats:
 
 
 def fraction(parts: Sequence[int], windows: Mapping[int, Sequence[int]]) -> tuple[int, int]:
-    """Return numerator and denominator of a sum. windows: its parts in further windows."""
+    """Return numerator and denominator of a sum. windows: its parts in windows other than 0."""
     total, bits = value_of(parts), FLOAT_UNIT
     if windows:
         least = min(0, *windows)
@@ -198,7 +198,7 @@ def fraction(parts: Sequence[int], windows: Mapping[int, Sequence[int]]) -> tupl
 
 
 def windows_of(numerator: int, denominator: int) -> dict[int, tuple[int, ...]]:
-    """Return the parts of a sum by window, for windows in which it has some.
+    """Split a sum into parts by window, without windows in which it is zero.
 
     They are those of the number, whatever the fraction: rows write the parts of one that they did not reduce.
     """
@@ -269,7 +269,7 @@ def _power_widths(accumulator: PowerSums) -> tuple[int, ...] | None:
 
 @singledispatch
 def sums_of(accumulator: Accumulator, partial: Sequence[pl.Series]) -> list[pl.Series]:
-    """Return the sums that stand for an accumulator's partial values. Raises `ColumnarDeclined`."""
+    """Split an accumulator's partial values into 64-bit sum columns. Raises `ColumnarDeclined`."""
     widths = [width for width in sum_widths(accumulator) or () if width]
     return [part for values, width in zip(partial, widths, strict=True) for part in split(values, width)]
 
@@ -281,7 +281,7 @@ def _sums_of_floats(accumulator: FloatTotals, partial: Sequence[pl.Series]) -> l
 
 
 def split(values: pl.Series, width: int) -> tuple[pl.Series, ...]:
-    """Return the sums that stand for integers. Raises `ColumnarDeclined` for what they do not hold."""
+    """Split integers into 64-bit sum columns. Raises `ColumnarDeclined` for integers that are too large."""
     narrow = values.cast(pl.Int64, strict=False)
     if not narrow.null_count():
         whole = narrow.to_numpy()
@@ -304,7 +304,7 @@ ReadFields: TypeAlias = Callable[[Sequence[int], Windows], list[Any]]
 
 @singledispatch
 def fields_reader(accumulator: Accumulator, at: int) -> ReadFields:
-    """Return the function that reads an accumulator's fields, whose sums begin at a place."""
+    """Return a reader of an accumulator's fields, whose sums start at position `at`."""
     ends = [at, *accumulate(sum_widths(accumulator) or (), initial=at)][1:]
     places = list(pairwise(ends))
     if all(end - start == 1 for start, end in places):
@@ -325,7 +325,7 @@ def _reader_of_floats(accumulator: FloatTotals, at: int) -> ReadFields:
 
 @singledispatch
 def windows_of_fields(accumulator: Accumulator, fields: Sequence[Any]) -> Mapping[int, tuple[int, ...]]:
-    """Return the sums that stand for fields, by window. They are in window 0, for all but floats."""
+    """Split an accumulator's fields into sums by window. Only floats use windows other than 0."""
     held = zip(fields, sum_widths(accumulator) or (), strict=True)
     return {0: tuple(part for value, width in held for part in parts_of(value, width))}
 

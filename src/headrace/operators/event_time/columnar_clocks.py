@@ -83,7 +83,7 @@ def time_of(ticks: int, type: DataType) -> Any:
 
 
 def ticks_in(series: pl.Series) -> Any:
-    """Return a column of times, none of which is null, as numbers of 64 bits."""
+    """Convert a non-null column of times to 64-bit integers."""
     return series.to_physical().cast(pl.Int64).to_numpy()
 
 
@@ -309,7 +309,7 @@ class HeldForm(CountForm):
         return self.plan.with_moments(build_stream(rows_to_columns(self.plan.schema, False, rows)))
 
     def reached(self, spine: Spine, now: Any) -> tuple[list[Any], Any]:
-        """Return the rows whose moment the clock has reached, and the least moment that it has not."""
+        """Return the rows whose moment the clock has reached, and the next moment."""
         plan = self.plan
         due = _due(plan, spine.batches, None, now)
         columns = zip(plan.schema.fields, (due.frame[name] for name in plan.layout.keys), strict=True)
@@ -330,7 +330,7 @@ def _due(plan: TemporalPlan, batches: Sequence[Batch], before: Any, now: Any) ->
 
 
 def _next_moment(plan: TemporalPlan, batches: Sequence[Batch], now: Any) -> Any:
-    """Return the least moment of rows that the clock has not reached; None without any."""
+    """Return the earliest moment that the clock has not reached; None if no row is pending."""
     moments = [batch.frame[MOMENT].to_numpy() for batch in batches]
     later = [int(each.min()) for of in moments if len(each := of[~plan.reached(of, now)])]
     return time_of(min(later), plan.type) if later else None
@@ -344,7 +344,7 @@ class ColumnarTemporalFilter:
     slots: ArrangedState
 
     def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
-        """Return the rows that come or go, now that the clock shows what it shows."""
+        """Return the rows inserted or retracted at the clock's new time."""
         plan, layout = self.plan, self.plan.layout
         before = self.slots.value(plan.beside("now"))
         now = self._now(inputs[1].collected(), before)
@@ -361,7 +361,7 @@ class ColumnarTemporalFilter:
         return build_stream(Columns(plan.schema, False, changes))
 
     def _now(self, clock: pl.DataFrame, before: Any) -> Any:
-        """Return what the clock shows after a tick."""
+        """Return the clock's time after a tick."""
         times = clock["0"].drop_nulls()
         if not len(times):
             return before

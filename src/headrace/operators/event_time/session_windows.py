@@ -100,7 +100,7 @@ class SessionRule:
         last: Any,
         absorbed: list[Session],
     ) -> Session:
-        """Find the session of rows from `start` to `last`, none of which is the gap or more after another."""
+        """Find the session of rows from `start` to `last` that are less than a gap apart."""
         session = self.enter(sessions, calendar, due, key, start, absorbed)
         mine = sessions.get(key)
         following, end = bisect_right(mine, start, key=_start), self._end(last)

@@ -1,4 +1,4 @@
-"""Temporal filter operator: rows that are there from, or until, a moment of their own."""
+"""Temporal filter operator: rows valid from, or until, a moment of their own."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class Presence(Enum):
-    """When a row is there. The value is how the clock then compares with the row's moment."""
+    """When a row is present. The value is the comparison of the clock with the row's moment."""
 
     SINCE = ">="
     AFTER = ">"

@@ -155,7 +155,7 @@ class JoinPlan(ArrangedPlan):
         return self.operator.left_keys, self.operator.right_keys
 
     def key_names(self, port: int) -> tuple[str, ...]:
-        """Return the columns with a side's keys: of the rows, or beside them if they are computed."""
+        """Return a side's key columns: row columns, or extra ones for computed keys."""
         return self._key_names[port]
 
     @cached_property
@@ -421,7 +421,7 @@ class ColumnarMatchedJoin:
     def _crossings(
         self, left: Layout, lefts: Sequence[Batch], right: Layout, rights: Sequence[Batch], new: Batch
     ) -> list[pl.DataFrame]:
-        """Return what new right rows change for the left rows that are there."""
+        """Return the changes to existing left rows that gain their first or lose their last match."""
         probe = Probe.of(left, distinct_keys(right, new.frame), self.slots.most)
         rows = batch_of(left, together(left, [probe.find(batch) for batch in lefts]).rows).frame
         if not rows.height:
@@ -466,7 +466,7 @@ class ColumnarMatchedJoin:
         return counts
 
     def _pairs(self, lefts: pl.DataFrame, found: Found) -> list[pl.DataFrame]:
-        """Return the pairs of left rows with what they match, of a left join."""
+        """Return the matched pairs of a left join; nothing for other joins."""
         plan = self.plan
         if plan.operator.how is not How.LEFT or not len(found.asked):
             return []
@@ -479,7 +479,7 @@ class ColumnarMatchedJoin:
         return [pl.DataFrame([*named, own[WEIGHT] * found.rows[WEIGHT]])]
 
     def _alone(self, lefts: pl.DataFrame) -> pl.DataFrame:
-        """Return left rows as they are answered without a right one."""
+        """Return unmatched left rows as output rows: for a left join, with nulls on the right."""
         plan = self.plan
         columns = [lefts[str(at)] for at in range(len(plan.schemas[0].fields))]
         if plan.operator.how is How.LEFT:

@@ -296,7 +296,7 @@ class TimedJoinPlan(ArrangedPlan):
         return cls(node.id, join, operator, (one, other), type_)
 
     def slot(self, port: int, what: str = "") -> str:
-        """Return the name of a side's slot, or of one beside it."""
+        """Return the name of a side's slot, or of its auxiliary slot `what`."""
         return f"{self.node}.{SIDES[port]}{what}"
 
     @cached_property
@@ -374,7 +374,7 @@ class Expiry:
 
 
 class ColumnarTimedJoin:
-    """Join with state expiry in large ticks. slots: of the sides, in order; their calendars lie beside."""
+    """Join with state expiry in large ticks. slots: one per side, in order, each with its calendar."""
 
     def __init__(self, plan: TimedJoinPlan, slots: ArrangedState) -> None:
         self.plan = plan
@@ -405,7 +405,7 @@ class ColumnarTimedJoin:
         return join.output(build_stream(Columns(join.pairs, True, frame)))
 
     def _pairs(self, asking: pl.DataFrame, held: Sequence[Batch], port: int) -> pl.DataFrame | None:
-        """Pair new rows of a side, in their order, with what is held of the other."""
+        """Join new rows of one side, in order, with the rows held for the other side."""
         plan, join = self.plan, self.plan.join
         if not asking.height or not any(map(len, held)):
             return None
@@ -431,7 +431,7 @@ class ColumnarTimedJoin:
         return join.pair_rows(own, other) if port == 0 else join.pair_rows(other, own)
 
     def _expiry(self, port: int, marks: ColumnStream, news: pl.DataFrame) -> Expiry:
-        """Return what a side forgets, whose partners have a watermark."""
+        """Return the time buckets that a side forgets, given the other side's watermark."""
         plan, risen = self.plan, marks.collected()
         # The first bucket that the watermark of the other side has not passed.
         passed = self.slots.value(plan.slot(port, "_passed"))
@@ -471,7 +471,7 @@ def _open(layout: Layout, batch: Batch, expiry: Expiry) -> Batch:
 
 
 def _without(layout: Layout, batches: Sequence[Batch], expiry: Expiry) -> tuple[list[Batch], list[Batch]]:
-    """Return batches without most of the rows that are forgotten, and what takes back the others."""
+    """Drop most expired rows from batches; return these, and retractions of the other expired rows."""
     left: list[Batch] = []
     taken_back: list[Batch] = []
     for batch in batches:

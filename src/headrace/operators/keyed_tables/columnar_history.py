@@ -149,7 +149,7 @@ def _moment(row: tuple[Any, ...]) -> Moment:
 
 
 class _Versions(NamedTuple):
-    """Versions, each by the places of its first and its last moment, and of the one that ends it, or -1."""
+    """Versions as positions of moments: the first, the last, and the one that ends it (-1: none)."""
 
     start: Any
     last: Any
@@ -209,7 +209,7 @@ class ColumnarHistory:
         return np.flatnonzero(odd)
 
     def _plain(self, moments: pl.DataFrame, key: Any) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return what comes to the state, and the changes, of keys with one record per sequence."""
+        """Return the state update and the output changes of keys with one record per sequence."""
         layout = self.plan.layout
         was = moments[_BEFORE].to_numpy() > 0
         old, new = (self._versions(moments, key, at) for at in (np.flatnonzero(was), np.arange(len(was))))

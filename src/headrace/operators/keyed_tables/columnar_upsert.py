@@ -1,4 +1,4 @@
-"""Upserts in large ticks, over an arrangement of what is held of each key.
+"""Upserts in large ticks, over an arrangement of each key's held row.
 
 Without sequences, the last record of a key decides. With sequences, a tick's records are sorted by key and
 sequence; the last one of a key is compared with what is held, and where records may delete, the row before it
@@ -80,12 +80,12 @@ class UpsertPlan(ArrangedPlan):
 
     @property
     def may_delete(self) -> bool:
-        """Return whether a key may be held that has no row, or of which more is to be known."""
+        """Return whether held keys may lack a row, or need older sequences and digests."""
         return self.sequenced and self.records.ties.may_delete
 
     @cached_property
     def read(self) -> tuple[tuple[str, DataType], ...]:
-        """Columns of what is held of a key."""
+        """Columns held per key."""
         rows = self.records.row
         if not self.sequenced:
             return rows
@@ -230,7 +230,7 @@ class ColumnarUpsert:
         return batch_of(layout, moments).frame
 
     def _whole(self, held: pl.DataFrame) -> pl.DataFrame:
-        """Return what is held with the columns that are not kept where no record deletes."""
+        """Add the columns that are not stored if no record deletes."""
         if self.plan.may_delete:
             return held
         kinds = repeated(RecordKind.ROW, pl.Int8(), held.height).alias(KIND)
@@ -277,7 +277,7 @@ class ColumnarUpsert:
         return latest if before is None or latest > before else before
 
     def _deleted(self, delta: pl.DataFrame) -> list[tuple[Any, Any]]:
-        """Return the sequences and keys of what a tick comes to hold without a row that is shown."""
+        """Return sequence and key of each key that a tick leaves without a visible row."""
         if not self.plan.may_delete:
             return []
         kinds = delta[KIND].to_numpy()

@@ -271,7 +271,7 @@ class KeyHistory:
         return high
 
     def _before(self, at: int, rule: TieRule) -> tuple[bytes, ...]:
-        """Return the digests of the rows of the next older sequence that has some."""
+        """Return the row digests of the next older sequence that has rows."""
         while at:
             at -= 1
             if has_row(self.moments[at]):

@@ -1,4 +1,4 @@
-"""Records that set and delete rows by key, in columns: what upserts and histories make of a tick's records.
+"""Records that set and delete rows by key, in columns, for upserts and histories.
 
 Keys of which two records share a sequence are looked at one by one, in rows (`RecordColumns.by_key`): which
 record wins may depend on older rows. All others are decided in columns.
@@ -47,7 +47,7 @@ PRESENT, NAMED = "present", "named"
 
 
 class RecordKind(IntEnum):
-    """What a key has of one sequence. Digests are kept beside all but `ROW`.
+    """State of a key at one sequence. All kinds but `ROW` also keep digests.
 
     DELETED: a deletion, and no row. ROW: a row that one record set. AMONG: a row that is one of several
     records, and shown. ASIDE: a row that lost against a deletion. ERASED: such a row, erased since.
@@ -97,7 +97,7 @@ class RecordColumns:
 
     @property
     def digests(self) -> bool:
-        """Return whether deletions are told from rows of their sequence by digests."""
+        """Return whether digests distinguish deletions from rows of the same sequence."""
         return self.rule.sequence is not None and self.ties.may_delete and not self.ties.commits
 
     @property
@@ -115,7 +115,7 @@ class RecordColumns:
         return check(self.rule.sequence, self.records).type
 
     def layout(self, read: Sequence[tuple[str, DataType]]) -> Layout:
-        """Return the layout of what is held. read: its columns without the key."""
+        """Return the layout of the held rows. read: their columns without the key."""
         keys = dict(zip(self.keys, map(dtype_of, self.key_types), strict=True))
         nullable = any(check(key, self.records).nullable for key in self.rule.keys)
         held = {name: dtype_of(type) for name, type in read}
@@ -146,7 +146,7 @@ class RecordColumns:
         return replace(noted, frame=noted.frame.select(*columns, *beside))
 
     def moments(self, records: pl.DataFrame) -> pl.DataFrame:
-        """Return what each record says of its key and sequence: key, sequence, kind, row and digests."""
+        """Convert records to moments: key, sequence, kind, row and digests."""
         count, own = records.height, (*self.keys, SEQUENCE)
         ties = repeated(None, pl.Binary(), count)
         if not self.ties.may_delete:
@@ -165,7 +165,7 @@ class RecordColumns:
         return select(records, own).hstack([pl.Series(KIND, kinds), *rows, ties.alias(TIES)])
 
     def told_again(self, moments: pl.DataFrame, times: Any) -> Any:
-        """Return which moments are deletions that name no row, and of which there is a further one.
+        """Return which moments are deletions that name no row and occur more than once.
 
         times: how often each is told.
         """
@@ -194,7 +194,7 @@ class RecordColumns:
         return found
 
     def keys_of(self, keys: pl.DataFrame) -> list[Any]:
-        """Return keys as the entries of a slot have them."""
+        """Convert key columns to the keys of slot entries."""
         parts = [from_series(type, keys[n]) for n, type in zip(self.keys, self.key_types, strict=True)]
         return parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
 
@@ -247,7 +247,7 @@ def _unwrapped(row: Expr) -> tuple[tuple[Expr, ...], Call]:
 
 
 def present_rows(layout: Layout, found: Found) -> Found:
-    """Return the rows that are there of those found, none of which is there more than once."""
+    """Consolidate the rows found; each has multiplicity 0 or 1."""
     asked, rows = found
     if rows.height and (rows[WEIGHT].to_numpy() < 0).any():
         by_number = Layout({**layout.types, _NUMBER: pl.Int64()}, (_NUMBER,), (WEIGHT,), nullable=False)
@@ -293,7 +293,7 @@ def divided(digests: bytes) -> tuple[bytes, ...]:
 
 @dataclass(frozen=True)
 class TiedForm(SlotForm):
-    """Form of a slot that holds of each key what it has of one sequence or several.
+    """Form of a slot that holds each key's state at one or more sequences.
 
     row: names of the columns of a row.
     """
@@ -306,7 +306,7 @@ class TiedForm(SlotForm):
 
 
 def tied_of(kind: int, row: tuple[Any, ...], ties: bytes | None) -> Tied:
-    """Return what a key has of a sequence, from columns."""
+    """Build the state of a key at a sequence from columns."""
     match kind:
         case RecordKind.ROW | RecordKind.AMONG:
             return row, *_unpacked(ties)
@@ -319,7 +319,7 @@ def tied_of(kind: int, row: tuple[Any, ...], ties: bytes | None) -> Tied:
 
 
 def columns_of_tied(tied: Tied, width: int) -> tuple[Any, ...]:
-    """Return what a key has of a sequence as its kind, the columns of a row, and digests."""
+    """Convert the state of a key at a sequence to columns: kind, row and digests."""
     row, rows, deletions = tied
     if row.__class__ is Erasable:
         kind = RecordKind.ERASED if row.value is None else RecordKind.ASIDE
@@ -332,7 +332,7 @@ def columns_of_tied(tied: Tied, width: int) -> tuple[Any, ...]:
 
 
 def rows_as_columns(form: SlotForm, keys: Sequence[Any], rows: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
-    """Return held rows as they are arranged, each under its key. Raises `ColumnarDeclined`."""
+    """Convert held rows to the columns of the arrangement, with their keys. Raises `ColumnarDeclined`."""
     try:
         columns = [
             to_series(type, [row[at] for row in rows]).alias(name)

@@ -238,7 +238,7 @@ def misfit_texts(operator: KeyedRecords, records: Schema) -> MisfitTexts:
 
 
 def tie_rule(rule: UpsertRule, records: Schema) -> TieRule:
-    """Return how the rows and deletions of one key and sequence are ordered."""
+    """Build the order of the rows and deletions of one key and sequence."""
     names = [field.name for field in _row_type(rule, records).fields]
     version = None if rule.version is None else names.index(rule.version)
     may_delete = rule.image is not None or check(rule.row, records).nullable
@@ -246,7 +246,7 @@ def tie_rule(rule: UpsertRule, records: Schema) -> TieRule:
 
 
 def oldest_tombstone(rule: UpsertRule, records: Schema) -> Callable[[Any], Any]:
-    """Return the function from the highest sequence to the least one of a deleted key that is kept."""
+    """Return the function from the highest sequence to the lowest whose tombstones are kept."""
     assert rule.sequence is not None
     assert rule.tombstones is not None
     type = check(rule.sequence, records).type

@@ -142,7 +142,7 @@ class UpsertRule:
 
     @property
     def in_order(self) -> bool:
-        """Whether the rows held, or the misfits, depend on the order of records."""
+        """Whether the held rows, or the misfits, depend on the order of records."""
         return self.sequence is None or self.on_misfit is OnMisfit.DEAD_LETTER
 
     def unservable(self) -> Unservable | None:
@@ -151,7 +151,7 @@ class UpsertRule:
         return None if self.tombstones is None else OLD_TOMBSTONES
 
     def gives(self, records: Facts) -> Facts:
-        """Return the facts of the records, as far as they hold of what is made of them."""
+        """Return the facts of the records that also hold for the output."""
         # Within a tick, or before a tombstone is forgotten, an older record is passed over.
         return records.but(det=records.det and self.tombstones is None)
 
@@ -302,12 +302,12 @@ class MisfitTexts:
         return f"of sequence {literal_text(sequence)}, it sets {texts[0]}, but another record set {texts[1]}"
 
     def replaces(self, before: Any, held: Any) -> str:
-        """Return the reason of a record that replaces another row than the one that is held."""
+        """Return the misfit reason of a record that replaces a row other than the held one."""
         there = "none is" if held is None else f"{value_text(self.rows, held)} is"
         return f"it replaces {value_text(self.rows, before)}, but {there} held"
 
     def fills(self, row: Any, held: Any, unavailable: Unavailable) -> Any:
-        """Return a row with the values that it does not tell from the one held; a text if none is."""
+        """Fill a row's unavailable values from the held row; return the misfit reason if no row is held."""
         if held is None and row is not None and (unknown := unavailable.names(row)):
             return f"it does not tell the value of {unknown[0]!r}, which did not change, but no row is held"
         return unavailable.fill(row, held)
@@ -353,7 +353,7 @@ of what deletions name. A deletion that names no row is None there.
 
 @dataclass(frozen=True, slots=True)
 class TieRule:
-    """How the rows and deletions of one key and sequence are ordered (see `UpsertRule`).
+    """Order of the rows and deletions of one key and sequence (see `UpsertRule`).
 
     version: position of the sequence in rows, if they have it. trust: of different rows, the greatest wins.
     may_delete: whether records may delete; if none does, nothing has to be known of older rows.
@@ -365,19 +365,19 @@ class TieRule:
     may_delete: bool
 
     def digest(self, row: Any) -> bytes:
-        """Return what equal rows have in common, whatever their sequence."""
+        """Hash a row without its sequence."""
         rest = row if self.version is None else (*row[: self.version], *row[self.version + 1 :])
         return blake2b(_encoder()(rest), digest_size=8).digest()
 
     def of_deletion(self, image: Any) -> Tied:
-        """Return what a key has of a sequence after the first record, a deletion. image: the row it names.
+        """Return a key's state at a sequence whose first record is a deletion. image: the row it names.
 
         Without digests at all, it is one deletion that names no row.
         """
         return None, (), () if image is None or self.commits else (self.digest(image),)
 
     def added(self, tied: Tied, row: Any, image: Any) -> Tied:
-        """Return what a key has of a sequence after a further record, a deletion if `row` is None."""
+        """Add a record to a key's state at a sequence; a deletion if `row` is None."""
         greatest, rows, deletions = tied
         if self.commits:
             known = [each for each in (greatest, row) if each is not None]
@@ -394,7 +394,7 @@ class TieRule:
         return max(row, greatest, key=any_key), rows, deletions
 
     def settled(self, tied: Tied, older: Callable[[], tuple[bytes, ...]]) -> Tied:
-        """Return what a key has of a sequence, with its row put aside if a deletion of it wins.
+        """Settle a key's state at a sequence: its row is hidden if a deletion of it wins.
 
         older: digests of the rows of the next older sequence; none if there is no older row.
         """
@@ -435,7 +435,7 @@ class Sequenced:
             self._tied = (known_row(stored[3]), *stored[4:])
 
     def to_stored(self, rule: TieRule) -> tuple[Any, ...]:
-        """Return what to store of the key."""
+        """Return the key's state in its stored form."""
         older = self._digested(rule)
         _, rows, deletions = self._tied
         if rows or deletions:
@@ -497,13 +497,13 @@ class Sequenced:
 
 
 def shown_row(settled: Tied) -> Any:
-    """Return the row of a settled `Tied`; None if there is none, or it is put aside."""
+    """Return the row of a settled `Tied`; None if it has no row, or only one that lost to a deletion."""
     row = settled[0]
     return None if row.__class__ is Erasable else row
 
 
 def known_row(row: Any) -> Any:
-    """Return the row of a `Tied`, also if it is put aside; None if there is none, or it is erased."""
+    """Return the row of a `Tied`, even if a deletion hides it; None if it has none or it was erased."""
     return row.value if row.__class__ is Erasable else row
 
 

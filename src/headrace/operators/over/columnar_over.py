@@ -87,7 +87,7 @@ Compute: TypeAlias = "Callable[[Partitions, Sequence[pl.Series]], pl.Series]"
 
 @dataclass(frozen=True)
 class PartitionAnswer:
-    """A window function: what it is computed of, and how. `compute` raises `ColumnarDeclined`."""
+    """A window function: its arguments and its computation. `compute` raises `ColumnarDeclined`."""
 
     exprs: tuple[Expr, ...]
     compute: Compute
@@ -336,7 +336,7 @@ class ColumnarOver:
     slots: ArrangedState
 
     def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
-        """Return the rows whose answers change, those that are taken back first."""
+        """Return the changes of rows whose answers change, retractions first."""
         plan, schema = self.plan, self.plan.rows.schema
         given = plan.rows.given(inputs[0])
         self.slots.prepare(plan.slot, given)
@@ -385,7 +385,7 @@ class ColumnarOver:
         return batch_of(replace(layout, types=types, sums=(_BEFORE, _NEW)), both).frame
 
     def _values(self, rows: pl.DataFrame) -> list[tuple[pl.Series, ...]]:
-        """Return for each function the values of what it is computed of. Raises `ColumnarDeclined`."""
+        """Evaluate the arguments of each function. Raises `ColumnarDeclined`."""
         schema = self.plan.rows.schema
         exprs = [expr for answer in self.plan.answers for expr in answer.exprs]
         if not exprs:

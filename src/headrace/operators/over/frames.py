@@ -50,7 +50,7 @@ class Bounds(ABC):
 
     @abstractmethod
     def affected(self, after: Stretch) -> tuple[int, int]:
-        """Return from where to where rows have a frame that is not what it was."""
+        """Return the range of rows whose frame has changed."""
 
     @abstractmethod
     def of(self, rows: Rows, start: int, stop: int) -> Iterator[tuple[int, int]]:
@@ -220,7 +220,7 @@ class RangeBounds(Bounds):
 def bounds_of(
     frame: Frame, peers: Peers, value: Key, key: Key | None, *, of: DataType | None, descending: bool
 ) -> Bounds:
-    """Build the bounds of a frame. value: what a range is of, of type `of` and comparable by `key`."""
+    """Build the bounds of a frame. value, of, key: what a range measures, its type, its sort key."""
     start: Any = frame.start
     end: Any = frame.end
     if frame.unit is FrameUnit.ROWS:
@@ -236,7 +236,7 @@ def bounds_of(
 
 
 def _days(bound: Any, *, up: bool) -> Any:
-    """Return a distance between dates as whole days; beyond what spans hold it is the longest."""
+    """Round a distance between dates to whole days, clamped to the range of `timedelta`."""
     if bound is None or isinstance(bound, Months):
         return bound
     days = bound if isinstance(bound, int) else -(-bound // _DAY) if up else bound // _DAY
@@ -272,7 +272,7 @@ class FramedFunction(PartitionFunction):
 
 @dataclass(slots=True)
 class FrameAggregate(FramedFunction):
-    """FrameAggregate of frames, which move with the row: rows that leave are taken out, unless none does.
+    """Aggregate over a frame that moves with the row. Rows that leave the frame are subtracted.
 
     empty: makes the state of no rows. add: adds a row with a weight. result: of a state.
     nothing: the answer to no rows.

@@ -215,7 +215,7 @@ class OverStep(Step):
         return self.writer.constant(made.__name__, made)
 
     def row_function(self, name: str, sources: list[str]) -> str:
-        """Write a function of a row, whose sources are over `row`; return its name."""
+        """Write a function that maps `row` to the values of `sources`; return its name."""
         function = self.writer.node_variable(name, self.node.id)
         made = sources[0] if len(sources) == 1 else tuple_source(sources)
         with self.writer.function_body(self.node.id, f"def {function}(row):"):
@@ -232,7 +232,7 @@ class OverStep(Step):
         return self.row_function(name, [self.writer.value(expr, self.schema, self.columns)])
 
     def _order_keys(self, *, whole: bool) -> list[str]:
-        """Return the sources of a row's sort keys. whole: with all columns, which tell peers apart."""
+        """Return the sources of a row's sort keys. whole: add all columns, to break ties."""
         keys: list[str] = []
         for ordering in self.operator.by:
             source = self.writer.value(ordering.expr, self.schema, self.columns)

@@ -75,7 +75,7 @@ class PartitionFunction(ABC):
 
     @abstractmethod
     def affected(self, after: Stretch) -> tuple[int, int]:
-        """Return from where to where rows outside of a stretch may be answered differently."""
+        """Return the range of rows, beyond a stretch, whose answers may change."""
 
     @abstractmethod
     def answers(self, rows: Rows, start: int, stop: int, before: Any) -> Iterable[Any]:
@@ -84,7 +84,7 @@ class PartitionFunction(ABC):
 
 @dataclass(slots=True)
 class Peers:
-    """Rows that the order holds equal. by: what is ordered by, without what tells peers apart."""
+    """Rows that are equal in the order. by: sort key, without tie-breaking columns."""
 
     by: Key
 
@@ -234,7 +234,7 @@ def _insert(rows: Rows, inserted: Rows, order: Key) -> None:
 
 
 class SortedPartition:
-    """Rows of a partition in order, and what each is ordered by."""
+    """Rows of a partition in order, with their sort keys."""
 
     def __init__(self, rows: list[Row], over: Over, schema: Schema) -> None:
         self.schema = schema
@@ -248,11 +248,11 @@ class SortedPartition:
         self.descending = bool(over.by) and over.by[-1].descending
 
     def by(self, at: int) -> list[Any]:
-        """Return what a row is ordered by, comparable for equality."""
+        """Return the sort key of a row, for equality comparison."""
         return [rank(value(self.rows[at])) for value in self._values]
 
     def distance(self, at: int, other: int) -> Any:
-        """Return how far another row's value is along the order; None if either has none."""
+        """Return the distance from a row's value to another's along the order; None if either is null."""
         one, two = (self._values[-1](self.rows[place]) for place in (at, other))
         if one is None or two is None:
             return None
@@ -260,7 +260,7 @@ class SortedPartition:
             return one - two if self.descending else two - one
 
     def beyond(self, at: int, other: int, bound: Any) -> int:
-        """Return the sign of a row's value against a bound from another row's, where no distance tells.
+        """Compare a row's value with another's plus a bound, for types without exact distances.
 
         A sum of floats is rounded, and months differ in length.
         """
@@ -322,5 +322,5 @@ def function_source(function: WindowFunction, frame: Frame | None, step: Functio
 
 @singledispatch
 def answer_of_row(function: WindowFunction, over: Over, partition: SortedPartition, at: int) -> Any:
-    """Compute the reference answer of the row at a place in its partition."""
+    """Compute the reference answer of the row at a position in its partition."""
     raise NotImplementedError(f"no reference answer for {function}")

@@ -52,7 +52,7 @@ Offset: TypeAlias = int | float | Decimal | timedelta | Months
 
 
 class FrameUnit(Enum):
-    """What the bounds of a frame count: rows, or the distance of the values that are ordered by."""
+    """Unit of frame bounds: rows, or differences of the sort value."""
 
     ROWS = "rows"
     RANGE = "range"
@@ -147,7 +147,7 @@ class WindowFunction(Shown, ABC):
         return None
 
     def reach(self, frame: Frame | None) -> Reach:
-        """Return what a change of a row costs."""
+        """Return how far the change of a row reaches: nearby rows, or the whole partition."""
         bounded = frame is not None and frame.start is not None and frame.end is not None
         near = bounded and (frame is None or frame.unit is FrameUnit.ROWS or frame.measures_values)
         return Reach.NEAR if near else Reach.PARTITION
@@ -234,7 +234,7 @@ def measured_by(by: Sequence[Ordering]) -> Ordering | None:
 
 
 def _check_frame(frame: Frame, by: Sequence[Ordering], schema: Schema) -> None:
-    """Raise `WrongType` unless a frame fits what is ordered by."""
+    """Raise `WrongType` unless a frame fits the sort keys."""
     where = [SourceLocation.of_caller()]
     bounds: list[Any] = [bound for bound in (frame.start, frame.end) if bound is not None]
     if frame.unit is FrameUnit.ROWS:

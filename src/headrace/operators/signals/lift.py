@@ -37,7 +37,7 @@ class SignalOperator(Operator):
         return tuple(range(len(self.ports())))
 
     def reads_every_value(self) -> tuple[int, ...]:
-        """Return the ports of which every value is needed, not just the current one. Default: none."""
+        """Return the ports that need every value, not just the current one. Default: none."""
         return ()
 
     def waits_for_all(self) -> bool:

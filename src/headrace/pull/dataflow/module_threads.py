@@ -162,7 +162,7 @@ class ModuleContext(module_context.Module):
         return passed
 
     def read(self, source: DataflowOpenable) -> DataflowEdge:
-        """Open a source of this form as a further input."""
+        """Open `source` as a further input of this module."""
         edge = source.open_in(self.run)
         self.connect(edge)
         return edge

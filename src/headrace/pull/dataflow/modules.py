@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headrace.pull.modules import PullSink as CallbackSink
     from headrace.pull.pipeline_run import Run
 
+
 Running = Coroutine[DataflowVariable[Any], Any, Any]
 """Coroutine of a dataflow thread."""
 
@@ -135,7 +136,7 @@ class DataflowSink:
     def open_in(
         self, run: Run, edge: DataflowEdge, on_result: ResultListener | None = None
     ) -> CallbackModule:
-        """Open the modules in a run, reading from an edge, and return the sink's own.
+        """Open the modules in a run, reading from an edge; return the sink's module.
 
         on_result: receiver of its result; by default the run.
         """

@@ -144,7 +144,7 @@ DOCS = (
 
 
 def i0_answer_has_a_request(edge: TracedEdge) -> Faults:
-    """I0. What is answered has been requested, and expects an answer."""
+    """I0. Every answer belongs to a request that expects one."""
     for answer in edge.answers:
         if answer.unasked in (UnaskedReason.NO_REQUEST, UnaskedReason.INDICATION):
             yield Fault(answer, f"nothing waits for answer {answer.event.index}", answer.request)

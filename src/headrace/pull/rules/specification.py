@@ -180,7 +180,7 @@ def w1_numbers_are_unique(edge: TracedEdge) -> Faults:
 
 
 def b1_as_many_as_asked_for(edge: TracedEdge) -> Faults:
-    """B1. An ask is answered by one value, an ask for a batch by one to as many as it takes.
+    """B1. An ask is answered by one value; a batch ask, by at least one and at most the number asked for.
 
     Batches are ours; the specification has one value per ask.
     """
@@ -315,7 +315,7 @@ def t5_stop_is_forwarded(both: TransformerTrace) -> Faults:
 
 
 def t6_no_value_is_lost(both: TransformerTrace) -> Faults:
-    """T6. Each value from upstream goes downstream, in its turn.
+    """T6. Every value from upstream is passed downstream, in order.
 
     Values may be lost with the stream: those of asks that were pending when downstream or the
     transformer ended it, and that are answered by that end.
@@ -352,7 +352,7 @@ def _is_ask(asked: TracedRequest) -> bool:
 
 
 def t8_end_is_passed_on(both: TransformerTrace) -> Faults:
-    """T8. An end is passed on as it is: done as done, an error as the same error, in both directions.
+    """T8. An end is passed on unchanged in both directions: done as done, an error as the same error.
 
     A transformer that fails by itself, on a value that it holds, passes on its own error.
     """

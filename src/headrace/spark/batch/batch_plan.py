@@ -40,7 +40,7 @@ from headrace.operators.event_time.watermark import EndOfInput
 from headrace.operators.feedback import FeedbackOperator
 from headrace.operators.join.join import Join
 from headrace.spark.batch import frames  # noqa: F401  # registers the native form of sources
-from headrace.spark.placing.native import is_native
+from headrace.spark.placing.pushdown import is_native
 from headrace.spark.refusals import check_runs_on_spark
 
 if TYPE_CHECKING:

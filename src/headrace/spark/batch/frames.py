@@ -68,7 +68,7 @@ def exact_column(name: str) -> Column:
     return f.col(quoted(name))
 
 
-def renamed(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+def rename_columns(frame: DataFrame, names: Sequence[str]) -> DataFrame:
     """Rename all columns by position."""
     return frame.toDF(*names)
 

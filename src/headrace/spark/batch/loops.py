@@ -23,7 +23,7 @@ from headrace.spark.placing.earliest_stages import unpartitionable_reason
 from headrace.spark.placing.stages import cut_stages
 from headrace.spark.session import tasks_at_a_time
 from headrace.spark.ticks.cell import run_stateless
-from headrace.spark.ticks.failures import told
+from headrace.spark.ticks.failures import with_encoded_errors
 from headrace.spark.ticks.messages import Message, TaskResult, messages_of, run_tasks, to_batches
 from headrace.spark.ticks.output import write_changes
 from headrace.spark.ticks.plan import ShippedPlan, SinkOutput, TickPlan
@@ -143,7 +143,7 @@ def run_in_rounds(
 def _enter(order: TickOrder, entering: TaggedUnion) -> Task:
     """Create the task that turns input rows into messages for the parts, in batches."""
 
-    @told
+    @with_encoded_errors
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         attempt = Attempt(order)
         out, waiting = attempt.outbox(), 0

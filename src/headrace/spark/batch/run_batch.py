@@ -54,12 +54,11 @@ from headrace.spark.placing.stages import LOOP_ROWS
 from headrace.spark.session import is_local
 from headrace.spark.sources.opening import Frame, Opening, open_on_spark, sends_rows, source_frame
 from headrace.spark.sources.tick_input import frame_of_locations
-from headrace.spark.ticks.failures import Task, told, told_errors
+from headrace.spark.ticks.failures import Task, decoded_errors, with_encoded_errors
 from headrace.spark.ticks.intake import Taken, read_inputs
-from headrace.spark.ticks.messages import results_of, run_tasks, to_batches
+from headrace.spark.ticks.messages import collect_outcome, results_of, run_tasks, to_batches
 from headrace.spark.ticks.output import bucket_route, task_target, write_changes
 from headrace.spark.ticks.plan import Input, SinkOutput, pickled
-from headrace.spark.ticks.task_outcome import gathered
 from headrace.spark.ticks.ticker import DriverSink, open_outlets
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ def run_batch(
     Sinks are published once all of them are prepared. Raises the errors of `headrace.spark.run`.
     """
     start = time.perf_counter()
-    with ExitStack() as closing, told_errors():
+    with ExitStack() as closing, decoded_errors():
         folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="headrace-batch-")))
         run = _Run(flow, spark, folder, closing)
         plan = plan_batch(run.graph)
@@ -194,7 +193,7 @@ class _Run:
         elif (route := bucket_route(target)) is not None and route.columns:
             changes = changes.repartition(*(exact_column(name) for name in route.columns))
         output = SinkOutput(outlet.name, schema, task_target(target, outlet.name, self._folder))
-        outcome = gathered(results_of(run_tasks(changes, _writing(output)).toArrow()))
+        outcome = collect_outcome(results_of(run_tasks(changes, _writing(output)).toArrow()))
         outlet.prepare(_TICK, outcome.files.get(outlet.name, []), outcome.rows.get(outlet.name, []))
         return outcome.changes.get(outlet.name, 0)
 
@@ -234,7 +233,7 @@ def _reading(source: Input, schema: Schema) -> Task:
     """Create the task that reads paths to rows, with unreadable ones and widened columns in `bad`."""
     shipped = pickled((source, schema))
 
-    @told
+    @with_encoded_errors
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow
 
@@ -264,7 +263,7 @@ def _writing(output: SinkOutput) -> Task:
     """Create the task that writes counted rows to files, or sends them to the driver."""
     shipped = pickled(output)
 
-    @told
+    @with_encoded_errors
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         to: SinkOutput = pickle.loads(shipped)
         rows = [row for batch in batches for row in table_to_rows(batch, to.schema, weighted=True)]
@@ -300,7 +299,7 @@ def lower_flow(
     The rows are those that an engine's output adds up to when all input comes in one tick and
     what is deferred is waited for. Raises the errors of the flow's analysis, `BadInput` and
     `WrongType` where a frame is missing or does not fit, `NotOnSpark`. What rows raise, reading
-    raises; under `headrace.spark.ticks.failures.told_errors()` as errors of ours.
+    raises; under `headrace.spark.ticks.failures.decoded_errors()` as errors of ours.
     """
     return lower_plan(plan_batch(graph), frames, share)
 

@@ -36,7 +36,7 @@ from headrace.spark.batch.frames import (
     with_ordinals,
 )
 from headrace.spark.expressions import to_column
-from headrace.spark.ticks.failures import told
+from headrace.spark.ticks.failures import with_encoded_errors
 from headrace.spark.ticks.plan import pickled
 
 if TYPE_CHECKING:
@@ -390,7 +390,7 @@ def subplan_task(part: SubplanFlow, how: Distribution) -> Task:
     """Create the `mapInArrow` function that runs a subplan over a task's rows."""
     shipped = pickled((part, _CHUNKS[type(how)]))
 
-    @told
+    @with_encoded_errors
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import cloudpickle
 

@@ -139,7 +139,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage of a flow. graph: the part run by each shard. arriving, leaving: its exchanges.
+    """Stage of a flow. graph: the part run by each shard. arriving, leaving: its exchanges.
 
     origins: per node of `graph` its id in the whole flow; None for the borders.
     sources and sinks: those of the flow that the stage has.

@@ -66,7 +66,7 @@ class Arrivals(ABC):
 
     @abstractmethod
     def look(self) -> None:
-        """Find what has come since. Raises `UnreadableSource` and `InputChanged`."""
+        """Look for new input. Raises `UnreadableSource` and `InputChanged`."""
 
     @abstractmethod
     def take(self) -> list[FoundInput]:
@@ -264,7 +264,7 @@ class SourcePositions:
         return self._state.slots[self._slot(source)]
 
     def write(self, tick: int) -> BatchChain:
-        """Write what changed and return the chain to commit with this tick."""
+        """Write the changed positions and return the chain to commit with this tick."""
         if self._opened is None:
             return self._checkpoint.sources
         changed = self._state.finish(tick, self._attempt)
@@ -280,7 +280,7 @@ class SourcePositions:
             del self._state.slots[slot][decode(key)]
 
     def discard(self) -> None:
-        """Discard what was taken since the last commit."""
+        """Discard positions recorded since the last commit."""
         if self._opened is not None:
             self._opened.discard()
 

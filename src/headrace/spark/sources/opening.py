@@ -29,7 +29,7 @@ from headrace.io.files.file_source import WHOLE, FilePart, Files, Listing, Unrea
 from headrace.io.in_process import TickTime
 from headrace.io.source import WEIGHT, Feed
 from headrace.operators.endpoints import Source as SourceOperator
-from headrace.spark.placing.native import Chain, apply_native_chain
+from headrace.spark.placing.pushdown import NativeChain, apply_native_chain
 from headrace.spark.session import tasks_at_a_time
 from headrace.spark.sources.arrivals import (
     Arrivals,
@@ -152,7 +152,7 @@ class Opening:
     resumed: bool = False
     read: bool = False
     skip: frozenset[str] = frozenset()
-    native: Chain = ()
+    native: NativeChain = ()
     named: bool = False
 
     def reader(self) -> DataStreamReader:
@@ -250,7 +250,7 @@ def _open_files(files: Files, reading: Files | ChangeData, opening: Opening) -> 
 def _division(
     reading: Files | ChangeData, opening: Opening
 ) -> tuple[Callable[[UnreadFile], list[FilePart]], Callable[[UnreadFile, FilePart], int | None]]:
-    """Return what divides a file into parts, and what counts the rows of a part."""
+    """Return two functions: one splits a file into parts, one counts the rows of a part."""
     if not isinstance(reading, Files):
         return lambda file: [WHOLE], lambda file, part: None
     file_format = open_format(reading, Feed(opening.name, opening.operator.schema, append=opening.append))

@@ -77,7 +77,7 @@ class TickInput:
         )
 
     def expected(self, most: int) -> Expected | None:
-        """Return the expected rows; None if they are unknown. It stops to count beyond `most` rows."""
+        """Return the expected rows; None if unknown. Counting stops beyond `most` rows."""
         counted = size = 0
         for _, found, _ in self.located:
             # A file that cannot be read is named by the task that reads it.
@@ -106,12 +106,12 @@ class TickInput:
         return whole.unionByName(frame_of_tagged(spark, rows), allowMissingColumns=True) if rows else whole
 
     def tagged(self) -> list[Tagged]:
-        """Return the rows of the tagged union that stand for ends and locations."""
+        """Return the rows of the tagged union that represent ends and locations."""
         ended: list[Tagged] = [(ENDED, operator, None) for operator in self.ended]
         return ended + [(tag, encoded_location(at.location), place) for tag, at, place in self.located]
 
     def shares(self, count: int) -> list[list[Tagged]]:
-        """Divide ends and locations among tasks: the largest first, each to the one that has least."""
+        """Distribute ends and locations over tasks: largest first, each to the least loaded task."""
         sizes = [0] * len(self.ended) + [found.size for _, found, _ in self.located]
         pieces = sorted(zip(sizes, self.tagged(), strict=True), key=lambda piece: -piece[0])
         shares: list[list[Tagged]] = [[] for _ in range(count)]

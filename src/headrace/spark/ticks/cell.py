@@ -41,7 +41,7 @@ Send: TypeAlias = "Callable[[int, Exchange, Divide, Leaving], None]"
 
 
 ARRANGED = Columnar(COLUMNAR_ROWS, release=lambda name: None)
-"""How cells decide which ticks run on columns: their state lies there from the beginning."""
+"""Choice of the ticks that run on columns. State of cells lies in columns from the beginning."""
 
 
 def cell_number(stage: int, shard: int, shards: int) -> int:
@@ -75,7 +75,7 @@ def run_stateless(
     return pass_on(of, _tick(of, Machine(of.program, state, owns_unkeyed=shard == 0), inputs), send)
 
 
-def open_cell(
+def open_stage_on_shard(
     plan: Compiled, stage: int, shard: int, chain: BatchChain, tick: int
 ) -> OpenCell | StatelessCell:
     """Open a stage on a shard with the state of `chain`; the caller closes it."""
@@ -201,7 +201,7 @@ def by_source(
 
 
 def _in_columns(exchange: Exchange, pieces: list[Rows | pa.Table]) -> Columns | None:
-    """Return what came over an exchange as columns; None if it came as rows, or is little."""
+    """Return an exchange's input as columns; None if it arrived as rows, or is small."""
     if any(isinstance(piece, list) for piece in pieces) or sum(map(len, pieces)) < _FEW_ROWS:
         return None
     import pyarrow as pa

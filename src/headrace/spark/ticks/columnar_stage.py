@@ -99,7 +99,7 @@ class ColumnarStage:
         return frozenset(found)
 
     def run(self, name: str, table: pa.Table, *, checked: bool = False) -> dict[str, Rows | pa.Table]:
-        """Run the stage on rows of a source, with the columns that the flow reads; return what its sinks get.
+        """Run the stage on a source's rows, in the columns that the flow reads; return the rows per sink.
 
         checked: whether each value is known to be as declared.
         """
@@ -121,7 +121,7 @@ class ColumnarStage:
 
 
 def leaving(rows: Rows | Columns, *, in_columns: bool) -> Rows | pa.Table:
-    """Convert what a stage made to what leaves it. in_columns: whether it may be a table."""
+    """Convert a stage's output for sending. in_columns: whether it may be a table."""
     if isinstance(rows, list):
         return rows
     if not in_columns:
@@ -137,7 +137,7 @@ def _changes_rows(operator: Operator) -> bool:
 
 
 def _computes(operator: Operator) -> bool:
-    """Return whether an operator computes something of each row, and calls no function of the user's."""
+    """Return whether an operator computes something per row without calling user functions."""
     if isinstance(operator, Select):
         return any(not isinstance(expr, Column) for _, expr in operator.columns)
     return _changes_rows(operator) and next(operator.callables(), None) is None

@@ -1,7 +1,7 @@
 """Failures of a run on Spark: errors raised in tasks, and deaths of processes.
 
 An exception in a Python task reaches the driver as text. So a Headrace error is encoded in that text, and
-`told_errors` decodes it; an error raised by a native expression becomes an `EvaluationError`.
+`decoded_errors` decodes it; an error raised by a native expression becomes an `EvaluationError`.
 
 A process that dies is the JVM, an executor, or a Python worker. Spark retries the tasks of a dead worker or
 executor, as often as its settings say; a `local[n]` master does not. If that fails, the user learns which
@@ -48,7 +48,7 @@ class TaskFailed(Exception):
     """Exception that carries a Headrace error out of a task, encoded in its text."""
 
 
-def told(task: Task) -> Task:
+def with_encoded_errors(task: Task) -> Task:
     """Wrap a task so that the driver can restore the Headrace errors it raises."""
 
     @functools.wraps(task)
@@ -79,7 +79,7 @@ def _sealed(error: HeadraceError) -> str:
 
 
 @contextmanager
-def told_errors() -> Generator[None]:
+def decoded_errors() -> Generator[None]:
     """Restore task errors as `HeadraceError`s around the reading of batch rows.
 
     Other failures of Spark pass unchanged.
@@ -146,7 +146,7 @@ class Death:
 
 
 @contextmanager
-def told_deaths(spark: SparkSession, tick: Callable[[], int | None]) -> Generator[None]:
+def explained_deaths(spark: SparkSession, tick: Callable[[], int | None]) -> Generator[None]:
     """Raise `SparkProcessDied` for failures caused by a dead process.
 
     tick: last committed tick; None if nothing is committed.

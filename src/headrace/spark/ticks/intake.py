@@ -168,7 +168,7 @@ def _(reading: Files, location: str, source: Input, taken: Taken) -> Rows:
 
 @singledispatch
 def read_table(reading: object, location: str, source: Input, taken: Taken) -> pa.Table | None:
-    """Read what is at one location of a source into columns; None if it has no form in columns.
+    """Read one location of a source into columns; None if it has no columnar form.
 
     Raises `BadRow` and `UnreadableSource`.
     """

@@ -24,7 +24,7 @@ from headrace.io.outbox import DeliveredSink, StagedSink
 from headrace.io.sink import PartsWriter, SinkRequest, SinkTarget, Writer, open_sink
 from headrace.io.source import Guarantee
 from headrace.spark.placing.row_placement import ByBucket
-from headrace.spark.ticks.failures import told, told_errors
+from headrace.spark.ticks.failures import decoded_errors, with_encoded_errors
 from headrace.spark.ticks.messages import TaskResult
 from headrace.spark.ticks.plan import SinkOutput
 
@@ -119,7 +119,7 @@ def _(target: DeliveredSink, sink: str, folder: Path) -> object | None:
 
 @dataclass(frozen=True)
 class ChangeFiles(SinkTarget):
-    """All changes of a timed run (`headrace.spark.external_ticks`), filed by key.
+    """Sink of all changes of a timed run (`headrace.spark.external_ticks`), filed by key.
 
     key: positions of the columns by which rows are filed; empty for the whole row.
     """
@@ -200,6 +200,6 @@ def in_parts(spark: SparkSession, parts: int, make: PartTask, group: str) -> lis
 
     context = spark.sparkContext
     context.setJobGroup(group, "Headrace: work in parts", interruptOnCancel=True)
-    with told_errors():
-        found = spark.range(0, parts, 1, parts).mapInArrow(told(task), "made binary").toArrow()
+    with decoded_errors():
+        found = spark.range(0, parts, 1, parts).mapInArrow(with_encoded_errors(task), "made binary").toArrow()
     return found.column("made").to_pylist()

@@ -237,7 +237,7 @@ def rows_of_one_task(stages: StagePlan, programs: Sequence[Program]) -> int:
 
 
 def _sends_few(stage: Stage, exchange: Exchange, reduced: Container[int]) -> bool:
-    """Return whether an exchange hands on what the driver says, or what rows were reduced to in columns."""
+    """Return whether an exchange sends few rows: end notifications, or columnar partial aggregates."""
     sender = stage.graph.nodes[stage.graph.nodes[stage.graph.sinks[exchange.name]].inputs[0]]
     return isinstance(sender.operator, EndOfInput) or sender.id in reduced
 
@@ -276,7 +276,7 @@ def _is_convertible(exchange: Exchange, stage: Stage) -> bool:
 
 
 def _unread(plan: TickPlan) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield the sources whose rows may come in columns, with their columns that the flow does not read."""
+    """Yield the sources that may arrive in columns, each with the columns that the flow does not read."""
     for source in plan.inputs:
         if source.reading is None or isinstance(source.reading, Files):
             names = frozenset(source.schema.names)
@@ -315,7 +315,7 @@ def _forwarded(stage: Stage, plan: TickPlan, in_columns: Container[str]) -> Iter
 
 
 def _renamed(graph: FlowGraph, readers: Sequence[Sequence[Edge]], node: Node) -> tuple[Node, tuple[str, ...]]:
-    """Return the node behind projections that compute nothing, and the source column of each of its own."""
+    """Skip projections after a node that only rename; return the last one and its source columns."""
     columns = node.schema.names
     while len(readers[node.id]) == 1:
         following = graph.nodes[readers[node.id][0].target]

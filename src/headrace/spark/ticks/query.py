@@ -137,7 +137,7 @@ class Query:
         return (done & ticker.ends.awaited) - ticker.ended
 
     def _tick_without_batch(self) -> bool:
-        """Run a tick on what was found, or that is due for another reason. Returns False if none is."""
+        """Run a tick on new input, or one due for another reason. Returns False if no tick is due."""
         with self._ticker.lock, self._failing():
             if self._failure is not None:
                 return False
@@ -156,7 +156,7 @@ class Query:
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """End the run with a failure, of which nothing may be committed by a later tick."""
+        """End the run on failure, so that no later tick commits anything of the failed one."""
         try:
             yield
         except BaseException as failure:
@@ -165,7 +165,7 @@ class Query:
             raise
 
     def _take(self) -> list[Located]:
-        """Take what the driver has found for the next tick."""
+        """Take the input found by the driver for the next tick."""
         found: list[Located] = []
         for tag, arrivals in self._arrivals:
             if self._follow:
@@ -192,7 +192,7 @@ class Query:
                 query = writer.start()
             self._ticker.lag.query = query
             try:
-                with listening(self._spark, query, self._ticker.metrics):
+                with record_phases(self._spark, query, self._ticker.metrics):
                     self._watch(query, interrupt)
             finally:
                 self._stop(query)
@@ -288,7 +288,7 @@ class _Stopped(Exception):
 
 
 @contextmanager
-def listening(spark: SparkSession, query: StreamingQuery, metrics: RunMetrics | None) -> Generator[None]:
+def record_phases(spark: SparkSession, query: StreamingQuery, metrics: RunMetrics | None) -> Generator[None]:
     """Record the batch phases of `query` inside this block, if metrics are enabled."""
     if metrics is None:
         yield

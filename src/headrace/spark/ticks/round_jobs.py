@@ -13,10 +13,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.spark.ticks import task
-from headrace.spark.ticks.failures import told_errors
-from headrace.spark.ticks.messages import ARROW, TaskResult, results_of, run_tasks
+from headrace.spark.ticks.failures import decoded_errors
+from headrace.spark.ticks.messages import (
+    ARROW,
+    TaskResult,
+    TickOutcome,
+    collect_outcome,
+    results_of,
+    run_tasks,
+)
 from headrace.spark.ticks.round_task import NOTHING, Leg, Sent, rounds_of, split_sent
-from headrace.spark.ticks.task_outcome import TickOutcome, gathered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -78,7 +84,7 @@ class _Tick:
         sent, others = split_sent(results)
         self.waiting += sent
         self.results += others
-        chains = gathered(others).chains
+        chains = collect_outcome(others).chains
         self.written |= files_of(chains)
         self.order = replace(self.order, chains={**self.order.chains, **chains})
 
@@ -102,7 +108,7 @@ def run_in_jobs(stages: StagePlan, order: TickOrder, jobs: Jobs, folder: str) ->
         at = loop.last + 1
     if at < stages.depth and (tick.waiting or order.due):
         _go_on(tick, jobs, at, stages.depth - 1)
-    outcome = gathered(tick.results)
+    outcome = collect_outcome(tick.results)
     outcome.passing = tick.written - files_of(outcome.chains) - files_of(order.chains)
     return outcome
 
@@ -162,12 +168,12 @@ class SparkJobs:
         if sum(message.rows for message in sent) > self.few:
             return None
         frame = self._frame(sent).coalesce(1)
-        with told_errors():
-            job = run_tasks(frame, task.rounds(order, loop, self.few, before))
+        with decoded_errors():
+            job = run_tasks(frame, task.make_rounds_task(order, loop, self.few, before))
             return results_of(job.toArrow())
 
     def _through(self, messages: DataFrame, order: TickOrder, first: int, last: int) -> list[TaskResult]:
-        with told_errors():
+        with decoded_errors():
             return results_of(run_stages(messages, order, self.shards, range(first, last + 1)).toArrow())
 
     def _frame(self, sent: Sequence[Sent]) -> DataFrame:

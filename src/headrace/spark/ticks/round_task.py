@@ -22,8 +22,14 @@ from headrace.engine.columnar.runner import as_rows
 from headrace.errors import UnreadableSource
 from headrace.expr.types import Rows
 from headrace.spark.ticks.cell import OpenCell, by_source, cell_number, run_stateless
-from headrace.spark.ticks.messages import BLOBS_OF_ONE_PLACE, TO_DRIVER, Message, TaskResult, messages_of
-from headrace.spark.ticks.task_outcome import chain_result
+from headrace.spark.ticks.messages import (
+    BLOBS_OF_ONE_PLACE,
+    TO_DRIVER,
+    Message,
+    TaskResult,
+    chain_result,
+    messages_of,
+)
 from headrace.state.chain import BatchChain
 from headrace.state.codec import decode, value_encoder
 
@@ -76,7 +82,7 @@ def split_sent(results: Iterable[TaskResult]) -> tuple[list[Sent], list[TaskResu
     return sent, others
 
 
-def write_down(path: Path, messages: Iterable[tuple[Message, int]]) -> Iterator[TaskResult]:
+def write_messages(path: Path, messages: Iterable[tuple[Message, int]]) -> Iterator[TaskResult]:
     """Write messages with their row counts to a file; yield a reference to each for the driver."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as out:
@@ -91,7 +97,9 @@ LARGE = 1 << 18
 _ALIGNED = 64
 
 
-def handed_over(folder: str, attempt: str, tables: Iterable[tuple[Address, pa.Table]]) -> Iterator[Message]:
+def write_large_tables(
+    folder: str, attempt: str, tables: Iterable[tuple[Address, pa.Table]]
+) -> Iterator[Message]:
     """Write tables to a file of their own; yield for each a message that refers to it."""
     path = Path(folder) / f"{attempt}.tables"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +113,7 @@ def handed_over(folder: str, attempt: str, tables: Iterable[tuple[Address, pa.Ta
             out.write(bytes(-out.tell() % _ALIGNED))
 
 
-def fetched(messages: Iterable[Message], of: int | None = None) -> Iterator[Message]:
+def fetch_messages(messages: Iterable[Message], of: int | None = None) -> Iterator[Message]:
     """Resolve references among messages by reading their files.
 
     of: stage that reads the messages; references for other stages are not resolved.
@@ -141,7 +149,7 @@ ROUNDS = "rounds"
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """One of the jobs of a tick with rounds.
+    """Job of a tick with rounds.
 
     number: how many there were before it in the tick.
     last:   its last stage; what is bound for later ones, or goes round, is written down.
@@ -153,7 +161,7 @@ class Leg:
     folder: str
 
 
-def posted(
+def post_output(
     out: CellOutput, stage: int, leg: Leg | None, attempt: str, shared: str | None = None
 ) -> Iterator[Message | TaskResult]:
     """Yield the messages sent by a stage: passed to a later stage of the job, or stored for other jobs.
@@ -170,9 +178,9 @@ def posted(
         else:
             yield from messages_of(*address, rows)
     if shared is not None and large:
-        yield from handed_over(shared, f"{attempt}-{stage}", large)
+        yield from write_large_tables(shared, f"{attempt}-{stage}", large)
     if leg is not None and beyond:
-        yield from write_down(Path(leg.folder) / f"{attempt}.sent", _counted(beyond))
+        yield from write_messages(Path(leg.folder) / f"{attempt}.sent", _counted(beyond))
 
 
 def _counted(

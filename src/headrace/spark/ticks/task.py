@@ -23,7 +23,7 @@ from headrace.spark.ticks.cell import (
     by_source,
     by_time,
     cell_number,
-    open_cell,
+    open_stage_on_shard,
     pass_on,
     run_stateless,
 )
@@ -31,7 +31,11 @@ from headrace.spark.ticks.failures import Task
 from headrace.spark.ticks.intake import Tagged, Taken, read_inputs, tagged_batch
 from headrace.spark.ticks.messages import (
     Message,
+    TaskCost,
     TaskResult,
+    bad_result,
+    chain_result,
+    error_result,
     from_batches,
     piece_of,
     place_of,
@@ -41,8 +45,7 @@ from headrace.spark.ticks.messages import (
 )
 from headrace.spark.ticks.output import takes_columns, write_changes
 from headrace.spark.ticks.plan import Compiled, CompiledStage, ShippedPlan
-from headrace.spark.ticks.round_task import Address, Leg, fetched, posted, run_rounds
-from headrace.spark.ticks.task_outcome import TaskCost, bad_result, chain_result, error_result
+from headrace.spark.ticks.round_task import Address, Leg, fetch_messages, post_output, run_rounds
 from headrace.state.chain import BatchChain, make_durable
 
 if TYPE_CHECKING:
@@ -55,7 +58,7 @@ if TYPE_CHECKING:
 ExchangedRows: TypeAlias = "tuple[int, int, Rows | pa.Table]"
 """Exchange number, place, and rows."""
 Shares: TypeAlias = Sequence[Sequence[Tagged]]
-"""What the driver gives to each task of stage 0 besides the rows of DataFrames."""
+"""Rows and files given by the driver to each task of stage 0, besides the rows of DataFrames."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +187,7 @@ def whole_tick(order: TickOrder, shares: Shares = ()) -> Task:
     return task
 
 
-def rounds(order: TickOrder, loop: LoopStages, most: int, before: int) -> Task:
+def make_rounds_task(order: TickOrder, loop: LoopStages, most: int, before: int) -> Task:
     """Task that runs a loop on all shards while rounds have at most `most` rows, after `before` rounds."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -199,7 +202,7 @@ def rounds(order: TickOrder, loop: LoopStages, most: int, before: int) -> Task:
 
 @dataclass(slots=True)
 class Attempt:
-    """One attempt of a task; its files carry its name."""
+    """Attempt of a task; its files carry its name."""
 
     order: TickOrder
     plan: Compiled = field(init=False)
@@ -265,7 +268,7 @@ class Attempt:
             return
         chain = self.order.chains.get(number, BatchChain())
         self.cost.enter("load state")
-        with closing(open_cell(self.plan, stage, shard, chain, self.order.tick)) as cell:
+        with closing(open_stage_on_shard(self.plan, stage, shard, chain, self.order.tick)) as cell:
             self.cost.enter("compute")
             for place, inputs in self._turns(shard, arrived, is_due, columns=cell.takes_columns):
                 out.place = place
@@ -290,10 +293,10 @@ class Attempt:
         # What acts by itself does so at the first time.
         return ({0: {}} | turns if is_due else turns).items()
 
-    def posted(self, out: CellOutput, stage: int) -> Iterator[Message | TaskResult]:
-        """Yield what a stage has sent."""
+    def post_output(self, out: CellOutput, stage: int) -> Iterator[Message | TaskResult]:
+        """Yield the messages sent by a stage."""
         self.cost.enter("exchange")
-        for message in posted(out, stage, self.order.leg, self.name, self.order.shared):
+        for message in post_output(out, stage, self.order.leg, self.name, self.order.shared):
             if not isinstance(message, TaskResult):
                 self.cost.shuffled += len(message[4])
             yield message
@@ -390,7 +393,7 @@ def _read(attempt: Attempt, batches: Iterable[pa.RecordBatch], out: CellOutput) 
 def _scatter(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | TaskResult]:
     out = attempt.outbox()
     yield from _read(attempt, batches, out)
-    yield from attempt.posted(out, 0)
+    yield from attempt.post_output(out, 0)
     yield from attempt.written()
 
 
@@ -401,7 +404,7 @@ def _stage(
     attempt.cost.enter("exchange")
     timed = attempt.order.times is not None
     arrived: list[ExchangedRows] = []
-    for message in fetched(from_batches(batches), number):
+    for message in fetch_messages(from_batches(batches), number):
         if message[0] == number:
             assert message[1] == shard, "rows came to the wrong shard"
             place = place_of(message) if timed else message[3]
@@ -410,7 +413,7 @@ def _stage(
             yield message
     out = attempt.outbox()
     yield from attempt.cell(number, shard, arrived, out)
-    yield from attempt.posted(out, number)
+    yield from attempt.post_output(out, number)
     yield from attempt.written()
 
 
@@ -449,11 +452,11 @@ def _rounds(
     attempt: Attempt, loop: LoopStages, most: int, before: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[Message | TaskResult]:
     out = attempt.outbox(posts=False)
-    for message in fetched(from_batches(batches)):
+    for message in fetch_messages(from_batches(batches)):
         out.put(message)
     yield from run_rounds(attempt, loop, out, most, before)
-    yield from attempt.posted(out, loop.last)
+    yield from attempt.post_output(out, loop.last)
     yield from attempt.written()
 
 
-__all__ = ["Attempt", "CellOutput", "TickOrder", "rounds", "scatter", "stage", "whole_tick"]
+__all__ = ["Attempt", "CellOutput", "TickOrder", "make_rounds_task", "scatter", "stage", "whole_tick"]

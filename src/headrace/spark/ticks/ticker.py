@@ -33,13 +33,12 @@ from headrace.operators.event_time.late_rows import OnTime
 from headrace.operators.event_time.watermark import EARLIEST, Watermark
 from headrace.spark.sources.tick_input import Density, Expected, TickInput
 from headrace.spark.ticks import task
-from headrace.spark.ticks.failures import told_errors
-from headrace.spark.ticks.messages import results_of, run_tasks
+from headrace.spark.ticks.failures import decoded_errors
+from headrace.spark.ticks.messages import CostMeter, TickOutcome, collect_outcome, results_of, run_tasks
 from headrace.spark.ticks.output import outbox_of
 from headrace.spark.ticks.plan import Compiled, ShippedPlan
 from headrace.spark.ticks.round_jobs import FEW_ROWS, SparkJobs, run_in_jobs, run_stages
 from headrace.spark.ticks.task import TickOrder
-from headrace.spark.ticks.task_outcome import CostMeter, TickOutcome, gathered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -191,7 +190,7 @@ class Ticker:
     def _clocks(self, outcome: TickOutcome) -> dict[str, dict[str, Any]]:
         last = self.checkpoint.last
         counters: Mapping[str, Any] = last.counters if last else {}
-        marks = {name: stand_of(mark) for name, (mark, _) in outcome.clocks.items()}
+        marks = {name: encode_watermark(mark) for name, (mark, _) in outcome.clocks.items()}
         return {
             "watermarks": {
                 **counters.get("watermarks", {}), **{n: mark for n, mark in marks.items() if mark is not None}
@@ -241,7 +240,7 @@ class Ticker:
         return run_tasks(rows, task.scatter(order, shares))
 
     def _start(self, spark: SparkSession, given: TickInput, tasks: int) -> tuple[DataFrame, task.Shares]:
-        """Return the frame whose partitions start the tasks, and what each of these reads besides it."""
+        """Return the frame whose partitions start the tasks, and the additional input of each task."""
         if given.frames:
             return given.frame(spark), ()
         # Only made once, since Spark takes long to plan a frame.
@@ -252,9 +251,9 @@ class Ticker:
 
 
 def _outcome_of(messages: DataFrame) -> TickOutcome:
-    with told_errors():
+    with decoded_errors():
         table = messages.toArrow()
-    return gathered(results_of(table))
+    return collect_outcome(results_of(table))
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +331,7 @@ class Ends:
         return frozenset().union(*self.operators.values())
 
     def ended_operators(self, before: Iterable[str], now: Iterable[str]) -> list[str]:
-        """Return the operators whose last source ends with `now`, if the sources in `before` have ended."""
+        """Return the operators whose last sources end in `now`; those in `before` have already ended."""
         earlier = frozenset(before)
         after = earlier | frozenset(now)
         return [name for name, of in self.operators.items() if of <= after and not of <= earlier]
@@ -348,7 +347,7 @@ def _sources(operator: Any) -> Iterable[str]:
     return operator.sources
 
 
-def stand_of(watermark: Any) -> int | float | None:
+def encode_watermark(watermark: Any) -> int | float | None:
     """Encode a watermark for a commit: microseconds since 1970, or a number; None before the first time."""
     if isinstance(watermark, datetime):
         return None if watermark <= EARLIEST else (watermark - EPOCH) // _MICROSECOND

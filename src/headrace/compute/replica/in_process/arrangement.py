@@ -255,7 +255,7 @@ class TimedArrangement:
         return _added_up([*found, *head]) if head or len(found) > 1 else found
 
     def _head_at(self, key: _Key, time: int) -> Sequence[Counted]:
-        """Return what the head adds to the columns of a key at a time."""
+        """Return the head's rows of a key at a time, to be added to those in columns."""
         counts = self._head.get(key)
         if counts is None:
             return ()
@@ -271,7 +271,7 @@ class TimedArrangement:
         return [counted for counted in counts.items() if counted[1]]
 
     def scan(self, time: int) -> Iterator[Sequence[Counted]]:
-        """Scan all rows at a settled, held time, each once, in no order, in parts of about `SCANNED`.
+        """Scan each row at a settled, held time once, in arbitrary order, in parts of about `SCANNED`.
 
         Changes may be applied between parts, but are not visible in the scan.
         """
@@ -322,7 +322,7 @@ class TimedArrangement:
         return [batch for each in (self._spine, *large) if each is not None for batch in each.batches]
 
     def estimated_bytes(self) -> int:
-        """Estimate the memory of the rows and of what is kept of times, the head's from a sample."""
+        """Estimate the memory of rows and version history, with the head's from a sample."""
         columns = [self._spine, self._open_columns, *(each.columns for each in self._large)]
         held = sum(each.estimated_bytes() for each in columns if each is not None)
         held += estimated_bytes(self._head) + estimated_bytes(self._undo)
@@ -402,7 +402,7 @@ class TimedArrangement:
         return moves or bool(log and least >= Frontier(log[0].time))
 
     def _forget(self, key: _Key, time: int) -> None:
-        """Forget the way back of a key up to a time, which nobody distinguishes any more."""
+        """Drop the undo entries of a key up to a time, which are no longer distinguished."""
         entries = self._undo.get(key)
         if entries is None:
             return
@@ -433,7 +433,7 @@ class TimedArrangement:
         self._write(rows)
 
     def _move_some_of(self, key: _Key) -> None:
-        """Write the rows of a key to the spine that have no way back."""
+        """Move the rows of a key without undo entries to the spine."""
         del self._fat[key]
         if key not in self._undo:
             return  # all of them are moved with others

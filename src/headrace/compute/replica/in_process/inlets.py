@@ -43,7 +43,7 @@ class DataflowInlet(ABC):
     @property
     @abstractmethod
     def schema(self) -> Schema:
-        """Schema of the rows. Raises what the store raises."""
+        """Schema of the rows. Raises the store's errors."""
 
     @abstractmethod
     def ready(self, at: int) -> bool:
@@ -74,7 +74,7 @@ class DataflowInlet(ABC):
 
     @abstractmethod
     def read(self) -> None:
-        """Read more versions if `known` is before `upper`, at the cost of a slice."""
+        """If `known` is before `upper`, read more versions, as many as one slice of work allows."""
 
     @abstractmethod
     def release_before(self, upper: Frontier) -> None:
@@ -240,7 +240,7 @@ class _Window:
         self._whole = False
 
     def in_columns(self, rows: int) -> Spine | None:
-        """Return all rows in columns for a tick of so many; None if that is too dear, or keys are others."""
+        """Return all rows in columns for a tick of `rows` rows; None if too costly, or if the keys differ."""
         return None if self._key is not None else self._index.in_columns(self._time, _OTHER_ROWS * rows)
 
     def there(self, key: Hashable) -> Collection[Counted]:
@@ -255,7 +255,7 @@ class _Window:
         return self._index.rows_at(own, self._time)
 
     def _load(self, time: int) -> None:
-        """Load the next part of all rows, if that is worth it after so many questions."""
+        """Load the next part of the index, once enough lookups have made a full load worthwhile."""
         if self._loading is None:
             if self._index.weight > _WORTH * self._asked:
                 return

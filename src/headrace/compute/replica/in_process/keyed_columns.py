@@ -52,7 +52,7 @@ class KeyColumns:
         self._code = coder([types[name] for name in names], exact=self.layout.exact)
 
     def code(self, key: Any) -> int | None:
-        """Return the code of a key; None for one that no row has, as it is of other types."""
+        """Return the code of a key; None if its types do not match, so that no row can have it."""
         values = (key,) if self._single else key
         try:
             return self._code(
@@ -76,7 +76,7 @@ class KeyColumns:
 
 
 class KeyedColumns:
-    """Batches of one index, or of what one time changes of it."""
+    """Batches of one index, or of its changes at one time."""
 
     def __init__(self, keys: KeyColumns) -> None:
         self.keys = keys

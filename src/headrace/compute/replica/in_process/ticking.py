@@ -56,7 +56,7 @@ class TickExecutor(Protocol):
         ...
 
     def state_bytes(self) -> int:
-        """Estimate the memory of the state, without what is kept elsewhere."""
+        """Estimate the memory of the state, not counting external storage."""
         ...
 
 
@@ -175,7 +175,7 @@ class Ticking:
 
 
 def _engine_columns(batch: RowBatch, append: bool) -> Columns:
-    """Return changes as the engine's columns. Raises `NotColumnar` if one is taken back that must not be."""
+    """Convert changes to the engine's columns. Raises `NotColumnar` for a retraction on an append edge."""
     from headrace.columns.column_stream import each_copy
     from headrace.columns.columns import Columns
 

@@ -411,7 +411,7 @@ class SparkRuntime(RuntimeCore[SparkIndex, SparkDataflow]):
                 self._forget_found()
 
     def _forget_found(self) -> None:
-        """Delete stored dataflows not requested before the first step: they were dropped meanwhile."""
+        """Delete stored dataflows not requested before the first step: they have been dropped."""
         with self._lock:
             found, self._found = self._found, set[Path]()
         for folder in found:

@@ -1,32 +1,152 @@
-"""Kept contents of the input files that a pipeline has read, to compare changed files with.
+"""Identity of inputs: of files by their kept contents, of relations that cannot be asked for changes.
+
+What a relation of a database, a data source or memory is called is shown and written down, so it is free of
+secrets, and the same from run to run.
+
+The contents of the files that a pipeline has read are kept, to compare changed files with:
 
     <storage>/inputs/known.json                       what each file holds, and when that was seen
     <storage>/inputs/of/<folder>/<size>-<time>/<name> content of a file, as it was read
 
 A file is known by a mark: its size and time of change when its content was first seen. A file whose time is
 another one and whose checksum is not keeps its mark: for all readers it has not changed. Of a file with
-another content, the one before is kept here, as a copy or, of large inputs, as a second name of the old file.
-So are files that are gone. What is kept counts only as long as it has the size and time of its mark: where a
-file was overwritten in place, its second name holds the new content.
+another content, the one before is kept here, as a copy or, of large inputs, as a second name of the old
+file. So are files that are gone. What is kept counts only as long as it has the size and time of its mark:
+where a file was overwritten in place, its second name holds the new content.
 
 Losing the folder costs no more than reading all rows once.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from xxhash import xxh3_128
 
 from headrace.errors import CheckpointDamaged
 from headrace.file_system import remove_folder
+from headrace.queries.plan_details import items, pairs
 from headrace.state.commit import read_checked, write_checked
+
+_SECRET = (
+    r"password|passphrase|passcode|passwd|pwd|secret|token|credential|signature"
+    r"|(?:access|account|api|private)[._-]?key"
+)
+_KEY = re.compile(rf"(?i){_SECRET}")
+_NAME = rf"(?:{_SECRET})[\w.-]*|(?<![a-z])(?:sig|auth)\b"
+_VALUE = r"""'(?:[^'\\]|\\.|'')*'?|"(?:[^"\\]|\\.|"")*"?|\{(?:[^}]|\}\})*\}?|[^\s;&]*"""
+_NAMED = re.compile(rf"""(?i)((?:{_NAME})(?:\s*=\s*(?=['"{{])|=|['"][:,]\s*))(?:{_VALUE})""")
+_HEADER = re.compile(r"""(?i)(\bauthorization['"]?\s*[:=,]\s*['"]?|\bbearer\s+)[^'"\n]+""")
+_USER = re.compile(r"(//|thin:)\S*@")
+"""A user and a password, which may hold any character: up to the last @."""
+
+_PLACES, _TABLES = ("path", "url"), ("dbtable", "query", "table")
+"""Options that say what is read. Others may hold secrets under any name."""
+
+_LONGEST = 60
+"""Characters of a query or of options that a title has room for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Identity of a relation.
+
+    title: for users. description: what it reads, without secrets, the same from run to run.
+    exact: the same only for the same rows, in this process.
+    """
+
+    title: str
+    description: str
+    exact: str
+
+
+def without_secrets(text: str) -> str:
+    """Return a text without the passwords and tokens in its URLs and options."""
+    return _NAMED.sub(r"\1***", _HEADER.sub(r"\1***", _USER.sub(r"\1***@", text)))
+
+
+def place_of(url: str) -> str:
+    """Return a path or URL without its user, query and parameters."""
+    return re.split(r"[;?#]|:(?=\w+=)", without_secrets(url))[0]
+
+
+def _shown(options: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the options that may be shown: those that say what is read."""
+    places = [(key, place_of(value)) for key, value in options if key.lower() in _PLACES]
+    tables = [(key, without_secrets(value)) for key, value in options if key.lower() in _TABLES]
+    return sorted(places + tables)
+
+
+def without_secret_options(options: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return options without those that are secret, and without the secrets in others."""
+    return [(key, without_secrets(value)) for key, value in options if not _KEY.search(key)]
+
+
+def identity_of(node: Any) -> Identity | None:
+    """Return the identity of a relation; None for a leaf of a plan that is not a relation on its own."""
+    found = _IDENTITIES.get(node.nodeName())
+    return None if found is None else found(node)
+
+
+def _of_relation(node: Any) -> Identity:
+    relation = node.relation()
+    kind: str = relation.getClass().getSimpleName()
+    if kind == "JDBCRelation":
+        return _of_jdbc(relation, node.schema().json())
+    # It says nothing of its options: one that is not equal to it is another input.
+    return Identity(kind, kind, f"{kind} {relation.hashCode()} {relation.toString()}")
+
+
+def _of_jdbc(relation: Any, schema: str) -> Identity:
+    given = relation.jdbcOptions()
+    options = sorted(pairs(given.parameters()))
+    parts = [str(part.whereClause()) for part in relation.parts()]
+    table, where = without_secrets(given.tableOrQuery()), place_of(given.url())
+    title = f"{_short(table)} at {where}"
+    return Identity(title, f"{table} at {where} {schema}", f"jdbc {options} {parts} {schema}")
+
+
+def _of_data_source(node: Any) -> Identity:
+    table, name = node.table(), node.identifier()
+    options = sorted((str(key), str(value)) for key, value in node.options().asCaseSensitiveMap().items())
+    catalog = f"{node.catalog().get().name()}." if node.catalog().isDefined() else ""
+    called = f"{catalog}{name.get().toString()}" if name.isDefined() else table.name()
+    known = _shown(options)
+    shown = _short(", ".join(f"{key}={value}" for key, value in known))
+    rest = f"{table.getClass().getName()} {called} {node.timeTravelSpec().toString()} {node.schema().json()}"
+    title = without_secrets(called) + (f" ({shown})" if shown else "")
+    return Identity(title, f"{known} {without_secrets(rest)}", f"{options} {rest}")
+
+
+def _of_memory(node: Any) -> Identity:
+    names = _short(", ".join(each.name() for each in items(node.output())))
+    title = f"rows in memory ({names})"
+    return Identity(title, f"{title} {node.schema().json()}", f"{title} {node.rdd().id()}")
+
+
+_IDENTITIES: dict[str, Callable[[Any], Identity]] = {
+    "LogicalRelation": _of_relation,
+    "DataSourceV2Relation": _of_data_source,
+    "LogicalRDD": _of_memory,
+}
+
+
+def digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+
 
 FileMark: TypeAlias = list[int]
 """Size and time of change of a file, in nanoseconds."""
@@ -37,7 +157,7 @@ COPIED = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A file as it was seen last. mark: under which its content is known. digest: of the content."""
+    """A file as last seen. mark: identifies its content. digest: hash of the content."""
 
     seen: FileMark
     mark: FileMark
@@ -89,7 +209,7 @@ class InputContents:
         return known.digest if known is not None and known.mark == mark else None
 
     def keep(self, found: Mapping[str, FileMark]) -> None:
-        """Keep the contents of files, which have these marks."""
+        """Keep the contents of files, given the mark of each."""
         copied = sum(size for size, _ in found.values()) <= COPIED
         for path, mark in found.items():
             known, kept = self.known.get(path), self._place(path, mark)
@@ -107,7 +227,7 @@ class InputContents:
                 self.distrust(path, mark)
 
     def kept(self, path: str, mark: FileMark) -> Path | None:
-        """Return the file that holds the content of a mark; None if there is none."""
+        """Return the stored file with the content that `mark` identifies; None if it is not kept."""
         kept = self._place(path, mark)
         return kept if _mark_of(kept) == mark else None
 
@@ -117,7 +237,7 @@ class InputContents:
         return _mark_of(path) == (known.seen if known is not None and known.mark == mark else mark)
 
     def base(self, root: str) -> str:
-        """Return the folder in which contents lie as their files do in `root`."""
+        """Return the folder that mirrors `root` with kept contents."""
         return f"{self.folder / 'of'}{root}"
 
     def _place(self, path: str, mark: FileMark) -> Path:
@@ -141,7 +261,7 @@ class InputContents:
             self._write()
 
     def clean(self, needed: Iterable[tuple[str, FileMark]]) -> None:
-        """Remove all contents but some, and what is known of files that are not among these."""
+        """Remove all contents except `needed`, and the records of all other files."""
         paths, places = set[str](), set[Path]()
         for path, mark in needed:
             paths.add(path)

@@ -1,17 +1,22 @@
-"""Pre-aggregation before exchanges, to reduce the number of rows sent.
+"""Pushdown: filters and projections into Spark's plan of a source, aggregates below the exchanges.
 
-An aggregate whose parts can be merged is split in two before the flow is cut into stages: a partial aggregate
-that stays with its input, and one that keeps the groups. A top-k over rows that are never retracted gets a
-preselection likewise, and grid windows are pre-aggregated by slice. The flow alone decides which operators
-are split, because the layout of the state depends on it.
+A native part contains only expressions, and ends where another operator reads an intermediate result.
+Catalyst plans it together with the user's own query, and fewer and narrower rows reach Python, where a
+partial aggregate after it runs on columns (`headrace.spark.ticks.columnar_stage`). A source of files has no
+native part, because tasks create its rows.
+
+An aggregate whose parts can be merged is split in two before the flow is cut into stages: a partial
+aggregate that stays with its input, and one that keeps the groups. A top-k over rows that are never
+retracted gets a preselection likewise, and grid windows are pre-aggregated by slice. The flow alone decides
+which operators are split, because the layout of the state depends on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import singledispatch
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.analysis import analyse
 from headrace.engine.partial_operators import (
@@ -23,23 +28,112 @@ from headrace.engine.partial_operators import (
     PartialWindow,
 )
 from headrace.expr.check import check
-from headrace.expr.tree import Column
+from headrace.expr.tree import Column, Expr
 from headrace.expr.types import INT64, Field, Schema
 from headrace.graph.node import FlowGraph, Node, Operator
+from headrace.io.source import WEIGHT
 from headrace.operators.aggregate.aggregate import Aggregate
 from headrace.operators.aggregate.aggregation import all_partial_columns
+from headrace.operators.endpoints import Sink, Source
 from headrace.operators.event_time.window import Window
 from headrace.operators.lifetime import Lifetime
-from headrace.operators.rows import Select
+from headrace.operators.rows import Filter, Select
 from headrace.operators.time_spans import Grid
 from headrace.operators.top_k import TopK
-from headrace.spark.placing.stages import cut_stages
+from headrace.spark.placing.stages import Stage, StagePlan, cut_stages
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from headrace.expr.tree import Expr
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
     from headrace.operators.aggregate.aggregation import Aggregation
+
+
+NativeChain: TypeAlias = tuple[Node, ...]
+"""A source and the operators after it that Spark runs natively."""
+
+
+def native_parts(graph: FlowGraph, names: Iterable[str]) -> dict[str, NativeChain]:
+    """Return the longest native chain of each source, by name; just the source if there is none."""
+    readers = graph.consumers()
+    chains: dict[str, NativeChain] = {}
+    for name in names:
+        chain = [graph.nodes[graph.sources[name]]]
+        while len(readers[chain[-1].id]) == 1:
+            following = graph.nodes[readers[chain[-1].id][0].target]
+            if not is_native(following):
+                break
+            chain.append(following)
+        chains[name] = tuple(chain)
+    return chains
+
+
+def is_native(node: Node) -> bool:
+    """Return whether Spark can run a node natively: a projection, or a filter by an expression."""
+    is_filter = isinstance(node.operator, Filter) and isinstance(node.operator.predicate, Expr)
+    return is_filter or isinstance(node.operator, Select)
+
+
+def apply_native_chain(frame: DataFrame, chain: NativeChain, *, weighted: bool) -> DataFrame:
+    """Apply a native chain to the rows of a source.
+
+    weighted: the last column is the weight, which is kept. Since the rows belong to a table, -0.0 is replaced
+          by 0.0.
+    """
+    from headrace.expr.spark_columns import with_representatives
+    from headrace.spark.expressions import to_column
+
+    schema: Schema = chain[0].schema
+    if weighted:
+        frame = with_representatives(frame, schema)
+    kept: list[SparkColumn] = [frame[WEIGHT]] if weighted else []
+    for node in chain[1:]:
+        match node.operator:
+            case Filter(predicate=Expr() as predicate):
+                frame = frame.filter(to_column(predicate, schema))
+            case Select(columns=columns):
+                made = [to_column(expr, schema).alias(name) for name, expr in columns]
+                frame = frame.select(*made, *kept)
+                if weighted:
+                    frame = with_representatives(frame, node.schema)
+            case _:
+                raise AssertionError(f"{node.operator.kind} is not native")
+        schema = node.schema
+    return frame
+
+
+def without_native(plan: StagePlan, chains: Mapping[str, NativeChain]) -> StagePlan:
+    """Return the plan with native parts removed from stage 0."""
+    first, *others = plan.stages
+    return replace(plan, stages=(_shortened(first, chains), *others))
+
+
+def _shortened(stage: Stage, chains: Mapping[str, NativeChain]) -> Stage:
+    # Of a source that nobody reads, the stage has the source alone.
+    there = {name: [n.id for n in chain if n.id in stage.origins] for name, chain in chains.items()}
+    gone = {node for chain in there.values() for node in chain[:-1]}
+    ends = {chain[-1]: name for name, chain in there.items()}
+    numbers = [at for at, origin in enumerate(stage.origins) if origin not in gone]
+    new = {old: at for at, old in enumerate(numbers)}
+    nodes: list[Node] = []
+    for old in numbers:
+        node, origin = stage.graph.nodes[old], stage.origins[old]
+        if origin in ends:
+            name = ends[origin]
+            source = chains[name][0].operator
+            assert isinstance(source, Source)
+            schema = chains[name][-1].schema
+            operator = replace(source, schema=schema)
+            nodes.append(replace(node, id=new[old], schema=schema, operator=operator, inputs=()))
+        else:
+            nodes.append(replace(node, id=new[old], inputs=tuple(new[i] for i in node.inputs)))
+    sources = {n.operator.name: n.id for n in nodes if isinstance(n.operator, Source)}
+    sinks = {n.operator.name: n.id for n in nodes if isinstance(n.operator, Sink)}
+    graph = replace(stage.graph, nodes=tuple(nodes), sources=sources, sinks=sinks)
+    return replace(stage, graph=graph, origins=tuple(stage.origins[old] for old in numbers))
+
 
 ROWS = "rows"
 """Column of a partial aggregate's output with the group's row count."""
