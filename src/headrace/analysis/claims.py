@@ -20,7 +20,7 @@ from headrace.graph.node import FlowGraph, Node, Operator
 from headrace.lattice import Lattice, Max
 from headrace.operators.fold import FoldOperator, user_item
 from headrace.operators.lattice_fold import LatticeFold, LatticeGrowth
-from headrace.operators.scan import State
+from headrace.operators.scan import RunningState
 
 Sides: TypeAlias = tuple[tuple[str, CallOutcome], tuple[str, CallOutcome]]
 """Two calls whose results must be equal, each as its text and its result."""
@@ -390,8 +390,8 @@ def _try_lattice(lattice: Lattice, item: Expr, claimed: ClaimedOperator) -> Iter
 
 @try_operator_claims.register(LatticeFold)
 @try_operator_claims.register(LatticeGrowth)
-@try_operator_claims.register(State)
+@try_operator_claims.register(RunningState)
 def _lattice(
-    operator: LatticeFold | LatticeGrowth | State, claimed: ClaimedOperator
+    operator: LatticeFold | LatticeGrowth | RunningState, claimed: ClaimedOperator
 ) -> Iterator[ClaimResult]:
     yield from _try_lattice(operator.lattice, operator.item, claimed)

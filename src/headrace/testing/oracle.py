@@ -32,7 +32,7 @@ from headrace.lowering.reference import (
 )
 from headrace.operators.across_ticks import DeferTick
 from headrace.operators.aggregate.aggregate import Aggregate
-from headrace.operators.endpoints import Source
+from headrace.operators.endpoints import SourceOperator
 from headrace.operators.feedback import FeedbackOperator
 from headrace.operators.lifetime import Lifetime
 from headrace.operators.order import AssumeOrdered
@@ -72,7 +72,7 @@ def node_bags(graph: FlowGraph, inputs: Mapping[str, Mapping[Row, int]]) -> list
     for _ in range(rounds):
         before = list(bags)
         for node in graph.nodes:
-            if isinstance(node.operator, Source):
+            if isinstance(node.operator, SourceOperator):
                 bags[node.id] = given[node.operator.name]
             else:
                 read = [(graph.nodes[i].schema, bags[i]) for i in node.inputs]
@@ -103,7 +103,7 @@ class TickOracle:
         for _ in range(rounds):
             so_far = list(now)
             for node in self._order:
-                if isinstance(node.operator, Source):
+                if isinstance(node.operator, SourceOperator):
                     now[node.id] = sum_bags([before[node.id], Counter(inputs.get(node.operator.name, {}))])
                 else:
                     now[node.id] = self._holds(node, before, now)
