@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace import run
 from headrace.engine.change import Change
-from headrace.engine.source_replay import Limits
+from headrace.engine.source_replay import ReplayLimits
 from headrace.engine.witness import find_witness
 from headrace.flow.stream import Stream
 from headrace.io import Rows
@@ -20,7 +20,7 @@ from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, cases, cuts
 from tests.random_flows.grow import COMPETING, Grown, grow
 
-_UNSHRUNK = Limits(runs=0)
+_UNSHRUNK = ReplayLimits(runs=0)
 """Whether a row is found does not depend on how far its witness is shrunk."""
 _MOST_ASKED = 4
 """Rows per sink of each kind."""

@@ -12,7 +12,7 @@ from headrace.columns.columns import is_frame, read_whole
 from headrace.engine.change import Changes, TickOutput
 from headrace.engine.columnar.columnar_option import ColumnarName, begins_arranged, parse_columnar
 from headrace.engine.event_time import EventTime
-from headrace.engine.flow_parts import Schedule
+from headrace.engine.flow_parts import PartSchedule
 from headrace.engine.live_rows import TickListeners
 from headrace.engine.machine import Machine
 from headrace.engine.program import compile_program, limit_loop_rounds
@@ -105,7 +105,7 @@ class Engine(Shown, RunsSignals, TickListeners):
         graph = limit_loop_rounds(graph_of(flow, "Engine"), max_iterations)
         if shared is None:
             graph = live_graph(graph, at_sources=False)
-        self.program = compile_program(graph, schedule=Schedule(schedule), counting=count_activations)
+        self.program = compile_program(graph, schedule=PartSchedule(schedule), counting=count_activations)
         self._memory: StateInMemory | None = None
         keeps_signals = state is not None
         # Others that keep the state must find all of it in the slots that they gave.

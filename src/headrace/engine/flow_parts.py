@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.graph.node import Consumers, FlowGraph, Node
 
 
-class Schedule(Enum):
+class PartSchedule(Enum):
     """Granularity of a flow's parts, and selection of the parts that a tick runs.
 
     HYBRID:  a part per region; those with input run.
@@ -72,7 +72,7 @@ def is_lazy(node: Node) -> bool:
 
 
 def plan_parts(
-    graph: FlowGraph, analysis: Analysis, consumers: Consumers, schedule: Schedule = Schedule.HYBRID
+    graph: FlowGraph, analysis: Analysis, consumers: Consumers, schedule: PartSchedule = PartSchedule.HYBRID
 ) -> tuple[CompiledPart, ...]:
     """Divide a flow into parts, ordered so that each can run completely before the next.
 
@@ -82,7 +82,7 @@ def plan_parts(
     what leads to no sink. A chain that works row by row and ends in one other
     region is compiled into that one, where its rows need no buffer.
     """
-    if schedule is Schedule.HYBRID:
+    if schedule is PartSchedule.HYBRID:
         head_of = _region_heads(graph, analysis, consumers)
     else:
         head_of = _single_heads(graph, analysis, consumers)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.analysis import analyse
 from headrace.engine.event_time import end_slots
-from headrace.engine.flow_parts import CompiledPart, Schedule, is_lazy, live_consumers, plan_parts
+from headrace.engine.flow_parts import CompiledPart, PartSchedule, is_lazy, live_consumers, plan_parts
 from headrace.engine.region_writer import RegionWriter
-from headrace.engine.runtime_library import RUNTIME, TickBudget
+from headrace.engine.runtime_library import TickBudget
 from headrace.engine.signals.durable import signal_slots
 from headrace.engine.signals.row_values import signal_part_of
 from headrace.errors import BadInput
 from headrace.expr.compile_python import runtime_names
 from headrace.expr.typing_rules import CodeBounds, code_bounds
-from headrace.lowering.generated_source import Constants, Purpose
+from headrace.lowering.generated_source import RUNTIME, Constants, Purpose
 from headrace.lowering.slot import Slot, thaw_list
 from headrace.operators.feedback import BagFeedback, Feedback
 
@@ -60,7 +60,7 @@ class Program:
     file: str
     source_code: str
     purposes: tuple[Purpose, ...]
-    schedule: Schedule
+    schedule: PartSchedule
     counting: bool
     parts: tuple[CompiledPart, ...]
     slots: tuple[Slot, ...]
@@ -104,7 +104,7 @@ class Program:
 
 
 def compile_program(
-    graph: FlowGraph, *, schedule: Schedule = Schedule.HYBRID, counting: bool = False
+    graph: FlowGraph, *, schedule: PartSchedule = PartSchedule.HYBRID, counting: bool = False
 ) -> Program:
     """Compile a flow, divided according to `schedule`.
 
@@ -115,7 +115,7 @@ def compile_program(
     constants = Constants()
     consumers = live_consumers(graph)
     parts = plan_parts(graph, analysis, consumers, schedule)
-    ends = endpoint_names(graph, parts) if schedule is Schedule.HYBRID else None
+    ends = endpoint_names(graph, parts) if schedule is PartSchedule.HYBRID else None
     lines: list[str] = []
     purposes: list[Purpose] = []
     slots: list[Slot] = []

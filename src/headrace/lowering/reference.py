@@ -117,7 +117,7 @@ def output_of_tick(operator: Operator, node: Node, inputs: Sequence[OperatorInpu
     raise NotOfBags(f"{operator.kind} is no function of the bags of ticks")
 
 
-class Pair(NamedTuple):
+class ExamplePair(NamedTuple):
     """Row of the examples' streams."""
 
     a: int
@@ -125,7 +125,7 @@ class Pair(NamedTuple):
 
 
 Examples: TypeAlias = Mapping[str, Callable[[Any, Any], Any]]
-"""Flows that show an operator, by a label: functions of an append stream and a table of `Pair`s.
+"""Flows that show an operator, by a label: functions of an append stream and a table of `ExamplePair`s.
 
 Tick tables, random flows, plans and the pages of the documentation are made from them.
 """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.arrangement.batch import Layout, batch_of, distinct_keys, negated, select, stacked
 from headrace.arrangement.reading import change_of_first_rows
-from headrace.arrangement.spine import Found
+from headrace.arrangement.spine import FoundRows
 from headrace.columns.column_stream import ColumnStream, build_stream, each_copy
 from headrace.columns.columns import WEIGHT, Columns
 from headrace.columns.slot_forms import RowsForm, RowsInOrder, rows_in_order
@@ -30,6 +30,7 @@ from headrace.lowering.forms import (
     lower_operator,
     register_arranged,
 )
+from headrace.lowering.generated_source import register_runtime
 from headrace.lowering.reference import (
     Bag,
     Bags,
@@ -43,6 +44,7 @@ from headrace.lowering.reference import (
 from headrace.lowering.row_code import MappingCode, RowCode, comparable, item_sources, tuple_source
 from headrace.lowering.slot import Slot, thaw_list
 from headrace.lowering.step import Step, register_step
+from headrace.operators.aggregate import extremes as extremes  # registers what its code calls
 from headrace.operators.lifetime import Lifetime, WithLifetime, tick_needs, with_lifetimes
 from headrace.requirements import F, np, pl
 
@@ -299,11 +301,13 @@ def top_changes(old: dict[Any, int], new: dict[Any, int]) -> list[tuple[Any, int
     return gone + [(row, n - old.get(row, 0)) for row, n in new.items() if n > old.get(row, 0)]
 
 
-RUNTIME: dict[str, Any] = {
-    "x_first_copies": first_copies,
-    "x_add_to_top": add_to_top,
-    "x_top_changes": top_changes,
-}
+register_runtime(
+    {
+        "x_first_copies": first_copies,
+        "x_add_to_top": add_to_top,
+        "x_top_changes": top_changes,
+    }
+)
 
 
 # --- on Spark, and the reference -----------------------------------------------------------------
@@ -413,7 +417,7 @@ class ColumnarTopK:
             rows = each_copy(rows)
         return build_stream(Columns(schema, plan.output_append, rows))
 
-    def _clipped(self, found: Found) -> pl.DataFrame:
+    def _clipped(self, found: FoundRows) -> pl.DataFrame:
         """Return the first rows of groups, with as many copies as are answered, and the groups' numbers."""
         count, (asked, rows) = self.plan.count, found
         copies = rows[WEIGHT].to_numpy()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headrace.flow.signal import Signal
     from headrace.graph.node import FlowGraph
 
+
 Callback = Callable[[Any], object]
 
 _ENDINGS = 1_000_000_000
@@ -36,7 +37,7 @@ _LATER = 500_000_000
 """Added to the ids of operators made after a graph whose ids are not those of its flow."""
 
 
-class Subscription:
+class SignalSubscription:
     """A callback subscribed to a signal. active: until removed by `engine.unsubscribe`."""
 
     def __init__(self, node: Node, callback: Callback) -> None:
@@ -55,16 +56,16 @@ class SignalSubscriptions:
         self._flow = flow
         self._ids = renumbered
         self._machine = machine
-        self._active: dict[int, Subscription] = {}
+        self._active: dict[int, SignalSubscription] = {}
         self._readers: dict[int, set[int]] = {}
         self._made = 0
-        self._pending: deque[tuple[Subscription, Any]] = deque()
+        self._pending: deque[tuple[SignalSubscription, Any]] = deque()
         self._notifying = False
 
     def __bool__(self) -> bool:
         return bool(self._active)
 
-    def add(self, signal: Signal[Any], callback: Callback, location: SourceLocation) -> Subscription:
+    def add(self, signal: Signal[Any], callback: Callback, location: SourceLocation) -> SignalSubscription:
         """Subscribe `callback` to the current value of `signal`, if any, and to each new one.
 
         Operators that the machine has not yet begin as if what they read had fired just now.
@@ -97,7 +98,7 @@ class SignalSubscriptions:
             for read in node.inputs:
                 if read in self._readers:
                     self._readers[read].add(node.id)
-        subscription = self._active[ending.id] = Subscription(ending, callback)
+        subscription = self._active[ending.id] = SignalSubscription(ending, callback)
         self.notify(self._machine.take_emitted())
         return subscription
 
@@ -136,7 +137,7 @@ class SignalSubscriptions:
             fix="make sources, and what turns streams into signals, before the engine",
         )
 
-    def remove(self, subscription: Subscription) -> None:
+    def remove(self, subscription: SignalSubscription) -> None:
         """Remove a subscription and the operators that only it needed. Repeating this has no effect."""
         if not subscription.active:
             return
@@ -424,7 +425,7 @@ class RunsSignals:
 
     # -- while it runs -------------------------------------------------------------------------
 
-    def subscribe(self, signal: Signal[Any], callback: Callable[[Any], object]) -> Subscription:
+    def subscribe(self, signal: Signal[Any], callback: Callable[[Any], object]) -> SignalSubscription:
         """Call `callback` with the current value of `signal`, if any, and with each new one.
 
         signal: of the flow that runs; also an expression that was built after the engine was made.
@@ -466,7 +467,7 @@ class RunsSignals:
         finally:
             self._listen_only_for_subscribers()
 
-    def unsubscribe(self, subscription: Subscription) -> None:
+    def unsubscribe(self, subscription: SignalSubscription) -> None:
         """Remove a subscription and the operators that exist only for it. Repeating this has no effect."""
         if self._subscriptions is not None:
             self._subscriptions.remove(subscription)
