@@ -14,6 +14,8 @@ from headrace.operators.statistics.kernel import (
     InputValues,
     Kernel,
     KernelVariable,
+    Sliding,
+    WindowAggregate,
     indented,
     may_need_tally,
     reject_earlier_times,
@@ -24,8 +26,6 @@ from headrace.operators.statistics.statistic import CountWindow, Expanding, Time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from headrace.operators.statistics.kernel import Sliding, WindowAggregate
 
 
 @dataclass(frozen=True, slots=True)
