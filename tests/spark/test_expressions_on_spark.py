@@ -45,7 +45,7 @@ def frame_of(spark: SparkSession, *rows: Row) -> DataFrame:
 
 
 def column_of(expr: Expr) -> Column:
-    from headrace.spark.expressions import to_column
+    from headrace.spark.native_expressions import to_column
 
     return to_column(expr, ROW)
 

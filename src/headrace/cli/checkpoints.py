@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from headrace.cli.options import FlowName
-from headrace.cli.rows import create_console, create_table
+from headrace.cli.row_formats import create_console, create_table
 from headrace.errors import BadInput
 from headrace.file_system import local_path
 

@@ -57,7 +57,7 @@ from headrace.spark.ticks.failures import explained_deaths
 from headrace.spark.ticks.messages import CostMeter
 from headrace.spark.ticks.output import bucket_route, task_target
 from headrace.spark.ticks.plan import SinkOutput, TickPlan, compiled
-from headrace.spark.ticks.query import GIVEN, Query
+from headrace.spark.ticks.tick_sequence import GIVEN, Query
 from headrace.spark.ticks.ticker import Ticker, Way, open_outlets
 from headrace.state.checkpoint import Checkpoint
 from headrace.state.commit import KEEP_TICKS

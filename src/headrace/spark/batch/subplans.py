@@ -35,7 +35,7 @@ from headrace.spark.batch.frames import (
     select_stream,
     with_ordinals,
 )
-from headrace.spark.expressions import to_column
+from headrace.spark.native_expressions import to_column
 from headrace.spark.ticks.failures import with_encoded_errors
 from headrace.spark.ticks.plan import pickled
 
