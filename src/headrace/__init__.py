@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from headrace.flow.signal import Signal, lift
     from headrace.flow.signal_statistics import crossed, diff, ewm, lag, moving_mean, timer
     from headrace.flow.stream import Stream, Table
-    from headrace.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
+    from headrace.flow.stream_base import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
     from headrace.functions import aggregate, exists, filter, forall, transform, zip_with
     from headrace.operators.aggregate.collected_values import bit_and, bit_or, bit_xor, collect, string_agg
     from headrace.operators.aggregate.counts import count, count_distinct
@@ -92,7 +92,7 @@ _NAMES_OF = {
     "headrace.operators.aggregate.percentiles": "median mode percentile",
     "headrace.operators.aggregate.sums": "mean sum",
     "headrace.flow.flow": "Flow",
-    "headrace.flow.type_markers": "Append Bounded Changes NoOrder Ordered Unbounded",
+    "headrace.flow.stream_base": "Append Bounded Changes NoOrder Ordered Unbounded",
     "headrace.flow.signal": "Signal lift",
     "headrace.flow.signal_statistics": "crossed diff ewm lag moving_mean timer",
     "headrace.flow.stream": "Stream Table",

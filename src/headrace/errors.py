@@ -95,7 +95,12 @@ class HeadraceError(Exception):
 
 
 def _rebuild(
-    cls: type[HeadraceError], what: str, where: tuple[Step, ...], why: str, fix: str, facts: dict[str, Any]
+    cls: type[HeadraceError],
+    what: str,
+    where: tuple[Step, ...],
+    why: str,
+    fix: str,
+    facts: dict[str, Any],
 ) -> HeadraceError:
     return cls(what, where=where, why=why, fix=fix, **facts)
 

@@ -78,7 +78,7 @@ def _missing(what: str, package: str, extra: str, error: ImportError, *where: So
     )
 
 
-class DeferredModule:
+class LazyModule:
     """Stand-in for a module that is imported when an attribute is first read."""
 
     def __init__(self, name: str) -> None:
@@ -99,8 +99,8 @@ if TYPE_CHECKING:
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql import types as spark_types
 else:
-    np = DeferredModule("numpy")
-    pl = DeferredModule("polars")
-    pa = DeferredModule("pyarrow")
-    F = DeferredModule("pyspark.sql.functions")
-    spark_types = DeferredModule("pyspark.sql.types")
+    np = LazyModule("numpy")
+    pl = LazyModule("polars")
+    pa = LazyModule("pyarrow")
+    F = LazyModule("pyspark.sql.functions")
+    spark_types = LazyModule("pyspark.sql.types")

@@ -16,7 +16,7 @@ from headrace.graph.operator_declarations import WHOLE, Delay, Facts, Placement,
 from headrace.operators.across_ticks import DeferTick
 from headrace.operators.aggregate.aggregate import Aggregate
 from headrace.operators.distinct import Distinct
-from headrace.operators.endpoints import Sink, Source
+from headrace.operators.endpoints import SinkOperator, SourceOperator
 from headrace.operators.feedback import Feedback
 from headrace.operators.join.join import Difference
 from headrace.operators.union import Union
@@ -58,7 +58,7 @@ class Draft:
         return len(self.operators) - 1
 
     def source(self, **facts: Any) -> int:
-        return self.add(Source(f"in{len(self.operators)}", ROW, **facts))
+        return self.add(SourceOperator(f"in{len(self.operators)}", ROW, **facts))
 
     def distinct(self, read: int) -> int:
         return self.add(Distinct(()), read)
@@ -85,7 +85,7 @@ class Draft:
         self.inputs[feedback] = [closing]
 
     def sink(self, read: int) -> int:
-        return self.add(Sink(f"out{len(self.operators)}"), read)
+        return self.add(SinkOperator(f"out{len(self.operators)}"), read)
 
     def graph(self, *, given_ticks: bool = False) -> FlowGraph:
         nodes = tuple(
@@ -94,13 +94,13 @@ class Draft:
                 name=self.names[i] or f"{op.kind}_{i}",
                 operator=op,
                 inputs=tuple(self.inputs[i]),
-                schema=op.schema if isinstance(op, Source) else ROW,
+                schema=op.schema if isinstance(op, SourceOperator) else ROW,
                 location=SourceLocation("flow.py", i + 1),
             )
             for i, op in enumerate(self.operators)
         )
-        sources = {n.operator.name: n.id for n in nodes if isinstance(n.operator, Source)}
-        sinks = {n.operator.name: n.id for n in nodes if isinstance(n.operator, Sink)}
+        sources = {n.operator.name: n.id for n in nodes if isinstance(n.operator, SourceOperator)}
+        sinks = {n.operator.name: n.id for n in nodes if isinstance(n.operator, SinkOperator)}
         return FlowGraph("random", nodes, sources, sinks, given_ticks)
 
 

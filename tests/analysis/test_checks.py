@@ -15,7 +15,7 @@ from headrace.analysis.strata import find_loops
 from headrace.errors import CycleThroughBlockingInput, GuardMissing, HeadraceError, NeedNotMet
 from headrace.graph.node import FlowGraph, Node
 from headrace.graph.operator_declarations import Delay
-from headrace.operators.endpoints import Sink
+from headrace.operators.endpoints import SinkOperator
 from tests.analysis.graphs import Draft, blocked_cycles, graphs, unguarded_cycles
 
 
@@ -80,7 +80,9 @@ def test_a_delay_in_a_cycle_that_blocks_or_takes_back_needs_a_reason_unless_tick
 @given(graphs(legal=True))
 def test_rows_that_go_round_within_a_tick_may_be_taken_back(graph: FlowGraph) -> None:
     # A draft may read a sink, which users cannot.
-    assume(not any(isinstance(graph.nodes[n].operator, Sink) for loop in find_loops(graph) for n in loop))
+    assume(
+        not any(isinstance(graph.nodes[n].operator, SinkOperator) for loop in find_loops(graph) for n in loop)
+    )
     facts = find_facts(graph)
     raise_first(check_needs(graph, facts))
     raise_first(check_changing_loops(graph, facts))

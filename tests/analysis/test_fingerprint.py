@@ -28,7 +28,7 @@ from headrace.expr.tree import Call, Column, Expr, Literal
 from headrace.expr.types import INT32, INT64, STR, DecimalType, Field, Schema, StructType
 from headrace.graph.node import FlowGraph, Node
 from headrace.operators.across_ticks import DeferTick
-from headrace.operators.endpoints import Source
+from headrace.operators.endpoints import SourceOperator
 from headrace.operators.feedback import Feedback
 from headrace.operators.map import Map
 from headrace.operators.rows import Filter
@@ -298,7 +298,7 @@ def named(node: Node, name: str) -> Node:
 
 def base() -> FlowGraph:
     draft = Draft()
-    bids = draft.add(Source("bids", ROW), name="bids")
+    bids = draft.add(SourceOperator("bids", ROW), name="bids")
     cheap = draft.add(Filter(function("def f(n):\n    return n < 3")), bids, name="cheap")
     draft.sink(draft.distinct(cheap))
     return draft.graph()
@@ -315,7 +315,7 @@ def told(change: Callable[[Draft], Any], *, also: Callable[[FlowGraph], FlowGrap
 def rebuild(
     draft: Draft, predicate: str = "def f(n):\n    return n < 3", schema: Schema = ROW, extra: bool = False
 ) -> None:
-    bids = draft.add(Source("bids", schema), name="bids")
+    bids = draft.add(SourceOperator("bids", schema), name="bids")
     cheap = draft.add(Filter(function(predicate)), bids, name="cheap")
     read = draft.aggregate(cheap) if extra else cheap
     draft.add(draft_sink(), draft.distinct(read))
@@ -351,7 +351,7 @@ def test_an_operator_in_between_is_told_with_what_reads_it() -> None:
 
 def test_removed_operators_are_told() -> None:
     def only_source(draft: Draft) -> None:
-        draft.add(Source("bids", ROW), name="bids")
+        draft.add(SourceOperator("bids", ROW), name="bids")
 
     lines = told(only_source).splitlines()
     assert [line.split()[:2] for line in lines] == [
@@ -365,7 +365,7 @@ def test_another_order_of_the_same_operators_is_told_as_such() -> None:
     one, other = Draft(), Draft()
     for draft, names in ((one, "ab"), (other, "ba")):
         for name in names:
-            draft.add(Source(name, Schema((Field("v", INT64),))), name=name)
+            draft.add(SourceOperator(name, Schema((Field("v", INT64),))), name=name)
     assert render_flow_diff(describe_nodes(one.graph()), describe_nodes(other.graph())) == (
         "the same operators are written in another order"
     )
@@ -380,7 +380,7 @@ def test_something_is_told_exactly_if_the_fingerprints_differ(one: FlowGraph, ot
 
 def filters(*written: tuple[str | None, str]) -> list[dict[str, Any]]:
     draft = Draft()
-    read = draft.add(Source("bids", ROW), name="bids")
+    read = draft.add(SourceOperator("bids", ROW), name="bids")
     for name, predicate in written:
         read = draft.add(Filter(function(f"def f(n):\n    return {predicate}")), read, name=name)
     return describe_nodes(draft.graph())

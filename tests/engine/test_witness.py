@@ -12,7 +12,7 @@ import headrace as hr
 from headrace import Flow, col
 from headrace.analysis.column_lineage import matched_keys, restrict_sources
 from headrace.cli.inspection import witness_json
-from headrace.engine.source_replay import Limits
+from headrace.engine.source_replay import ReplayLimits
 from headrace.engine.witness import Witness, find_witness
 from headrace.io import DeltaRows, DeltaTable, JsonFiles, Memory, Rows
 
@@ -106,7 +106,7 @@ def test_keys_are_followed_through_joins_and_groups() -> None:
 def test_rows_without_a_partner_are_left_out_also_of_many() -> None:
     products = [Product(f"p{n}", "tools" if n < 3 else "kitchen") for n in range(100)]
     orders = [Order("ann", f"p{n % 100}", 1) for n in range(1_000)]
-    limits = Limits(shrink=10)
+    limits = ReplayLimits(shrink=10)
     found = find_witness(
         shop(), {"orders": orders, "products": products}, "total", ("tools", 30), limits=limits
     )
@@ -155,7 +155,7 @@ def test_a_row_that_others_beat_is_not_explained(beaten: tuple[Any, ...]) -> Non
 def test_a_limit_of_reading_confirms_no_row_that_is_beaten_within_it() -> None:
     flow = Flow("top")
     flow.sink("all", flow.source("orders", Order).top_k(1, by=col.amount.desc()))
-    found = find_witness(flow, {"orders": ORDERS}, "all", ORDERS[0], tick_rows=1, limits=Limits(rows=3))
+    found = find_witness(flow, {"orders": ORDERS}, "all", ORDERS[0], tick_rows=1, limits=ReplayLimits(rows=3))
     assert not found.found
     assert "more rows than the limit" in found.problem
 
@@ -163,7 +163,9 @@ def test_a_limit_of_reading_confirms_no_row_that_is_beaten_within_it() -> None:
 def test_a_row_that_unread_rows_may_replace_is_reported_as_such() -> None:
     flow = Flow("highest")
     flow.sink("all", flow.source("numbers", int).group_by().agg(highest=hr.max(col.value)))
-    some = find_witness(flow, {"numbers": [*range(100)]}, "all", (49,), tick_rows=10, limits=Limits(rows=50))
+    some = find_witness(
+        flow, {"numbers": [*range(100)]}, "all", (49,), tick_rows=10, limits=ReplayLimits(rows=50)
+    )
     assert (some.found, some.conclusive) == (True, False)
     assert witness_json(some)["steps"][-2] == "Rows that were not read may replace this row."
     every = find_witness(flow, {"numbers": [*range(100)]}, "all", (99,), tick_rows=10)
@@ -172,7 +174,11 @@ def test_a_row_that_unread_rows_may_replace_is_reported_as_such() -> None:
 
 def test_the_limit_counts_rows_that_can_matter() -> None:
     found = find_witness(
-        shop(), {"orders": ORDERS * 50, "products": PRODUCTS}, "best", ("bob", 9), limits=Limits(rows=120)
+        shop(),
+        {"orders": ORDERS * 50, "products": PRODUCTS},
+        "best",
+        ("bob", 9),
+        limits=ReplayLimits(rows=120),
     )
     assert (found.found, found.conclusive) == (True, True)
 
@@ -208,7 +214,7 @@ def test_files_are_read_again_and_the_limit_is_told(tmp_path: Path) -> None:
     found = find_witness(shop(), sources, "best", ("c3", 94))
     assert needed(found) == [("c3", "pen", 94)]
     assert (found.sources["orders"].rows, found.sources["orders"].all_read) == (100, True)
-    few = find_witness(shop(), sources, "all", (4950,), tick_rows=10, limits=Limits(rows=50))
+    few = find_witness(shop(), sources, "all", (4950,), tick_rows=10, limits=ReplayLimits(rows=50))
     assert (
         few.problem == "The rows that were read do not produce it; the source has more rows than the limit."
     )
@@ -250,7 +256,7 @@ def deltalake_version(path: Path) -> int:
 def test_effort_is_bounded_and_what_was_reached_is_true() -> None:
     orders = [Order("ann", "pen", 1) for _ in range(200)]
     sources = {"orders": orders, "products": PRODUCTS}
-    found = find_witness(shop(), sources, "all", (200,), limits=Limits(runs=20))
+    found = find_witness(shop(), sources, "all", (200,), limits=ReplayLimits(runs=20))
     assert (found.runs, found.minimal, len(found.needed)) == (20, False, 200)
 
 
@@ -360,7 +366,7 @@ def test_a_source_that_ends_first_closes_windows_as_in_a_run() -> None:
 def test_rows_are_cut_into_ticks_as_in_a_run_whatever_the_limit() -> None:
     flow = Flow("ticks", ticks="given")
     flow.sink("n", flow.source("a", int).group_by().agg(lifetime="tick", n=hr.count()))
-    found = find_witness(flow, {"a": [*range(9)]}, "n", (9,), limits=Limits(rows=9))
+    found = find_witness(flow, {"a": [*range(9)]}, "n", (9,), limits=ReplayLimits(rows=9))
     assert (found.found, found.conclusive) == (True, True)
     assert is_absent(flow, {"a": [*range(9)]}, "n", (4,))
 
@@ -383,7 +389,7 @@ def test_a_part_of_a_bounded_source_does_not_tell_what_is_absent_from_it() -> No
     flow.sink("unsold", flow.source("all", int).anti_join(sold, on="value"))
     given = {"sold": [*range(50)], "all": [40, 200]}
     for row, there in ((40, False), (200, True)):
-        part = find_witness(flow, given, "unsold", (row,), limits=Limits(rows=10))
+        part = find_witness(flow, given, "unsold", (row,), limits=ReplayLimits(rows=10))
         assert (part.found, part.conclusive) == (True, False)
         whole = find_witness(flow, given, "unsold", (row,))
         assert (whole.found, whole.conclusive) == (there, True)
@@ -393,7 +399,9 @@ def test_a_row_found_by_its_columns_is_in_doubt_if_the_rows_that_decide_it_were_
     flow = Flow("top")
     flow.sink("all", flow.source("orders", Order).top_k(1, by=col.amount.desc()))
     orders = [Order("ann", "pen", n) for n in range(50)]
-    found = find_witness(flow, {"orders": orders}, "all", orders[9], tick_rows=1, limits=Limits(rows=10))
+    found = find_witness(
+        flow, {"orders": orders}, "all", orders[9], tick_rows=1, limits=ReplayLimits(rows=10)
+    )
     assert (found.found, found.conclusive, len(found.possible)) == (True, False, 1)
 
 

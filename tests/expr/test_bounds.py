@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.expr import bounds
-from headrace.expr.compile_python import Scope, value_source
+from headrace.expr.compile_python import CodeScope, value_source
 from headrace.expr.functions import CATALOGUE
 from headrace.expr.functions import NAMES as USUAL
 from headrace.expr.row_classes import schema_of
@@ -15,7 +15,7 @@ def test_bounded_code_replaces_names_that_there_are() -> None:
 
 
 def test_results_are_checked_unless_a_record_says_otherwise() -> None:
-    scope = Scope(schema_of(str), ("text",), {}, bounded=True)
+    scope = CodeScope(schema_of(str), ("text",), {}, bounded=True)
     assert value_source(Column("value").upper(), scope).startswith("x_sized(")
     assert "x_sized" not in value_source(Column("value").length(), scope)
     assert CATALOGUE["left"].keeps_size

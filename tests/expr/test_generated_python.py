@@ -19,7 +19,7 @@ from headrace.expr.check import check
 from headrace.expr.code_runtime import NAN
 from headrace.expr.compile_python import (
     RUNTIME,
-    Scope,
+    CodeScope,
     compile_rows,
     dict_key_source,
     predicate_source,
@@ -90,11 +90,11 @@ def value(expr: Expr, **columns: Any) -> Any:
 
 
 def source(expr: Expr) -> str:
-    return value_source(expr, Scope(ROW, tuple(Row._fields), {}))
+    return value_source(expr, CodeScope(ROW, tuple(Row._fields), {}))
 
 
 def keeps(expr: Expr, p: bool | None, q: bool | None) -> bool:
-    scope = Scope(ROW, Row._fields, {})
+    scope = CodeScope(ROW, Row._fields, {})
     return bool(eval(predicate_source(expr, scope), {**RUNTIME, "p": p, "q": q}))
 
 
@@ -172,12 +172,13 @@ def test_every_nan_that_is_computed_is_the_one_nan() -> None:
 
 
 def test_both_zeros_are_one_key_and_so_are_all_nan() -> None:
-    compute = eval(f"lambda x, y: {dict_key_source(col.y * 1.0, Scope(ROW, Row._fields, {}))}", dict(RUNTIME))
+    source = dict_key_source(col.y * 1.0, CodeScope(ROW, Row._fields, {}))
+    compute = eval(f"lambda x, y: {source}", dict(RUNTIME))
     positive, negative = compute(0, 0.0), compute(0, -0.0)
     assert math.copysign(1, positive) == math.copysign(1, negative) == 1
     assert compute(0, math.inf * 0) is NAN
     assert compute(0, None) is None
-    (zero,) = (eval(dict_key_source(col.x, Scope(ROW, Row._fields, {})), {**RUNTIME, "x": -0.0}),)
+    (zero,) = (eval(dict_key_source(col.x, CodeScope(ROW, Row._fields, {})), {**RUNTIME, "x": -0.0}),)
     assert math.copysign(1, zero) == 1
 
 
@@ -352,7 +353,7 @@ def test_only_the_chosen_branch_is_evaluated() -> None:
 
 
 def test_sources_work_in_comprehensions_and_lambdas() -> None:
-    scope = Scope(ROW, Row._fields, {})
+    scope = CodeScope(ROW, Row._fields, {})
     computed = value_source((col.n + col.m) * 2 - col.n, scope)
     wanted = predicate_source((col.n + 1 > 2) & (col.x > 0.0), scope)
     unpacked = ", ".join(Row._fields)
@@ -369,7 +370,7 @@ def test_sources_work_in_comprehensions_and_lambdas() -> None:
 
 
 def test_constants_are_shared_and_named_apart() -> None:
-    scope = Scope(ROW, Row._fields, {})
+    scope = CodeScope(ROW, Row._fields, {})
     a = value_source(col.t + timedelta(hours=1), scope)
     b = value_source(col.t == lit(NOON), scope)
     assert len(scope.constants) == 2
@@ -378,15 +379,15 @@ def test_constants_are_shared_and_named_apart() -> None:
 
 
 def test_texts_are_repeated_without_a_call_except_in_bounded_code() -> None:
-    scope = Scope(ROW, Row._fields, {})
+    scope = CodeScope(ROW, Row._fields, {})
     for expr in hr.functions.repeat(col.s, 3), hr.functions.space(col.n.cast(Int32)):
         assert "x_repeat" not in value_source(expr, scope)
         with bounded_code():
-            assert "x_repeat" in value_source(expr, Scope(ROW, Row._fields, {}))
+            assert "x_repeat" in value_source(expr, CodeScope(ROW, Row._fields, {}))
 
 
 def test_temporaries_of_one_scope_differ() -> None:
-    scope = Scope(ROW, Row._fields, {})
+    scope = CodeScope(ROW, Row._fields, {})
     first, second = value_source(col.n + 1, scope), value_source(col.n + 1, scope)
     assert first != second
 
@@ -401,7 +402,7 @@ def test_a_predicate_is_true_exactly_where_the_value_is(expr: Expr, row: Wide) -
         expected = compile_rows((expr,), SCHEMA)(inside)[0]
     except EvaluationError:
         return
-    scope = Scope(SCHEMA, SCHEMA.names, {})
+    scope = CodeScope(SCHEMA, SCHEMA.names, {})
     run = eval(
         f"lambda {', '.join(SCHEMA.names)}: {predicate_source(expr, scope)}", {**RUNTIME, **scope.constants}
     )
@@ -674,7 +675,7 @@ def test_constants_in_every_position_compile_without_a_warning(function: str) ->
         expr = Call(function, arguments, () if option is None else tuple(options))
         if function == "raise_error":
             expr = expr.cast(int)
-        scope = Scope(_COLUMNS, tuple(f"c{at}" for at in range(len(_COLUMNS.fields))), {})
+        scope = CodeScope(_COLUMNS, tuple(f"c{at}" for at in range(len(_COLUMNS.fields))), {})
         try:
             sources = [value_source(expr, scope)]
         except WrongType:
@@ -695,7 +696,7 @@ def test_constants_in_every_position_compile_without_a_warning(function: str) ->
 @pytest.mark.filterwarnings("error")
 @given(expressions())
 def test_generated_code_compiles_without_a_warning(expr: Expr) -> None:
-    compile(value_source(expr, Scope(SCHEMA, SCHEMA.names, {})), "<expression>", "eval")
+    compile(value_source(expr, CodeScope(SCHEMA, SCHEMA.names, {})), "<expression>", "eval")
 
 
 @pytest.mark.filterwarnings("error")
@@ -711,4 +712,4 @@ def test_long_sums_work_and_endless_ones_are_refused() -> None:
     for _ in range(60):
         total = total + 1
     with pytest.raises(WrongType, match="nested too deeply"):
-        value_source(total, Scope(ROW, Row._fields, {}))
+        value_source(total, CodeScope(ROW, Row._fields, {}))

@@ -8,7 +8,7 @@ import headrace as hr
 from headrace import col
 from headrace.expr.row_classes import schema_of
 from headrace.lattice import Max, Min
-from headrace.lowering.reference import Examples, Pair
+from headrace.lowering.reference import ExamplePair, Examples
 from headrace.operators import all_operators
 from headrace.operators.join.join import How
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 AnyStream = hr.Stream[Any, Any, Any, Any]
 
 
-PAIR = schema_of(Pair)
+PAIR = schema_of(ExamplePair)
 
 
-def first(n: Pair, other: Pair) -> Pair:
+def first(n: ExamplePair, other: ExamplePair) -> ExamplePair:
     return min(n, other, key=repr)
 
 
@@ -32,7 +32,7 @@ def add(total: int, n: int | None) -> int:
     return total + (n or 0)
 
 
-def carry(last: int, n: Pair) -> tuple[int, int]:
+def carry(last: int, n: ExamplePair) -> tuple[int, int]:
     return n.a, n.a - last
 
 
@@ -89,8 +89,8 @@ OF_A_TICK: dict[str, Callable[[AnyStream, AnyStream], AnyStream]] = {
     ),
 }
 
-X = [Pair(1, 5), Pair(3, None), Pair(1, 5), Pair(2, 0)]
-Y = [Pair(1, 7), Pair(3, 1), Pair(1, 7), Pair(2, 0), Pair(1, None)]
+X = [ExamplePair(1, 5), ExamplePair(3, None), ExamplePair(1, 5), ExamplePair(2, 0)]
+Y = [ExamplePair(1, 7), ExamplePair(3, 1), ExamplePair(1, 7), ExamplePair(2, 0), ExamplePair(1, None)]
 TICKS: list[dict[str, list[Any]]] = [
     {"x": X[:2], "y": [hr.insert(pair) for pair in Y[:3]]},
     {"x": X[2:], "y": [hr.insert(pair) for pair in Y[3:]]},
@@ -105,5 +105,5 @@ ALL = {**SHOWN, **{f"tick: {n}": build for n, build in OF_A_TICK.items()}}
 def example(name: str) -> hr.Flow:
     """The flow that shows an example, from sources `x` and `y` to a sink `out`."""
     flow = hr.Flow("example", ticks="given")
-    flow.sink("out", ALL[name](flow.source("x", Pair), flow.table("y", Pair)))
+    flow.sink("out", ALL[name](flow.source("x", ExamplePair), flow.table("y", ExamplePair)))
     return flow

@@ -25,7 +25,7 @@ from headrace.spark.batch.batch_plan import plan_batch
 from headrace.spark.placing.stages import cut_stages
 from headrace.testing import Backend
 from headrace.testing.tick_oracle import TickOracle
-from tests.operators.examples import ALL, EXAMPLES, PAIR, TICKS, Pair, X, Y, example
+from tests.operators.examples import ALL, EXAMPLES, PAIR, TICKS, ExamplePair, X, Y, example
 from tests.spark.batch_rows_of import bags_in_one_tick, json_of_many, told_in_json
 from tests.spark.tasks_in_process import InProcessTasks
 
@@ -118,7 +118,7 @@ def test_a_batch_answers_as_the_engine_with_all_input_in_one_tick(spark: Any, pa
 @pytest.mark.spark
 def test_every_operator_runs_in_one_stream(spark: Any) -> None:
     flow = hr.Flow("all operators", ticks="given")
-    x, y = flow.source("x", Pair), flow.table("y", Pair)
+    x, y = flow.source("x", ExamplePair), flow.table("y", ExamplePair)
     names = [name for name in runs_on_spark("stream") if not name.startswith("tick: ")]
     for at, name in enumerate(names):
         flow.sink(f"out{at}", ALL[name](x, y))

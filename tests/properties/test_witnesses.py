@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from headrace import run
 from headrace.engine.change import Change
-from headrace.engine.source_replay import Limits
+from headrace.engine.source_replay import ReplayLimits
 from headrace.engine.witness import find_witness
 from headrace.flow.stream import Stream
 from headrace.io import Rows
-from headrace.operators.endpoints import Sink
+from headrace.operators.endpoints import SinkOperator
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, cases, cuts
 from tests.random_flows.grow import COMPETING, Grown, grow
 
-_UNSHRUNK = Limits(runs=0)
+_UNSHRUNK = ReplayLimits(runs=0)
 """Whether a row is found does not depend on how far its witness is shrunk."""
 _MOST_ASKED = 4
 """Rows per sink of each kind."""
@@ -57,7 +57,7 @@ def cases_with_less(draw: st.DrawFn) -> tuple[Case, dict[str, list[Change[Any]]]
     In a further sink, rows of any stream compete: there, a row is often beaten by rows unlike it.
     """
     case = draw(cases(folds=True))
-    watched = [node for node in case.graph.nodes if not isinstance(node.operator, Sink)]
+    watched = [node for node in case.graph.nodes if not isinstance(node.operator, SinkOperator)]
     node = draw(st.sampled_from(watched))
     start = Grown(Stream(case.flow, node.id, node.schema), 1)
     case.flow.sink("competing", grow(draw, [start], draw(st.integers(1, 2)), COMPETING)[-1].stream)

@@ -12,7 +12,7 @@ import pytest
 import headrace as hr
 from headrace import sql
 from headrace.errors import EvaluationError, UnsupportedQuery
-from headrace.operators.endpoints import Source
+from headrace.operators.endpoints import SourceOperator
 from headrace.operators.join.join import How, Join
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def test_relations_that_a_filter_makes_small_are_joined_first(spark: SparkSessio
 
     def sources(node: int) -> set[str]:
         operator, inputs = graph.nodes[node].operator, graph.nodes[node].inputs
-        return {operator.name} if isinstance(operator, Source) else set().union(*map(sources, inputs))
+        return {operator.name} if isinstance(operator, SourceOperator) else set().union(*map(sources, inputs))
 
     assert [(node.operator.how, *map(sources, node.inputs)) for node in joins] == [
         (How.INNER, {"sales"}, {"items"}),

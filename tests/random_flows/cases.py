@@ -20,7 +20,7 @@ from headrace.flow.flow import Flow
 from headrace.flow.stream import Stream
 from headrace.graph.node import FlowGraph
 from headrace.operators.across_ticks import DeferTick
-from headrace.operators.endpoints import Sink, Source
+from headrace.operators.endpoints import SinkOperator, SourceOperator
 from headrace.testing.strategies import rows
 from tests.random_flows.folds import FOLDS
 from tests.random_flows.grow import DEFERRED, WAYS, Grown, grow
@@ -49,9 +49,9 @@ class Case:
         """Whether answers may come a tick after their input."""
         return any(isinstance(node.operator, DeferTick) for node in self.graph.nodes)
 
-    def source(self, name: str) -> Source:
+    def source(self, name: str) -> SourceOperator:
         operator = self.graph.nodes[self.graph.sources[name]].operator
-        assert isinstance(operator, Source)
+        assert isinstance(operator, SourceOperator)
         return operator
 
     def tick(self, changes: Mapping[str, Sequence[Change[Any]]]) -> Tick:
@@ -150,7 +150,7 @@ def with_every_stream_watched(case: Case) -> Case:
     """The same with a sink `at<node>` on every node that is not a sink."""
     # Sinks are added to the case's own flow: a flow only grows, and each case is drawn anew.
     for node in case.graph.nodes:
-        if not isinstance(node.operator, Sink):
+        if not isinstance(node.operator, SinkOperator):
             case.flow.sink(f"at{node.id}", Stream(case.flow, node.id, node.schema))
     return case
 

@@ -33,7 +33,7 @@ from headrace.expr.types import (
 from headrace.flow.stream import Stream
 from headrace.graph.node import FlowGraph
 from headrace.graph.operator_declarations import Facts
-from headrace.lowering.reference import Pair
+from headrace.lowering.reference import ExamplePair
 from headrace.operators import all_operators
 from headrace.operators.aggregate.aggregation import Aggregation
 from headrace.operators.aggregate.exact_totals import Moment, degrees_of, variables_of
@@ -152,7 +152,7 @@ def _example(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
         return None
     small, other = (draw(st.sampled_from(numbers)) for _ in range(2))
     rest = hr.coalesce(small, 0) % 5
-    pairs = one.stream.select(a=rest * rest % 5, b=other, into=Pair)
+    pairs = one.stream.select(a=rest * rest % 5, b=other, into=ExamplePair)
     return Grown(draw(st.sampled_from(_ROW_BY_ROW))(pairs, pairs), one.size * 4)
 
 

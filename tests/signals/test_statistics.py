@@ -21,8 +21,27 @@ from headrace.operators.statistics import kernel_runtime
 from headrace.operators.statistics.ewm import Decay, EwmMean, EwmVar
 from headrace.operators.statistics.kernel import SILENT, InputValues, compile_kernel, kernel_of
 from headrace.operators.statistics.kernel_runtime import FUNCTIONS
-from headrace.operators.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
-from headrace.operators.statistics.ordering import First, Interpolation, Last, Max, Min, Quantile, Rank, Ties
+from headrace.operators.statistics.moments import (
+    Against,
+    Corr,
+    Cov,
+    Regression,
+    SignalCount,
+    SignalMean,
+    SignalSum,
+    Std,
+    Var,
+)
+from headrace.operators.statistics.ordering import (
+    Interpolation,
+    Quantile,
+    SignalFirst,
+    SignalLast,
+    SignalMax,
+    SignalMin,
+    SignalRank,
+    Ties,
+)
 from headrace.operators.statistics.statistic import CountWindow, Expanding, Holes, TimeWindow, ValueWindow
 from tests.signals.statistics_from_scratch import (
     NAN,
@@ -109,7 +128,7 @@ def ys(events: list[Event]) -> list[Any]:
 
 @given(windows(), runs())
 def test_count_counts_what_is_there(window: ValueWindow, events: list[Event]) -> None:
-    check(stepwise(Count(window), events), from_scratch(window, events, len))
+    check(stepwise(SignalCount(window), events), from_scratch(window, events, len))
 
 
 @given(windows(), runs())
@@ -123,12 +142,12 @@ def test_sum_and_mean_are_those_of_the_window(window: ValueWindow, events: list[
         return len(values) * 2.3e-16 * math.fsum(map(abs, values)) if is_finite(values) else 0.0
 
     allowed = bounds(window, events, rounding)
-    check(stepwise(Sum(window), events), from_scratch(window, events, total), allowed)
+    check(stepwise(SignalSum(window), events), from_scratch(window, events, total), allowed)
 
     def mean(there: list[Event]) -> float:
         return total(there) / len(there) if there else NAN
 
-    check(stepwise(Mean(window), events), from_scratch(window, events, mean), allowed)
+    check(stepwise(SignalMean(window), events), from_scratch(window, events, mean), allowed)
 
 
 @given(runs(FINITE))
@@ -140,7 +159,7 @@ def test_an_expanding_sum_loses_no_digit(events: list[Event]) -> None:
         events,
         lambda there: 3e-16 * abs(math.fsum(xs(there))) + 1e-29 * math.fsum(map(abs, xs(there))),
     )
-    check(stepwise(Sum(window), events), exact, allowed)
+    check(stepwise(SignalSum(window), events), exact, allowed)
 
 
 @given(windows(), runs(), st.integers(0, 2))
@@ -239,7 +258,9 @@ def test_of_equal_values_the_variance_is_0_and_nothing_correlates() -> None:
 def test_sums_of_whole_numbers_are_exact() -> None:
     big = 10**25
     events: list[Event] = [(big + i, None, None) for i in range(9)]
-    assert stepwise(Sum(CountWindow(3, 3)), events, Holes.NONE)[2:] == [3 * big + 3 * i for i in range(1, 8)]
+    assert stepwise(SignalSum(CountWindow(3, 3)), events, Holes.NONE)[2:] == [
+        3 * big + 3 * i for i in range(1, 8)
+    ]
     assert set(stepwise(Var(CountWindow(3, 3)), events, Holes.NONE)[2:]) == {1.0}
 
 
@@ -302,10 +323,10 @@ def test_least_greatest_oldest_and_newest_are_those_of_the_window(
     window: ValueWindow, events: list[Event]
 ) -> None:
     for statistic, answer in (
-        (Min(window), lambda there: min(xs(there), default=NAN)),
-        (Max(window), lambda there: max(xs(there), default=NAN)),
-        (First(window), lambda there: there[0][0] if there else NAN),
-        (Last(window), lambda there: there[-1][0] if there else NAN),
+        (SignalMin(window), lambda there: min(xs(there), default=NAN)),
+        (SignalMax(window), lambda there: max(xs(there), default=NAN)),
+        (SignalFirst(window), lambda there: there[0][0] if there else NAN),
+        (SignalLast(window), lambda there: there[-1][0] if there else NAN),
     ):
         check(stepwise(statistic, events), from_scratch(window, events, answer))
 
@@ -344,7 +365,7 @@ def test_quantiles_are_those_of_the_sorted_window(
 def test_rank_is_the_place_of_the_newest_value(
     window: ValueWindow, events: list[Event], ties: Ties, pct: bool
 ) -> None:
-    got = stepwise(Rank(window, ties, pct), events)
+    got = stepwise(SignalRank(window, ties, pct), events)
     counts = from_scratch(window, events, lambda there: there)
     for one, there, (newest, _, _) in zip(got, counts, events, strict=True):
         if there is SILENT:
@@ -364,33 +385,33 @@ def test_rank_is_the_place_of_the_newest_value(
 def test_a_window_by_time_is_open_on_the_left_and_closed_on_the_right() -> None:
     window = TimeWindow(timedelta(seconds=10), 1)
     events: list[Event] = [(1, None, 0), (1, None, 9.5), (1, None, 10), (1, None, 10)]
-    assert stepwise(Count(window), events) == [1, 2, 2, 3]
+    assert stepwise(SignalCount(window), events) == [1, 2, 2, 3]
 
 
 def test_times_may_be_numbers_of_seconds() -> None:
     window = TimeWindow(timedelta(milliseconds=1500), 1)
     events: list[Event] = [(1.0, None, 0.0), (2.0, None, 1.0), (4.0, None, 1.5), (8.0, None, 2.25)]
-    assert stepwise(Sum(window), events) == [1.0, 3.0, 6.0, 14.0]
+    assert stepwise(SignalSum(window), events) == [1.0, 3.0, 6.0, 14.0]
 
 
 def test_a_time_before_the_last_one_is_an_error() -> None:
     window = TimeWindow(timedelta(seconds=1), 1)
     with pytest.raises(EvaluationError, match="time went back from 5 to 4"):
-        stepwise(Sum(window), [(1.0, None, 5), (1.0, None, 4)])
+        stepwise(SignalSum(window), [(1.0, None, 5), (1.0, None, 4)])
 
 
 @pytest.mark.parametrize("times", [[5.0, NAN], [NAN, 5.0]])
 def test_a_time_that_is_nan_is_named(times: list[float]) -> None:
     window = TimeWindow(timedelta(seconds=1), 1)
     with pytest.raises(EvaluationError, match="NaN is no time"):
-        stepwise(Sum(window), [(1.0, None, time) for time in times])
+        stepwise(SignalSum(window), [(1.0, None, time) for time in times])
 
 
 def test_a_value_beyond_all_bounds_leaves_nothing_behind() -> None:
     quiet = [(float(v), None, None) for v in (1, 2, 4, 8, 16, 32)]
     for loud in (1e300, math.inf, -math.inf, NAN):
         events: list[Event] = [*quiet, (loud, None, None), *quiet]
-        for statistic in (Sum, Mean, Var, Min, Max):
+        for statistic in (SignalSum, SignalMean, Var, SignalMin, SignalMax):
             got = stepwise(statistic(CountWindow(3, 3)), events)
             assert got[-4:] == stepwise(statistic(CountWindow(3, 3)), quiet)[-4:]
 

@@ -17,8 +17,15 @@ from hypothesis import strategies as st
 from headrace.operators.statistics.downsampling import Diff, PctChange
 from headrace.operators.statistics.ewm import Decay, EwmMean, EwmStd, EwmVar
 from headrace.operators.statistics.kernel import SILENT
-from headrace.operators.statistics.moments import Corr, Count, Cov, Mean, Std, Sum, Var
-from headrace.operators.statistics.ordering import Interpolation, Max, Min, Quantile, Rank, Ties
+from headrace.operators.statistics.moments import Corr, Cov, SignalCount, SignalMean, SignalSum, Std, Var
+from headrace.operators.statistics.ordering import (
+    Interpolation,
+    Quantile,
+    SignalMax,
+    SignalMin,
+    SignalRank,
+    Ties,
+)
 from headrace.operators.statistics.statistic import CountWindow, Expanding, Statistic, TimeWindow
 from tests.signals.statistics_from_scratch import NAN, START, Event, stepwise
 
@@ -68,21 +75,21 @@ def test_an_expanding_statistic_is_that_of_expanding(run: list[Event], least: in
 
 
 def compare_windows(window: Any, run: list[Event], pandas: Any, other: Any) -> None:
-    check(Sum(window), run, pandas.sum())
-    check(Mean(window), run, pandas.mean())
+    check(SignalSum(window), run, pandas.sum())
+    check(SignalMean(window), run, pandas.mean())
     check(Var(window), run, pandas.var(), 1e-4)
     check(Std(window, 0), run, pandas.std(ddof=0), 1e-4)
-    check(Min(window), run, pandas.min())
-    check(Max(window), run, pandas.max())
+    check(SignalMin(window), run, pandas.min())
+    check(SignalMax(window), run, pandas.max())
     check(Quantile(window), run, pandas.median())
     for interpolation in Interpolation:
         expected = pandas.quantile(0.3, interpolation=interpolation.value)
         check(Quantile(window, 0.3, interpolation), run, expected)
     for ties in Ties:
-        check(Rank(window, ties), run, pandas.rank(method=ties.value))
-        check(Rank(window, ties, pct=True), run, pandas.rank(method=ties.value, pct=True))
+        check(SignalRank(window, ties), run, pandas.rank(method=ties.value))
+        check(SignalRank(window, ties, pct=True), run, pandas.rank(method=ties.value, pct=True))
     if window.min_periods:
-        check(Count(window), run, pandas.count().where(pandas.count() >= window.min_periods))
+        check(SignalCount(window), run, pandas.count().where(pandas.count() >= window.min_periods))
     if other is not None:
         check(Cov(window), run, pandas.cov(other), 1e-4)
 

@@ -20,8 +20,18 @@ import headrace as hr
 from headrace.operators.statistics.downsampling import PctChange
 from headrace.operators.statistics.ewm import Decay, EwmMean, EwmStd, EwmVar
 from headrace.operators.statistics.kernel import SILENT
-from headrace.operators.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
-from headrace.operators.statistics.ordering import Interpolation, Max, Min, Quantile
+from headrace.operators.statistics.moments import (
+    Against,
+    Corr,
+    Cov,
+    Regression,
+    SignalCount,
+    SignalMean,
+    SignalSum,
+    Std,
+    Var,
+)
+from headrace.operators.statistics.ordering import Interpolation, Quantile, SignalMax, SignalMin
 from headrace.operators.statistics.statistic import CountWindow, Expanding, Holes, TimeWindow, ValueWindow
 from tests.properties.effort import examples
 from tests.signals.statistics_from_scratch import NAN, START, Event, from_scratch, is_missing, root, stepwise
@@ -152,7 +162,7 @@ def test_sums_and_means(data: st.DataObject, holes: Holes, window: ValueWindow) 
         allowed = Fraction(0 if whole(values) else 2.3e-16) * len(values) * sum(map(abs, numbers))
         return sum(numbers, Fraction(0)) / count, allowed / count
 
-    got = stepwise(Sum(window), events, holes)
+    got = stepwise(SignalSum(window), events, holes)
     sums = from_scratch(window, events, lambda there: there)
     for one, there in zip(got, sums, strict=True):
         if isinstance(there, list) and whole(columns(there)[0]):
@@ -163,11 +173,11 @@ def test_sums_and_means(data: st.DataObject, holes: Holes, window: ValueWindow) 
         from_scratch(window, events, lambda there: answer(there, 1)),
     )
     check(
-        stepwise(Mean(window), events, holes),
+        stepwise(SignalMean(window), events, holes),
         from_scratch(window, events, lambda there: answer(there, len(there)) if there else NAN),
     )
     check(
-        stepwise(Count(window), events, holes),
+        stepwise(SignalCount(window), events, holes),
         from_scratch(window, events, lambda there: Fraction(len(there))),
     )
 
@@ -300,7 +310,7 @@ def test_quantiles(data: st.DataObject | None, holes: Holes, window: ValueWindow
 @given(data=st.data(), holes=KINDS, window=windows())
 def test_least_and_greatest(data: st.DataObject, holes: Holes, window: ValueWindow) -> None:
     events = data.draw(runs(holes))
-    for statistic, best in ((Min(window), min), (Max(window), max)):
+    for statistic, best in ((SignalMin(window), min), (SignalMax(window), max)):
         got = stepwise(statistic, events, holes)
         expected = from_scratch(window, events, lambda there, best=best: best(columns(there)[0], default=NAN))
         assert all(a == b or (a != a and b != b) for a, b in zip(got, expected, strict=True))
@@ -448,7 +458,7 @@ def test_a_large_value_that_has_left_leaves_nothing_behind() -> None:
         quiet = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
         for window in (CountWindow(3, 3), TimeWindow(timedelta(seconds=3), 3)):
             events: list[Event] = [(v, v, at) for at, v in enumerate([*quiet, loud, *quiet])]
-            for statistic in (Sum, Mean, Var, Std, Corr, Regression):
+            for statistic in (SignalSum, SignalMean, Var, Std, Corr, Regression):
                 got, alone = stepwise(statistic(window), events), stepwise(statistic(window), events[:6])
                 for one, other in zip(got[-4:], alone[-4:], strict=True):
                     assert one == pytest.approx(other, rel=1e-14)

@@ -26,14 +26,46 @@ from headrace.operators.statistics.downsampling import (
 from headrace.operators.statistics.ewm import Decay, EwmMean, EwmStd, EwmVar
 from headrace.operators.statistics.kernel import SILENT, InputValues, compile_kernel, kernel_of
 from headrace.operators.statistics.kernel_runtime import FUNCTIONS
-from headrace.operators.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
-from headrace.operators.statistics.ordering import First, Last, Max, Min, Quantile, Rank
+from headrace.operators.statistics.moments import (
+    Against,
+    Corr,
+    Cov,
+    Regression,
+    SignalCount,
+    SignalMean,
+    SignalSum,
+    Std,
+    Var,
+)
+from headrace.operators.statistics.ordering import (
+    Quantile,
+    SignalFirst,
+    SignalLast,
+    SignalMax,
+    SignalMin,
+    SignalRank,
+)
 from headrace.operators.statistics.statistic import CountWindow, Expanding, Statistic, TimeWindow
 from headrace.state.codec import decode, value_encoder
 from tests.properties.effort import examples
 
 SPAN = timedelta(seconds=4)
-WINDOWED = (Count, Sum, Mean, Var, Std, Cov, Corr, Min, Max, First, Last, Quantile, Rank, Regression)
+WINDOWED = (
+    SignalCount,
+    SignalSum,
+    SignalMean,
+    Var,
+    Std,
+    Cov,
+    Corr,
+    SignalMin,
+    SignalMax,
+    SignalFirst,
+    SignalLast,
+    Quantile,
+    SignalRank,
+    Regression,
+)
 WINDOWS = (CountWindow(4, 2), TimeWindow(SPAN, 2), Expanding(2))
 STATISTICS: list[Statistic] = [
     *(statistic(window) for statistic in WINDOWED for window in WINDOWS),

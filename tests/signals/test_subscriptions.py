@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.engine.signals.engine_mixin import Subscription
+from headrace.engine.signals.engine_mixin import SignalSubscription
 from headrace.engine.signals.signal_machine import SignalMachine
 from headrace.errors import BadInput, UserFunctionFailed
 from headrace.operators.signals.statistic_signal import StatisticSignal
@@ -139,7 +139,7 @@ class Running:
             self._add(name)
         self.compiled = self._upstream({first[-1]}) | set(sources)
         self.oracle = StatisticsOracle({n: nodes[n] for n in nodes if n in self.compiled}, self.signals)
-        self.subscribed: list[tuple[str, list[Subscription], list[list[Any]], list[Any]]] = []
+        self.subscribed: list[tuple[str, list[SignalSubscription], list[list[Any]], list[Any]]] = []
 
     def _add(self, name: str) -> None:
         node = self.nodes[name]

@@ -15,7 +15,7 @@ from headrace.analysis.column_lineage import live_graph
 from headrace.engine.change import Change
 from headrace.expr.row_classes import from_user
 from headrace.flow.flow import Flow
-from headrace.operators.endpoints import Source
+from headrace.operators.endpoints import SourceOperator
 from headrace.spark.batch.batch_plan import Native, Subplan, plan_batch
 from headrace.spark.batch.subplans import (
     ByKeys,
@@ -46,7 +46,7 @@ class InProcessBatch:
         graph = live_graph(flow.graph())
         for name, node in graph.sources.items():
             operator = graph.nodes[node].operator
-            assert isinstance(operator, Source)
+            assert isinstance(operator, SourceOperator)
             changes = inputs.get(name, [])
             rows = from_user(operator.schema, what=name)([c.row for c in changes])
             weights = () if operator.append else [c.weight for c in changes]
@@ -55,7 +55,7 @@ class InProcessBatch:
     def run(self) -> dict[str, Bag]:
         for unit in self.plan.units:
             nodes = (unit.node,) if isinstance(unit, Native) else unit.nodes
-            if isinstance(self.plan.graph.nodes[nodes[0]].operator, Source):
+            if isinstance(self.plan.graph.nodes[nodes[0]].operator, SourceOperator):
                 self.made[nodes[0]] = self._bag_of_source(nodes[0])
                 continue
             answers = self._run(Subplan(nodes), alone=not isinstance(unit, Subplan))

@@ -17,7 +17,7 @@ from headrace.expr.types import DataType, ListType, Schema, StructType
 from headrace.flow.flow import Flow
 from headrace.io.arrow import rows_to_table, table_to_rows
 from headrace.io.source import WEIGHT
-from headrace.operators.endpoints import Source
+from headrace.operators.endpoints import SourceOperator
 from headrace.spark.batch.run_batch import lower_flow
 from headrace.spark.ticks.failures import decoded_errors
 from headrace.testing import answers
@@ -65,7 +65,7 @@ def frames_of(
     graph, frames = flow.graph(), dict[str, "DataFrame"]()
     for name, node in graph.sources.items():
         operator = graph.nodes[node].operator
-        assert isinstance(operator, Source)
+        assert isinstance(operator, SourceOperator)
         frames[name] = frame_of(spark, operator.schema, inputs.get(name, []), weighted=not operator.append)
     return frames
 

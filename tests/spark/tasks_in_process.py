@@ -13,7 +13,7 @@ import pyarrow as pa
 from headrace import Engine, Flow
 from headrace.analysis.column_lineage import live_graph
 from headrace.io.arrow import rows_to_table
-from headrace.operators.endpoints import Source
+from headrace.operators.endpoints import SourceOperator
 from headrace.spark.placing.pushdown import insert_partial_operators
 from headrace.spark.placing.stages import LoopStages, cut_stages
 from headrace.spark.ticks import task
@@ -62,7 +62,7 @@ class InProcessTasks:
         inputs = []
         for name, node in graph.sources.items():
             operator = graph.nodes[node].operator
-            assert isinstance(operator, Source)
+            assert isinstance(operator, SourceOperator)
             append = self.engine.program.source_append[name]
             inputs.append(Input(name, operator.schema, append, reading))
         outputs = {

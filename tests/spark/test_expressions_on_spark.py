@@ -12,7 +12,7 @@ import pytest
 import headrace as hr
 from headrace import col, lit
 from headrace.errors import EvaluationError
-from headrace.expr.compile_python import Scope, compile_rows, predicate_source
+from headrace.expr.compile_python import CodeScope, compile_rows, predicate_source
 from headrace.expr.functions.intervals import to_text
 from headrace.expr.row_classes import from_user, schema_of
 from headrace.expr.tree import Call, Expr
@@ -21,6 +21,7 @@ from headrace.io.arrow import column_to_values, rows_to_table
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
 
 pytestmark = pytest.mark.spark
 
@@ -172,7 +173,7 @@ def test_filters_keep_the_same_rows(spark: SparkSession, expr: Expr) -> None:
         for n, m, x in zip(range(12), [None, 1, 2, 3] * 3, [0.0, float("nan"), 1.0] * 4, strict=True)
     ]
     some = [EDGE._replace(n=n, m=m, x=x) for n, m, x in values]
-    scope = Scope(ROW, Row._fields, {})
+    scope = CodeScope(ROW, Row._fields, {})
     from headrace.expr.compile_python import RUNTIME
 
     source = f"lambda {', '.join(Row._fields)}: {predicate_source(expr, scope)}"

@@ -21,7 +21,7 @@ from headrace.engine.partial_operators import ExchangeSink
 from headrace.errors import NotPlainData
 from headrace.expr.types import INT64, Field, Schema
 from headrace.lowering.forms import apply_operator
-from headrace.operators.endpoints import Sink
+from headrace.operators.endpoints import SinkOperator
 from headrace.spark.placing.row_placement import ByBucket
 from headrace.spark.placing.stages import StagePlan, cut_stages
 from headrace.spark.ticks.messages import piece_of, place_of
@@ -286,4 +286,4 @@ def test_rows_to_another_stage_are_added_up_where_some_take_back_others(
     schema = Schema((Field("n", INT64),))
     stream = build_stream(Columns(schema, False, frame))
     assert apply_operator(ExchangeSink("x"), schema, False, [stream]).collected().height == rows
-    assert apply_operator(Sink("x"), schema, False, [stream]).collected().height == 1
+    assert apply_operator(SinkOperator("x"), schema, False, [stream]).collected().height == 1

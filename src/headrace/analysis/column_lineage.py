@@ -23,7 +23,7 @@ from headrace.expr.types import Schema
 from headrace.graph.graph_algorithms import adjacency_lists, is_cyclic, strongly_connected_components
 from headrace.graph.node import Node
 from headrace.graph.operator_declarations import EqualRows
-from headrace.operators.endpoints import Source
+from headrace.operators.endpoints import SourceOperator
 from headrace.operators.rows import Select
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def columns_unread(graph: FlowGraph) -> dict[str, list[str]]:
 
 
 def _given(operator: object, columns: frozenset[str]) -> frozenset[str]:
-    return operator.columns_given(columns) if isinstance(operator, Source) else columns
+    return operator.columns_given(columns) if isinstance(operator, SourceOperator) else columns
 
 
 def live_graph(graph: FlowGraph, *, at_sources: bool = True) -> FlowGraph:
@@ -135,7 +135,7 @@ class _Narrowing:
     def narrow(self, n: int) -> None:
         """Rewrite a node to read and emit only live columns. Its inputs must already be rewritten."""
         node = self.graph.nodes[n]
-        if isinstance(node.operator, Source):
+        if isinstance(node.operator, SourceOperator):
             if self.at_sources and self.live[n] < set(node.schema.names):
                 self.behind[n] = self._projection(n, self.live[n], f"{node.name} columns", node)
             return

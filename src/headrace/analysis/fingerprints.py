@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from headrace.analysis.column_lineage import live_columns
 from headrace.expr.tree import Column
 from headrace.graph.graph_algorithms import adjacency_lists, strongly_connected_components
-from headrace.graph.node import function_name, user_name
-from headrace.operators.endpoints import Source
+from headrace.graph.node import described_name, function_name, user_name
+from headrace.operators.endpoints import SourceOperator
 from headrace.operators.rows import Select
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def add_live_columns(description: Sequence[Description], graph: FlowGraph) -> li
 
 def _is_independent(node: Node) -> bool:
     """Return whether the columns of a node are computed without its other columns."""
-    return isinstance(node.operator, Source) or node.operator.row_by_row
+    return isinstance(node.operator, SourceOperator) or node.operator.row_by_row
 
 
 def _ordered(schema: Schema, columns: AbstractSet[str]) -> list[str]:
@@ -160,7 +160,7 @@ def _alone(node: Description) -> list[Any]:
     kind, parameters, schema = node["kind"], node["parameters"], node["schema"]
     if (live := node.get("live")) is not None:
         schema = {**schema, "columns": [column for column in schema["columns"] if column[0] in live]}
-        if kind == Source.kind:
+        if kind == SourceOperator.kind:
             parameters = {**parameters, "schema": schema}
     return without_display_parts([kind, parameters, schema])
 
@@ -407,7 +407,7 @@ def _pickled(value: object) -> Json:
 def _object(value: object) -> Json:
     """Convert a dataclass by its fields, and any other object by its type and plain attributes."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {"is": type(value).__name__} | dataclass_parameters(value)
+        return {"is": described_name(type(value))} | dataclass_parameters(value)
     attributes: dict[str, object] = getattr(value, "__dict__", {})
     plain = {name: to_canonical_data(v) for name, v in sorted(attributes.items()) if isinstance(v, _PLAIN)}
     return {"is": _qualified(type(value))} | ({"has": plain} if plain else {})

@@ -20,7 +20,7 @@ from headrace.arrangement.batch import (
     unlike,
 )
 from headrace.arrangement.codes import codes_of
-from headrace.arrangement.spine import Found, Probe, Spine
+from headrace.arrangement.spine import FoundRows, Probe, Spine
 from headrace.requirements import np, pl
 
 _NOWHERE = range(0)
@@ -138,11 +138,11 @@ _MORE = 16
 _ASKED, _CUT, _NEW = "#asked", "#cut", "#new"
 
 
-class Change(NamedTuple):
+class FirstRowsChange(NamedTuple):
     """First rows of keys before a batch, and after it: the same object if they are seen to be the same."""
 
-    before: Found
-    after: Found
+    before: FoundRows
+    after: FoundRows
 
 
 def first_rows(
@@ -152,7 +152,7 @@ def first_rows(
     count: int,
     *,
     more: int | None = None,
-) -> Found:
+) -> FoundRows:
     """Return of each key the first rows that are there, until `count` copies are reached.
 
     layout: has an order; its first sum is the number of copies, and the only one that is looked at. Equal
@@ -170,33 +170,35 @@ def change_of_first_rows(
     count: int,
     *,
     more: int | None = None,
-) -> Change:
+) -> FirstRowsChange:
     """Return of each key the first rows in some batches, and those in them and a new one."""
     asked = np.arange(len(keys[0]))
     every = [batch for batch in (*batches, *([] if new is None else [new])) if len(batch)]
-    parts: list[Change] = []
+    parts: list[FirstRowsChange] = []
     limit = count + (_MORE if more is None else more)
     while len(asked) and every:
         left = keys if not parts else take(pl.DataFrame(list(keys)), asked).get_columns()
         probe = Probe.of(layout, left)
         looked = _beginnings(layout, every, new, probe, limit)
         found, done = _trusted(layout, looked, len(asked), count)
-        before, after = (Found(asked[each.asked], each.rows) for each in found)
-        parts.append(Change(before, before if found[0] is found[1] else after))
+        before, after = (FoundRows(asked[each.asked], each.rows) for each in found)
+        parts.append(FirstRowsChange(before, before if found[0] is found[1] else after))
         asked = asked[~done]
         limit *= 8
     if len(parts) == 1:
         return parts[0]
     if not parts:
-        nothing = Found(asked[:0], pl.DataFrame(schema=layout.types))
-        return Change(nothing, nothing)
-    return Change(_in_order([part.before for part in parts]), _in_order([part.after for part in parts]))
+        nothing = FoundRows(asked[:0], pl.DataFrame(schema=layout.types))
+        return FirstRowsChange(nothing, nothing)
+    return FirstRowsChange(
+        _in_order([part.before for part in parts]), _in_order([part.after for part in parts])
+    )
 
 
-def _in_order(parts: Sequence[Found]) -> Found:
+def _in_order(parts: Sequence[FoundRows]) -> FoundRows:
     asking = np.concatenate([part.asked for part in parts])
     order = np.argsort(asking, kind="stable")
-    return Found(asking[order], take(stacked([part.rows for part in parts]), order))
+    return FoundRows(asking[order], take(stacked([part.rows for part in parts]), order))
 
 
 def _beginnings(
@@ -249,7 +251,9 @@ def _beginnings(
     return take(looked, np.flatnonzero(~others)) if others.any() else looked
 
 
-def _trusted(layout: Layout, looked: pl.DataFrame, asked: int, count: int) -> tuple[tuple[Found, Found], Any]:
+def _trusted(
+    layout: Layout, looked: pl.DataFrame, asked: int, count: int
+) -> tuple[tuple[FoundRows, FoundRows], Any]:
     """Return the first rows as far as no batch may have earlier ones, and of which keys they are enough.
 
     The rows without the new batch, then with it.
@@ -258,7 +262,7 @@ def _trusted(layout: Layout, looked: pl.DataFrame, asked: int, count: int) -> tu
     numbers = looked[_ASKED].to_numpy()
     done = np.ones(asked, np.bool_)
     if not looked.height:
-        nothing = Found(numbers, select(looked, layout.types))
+        nothing = FoundRows(numbers, select(looked, layout.types))
         return (nothing, nothing), done
     starts = np.ones(looked.height, np.bool_)
     starts[1:] = unlike(
@@ -286,7 +290,7 @@ def _trusted(layout: Layout, looked: pl.DataFrame, asked: int, count: int) -> tu
         np.add.at(reached, of[at], copies[at])
         done &= (reached >= count) | (horizon == len(begins))
         versions.append((at, copies[at]))
-    found: list[Found] = []
+    found: list[FoundRows] = []
     for at, copies in versions:
         if found and all(map(np.array_equal, versions[0], (at, copies))):
             return (found[0], found[0]), done
@@ -294,5 +298,5 @@ def _trusted(layout: Layout, looked: pl.DataFrame, asked: int, count: int) -> tu
         rows = select(take(looked, begins[at[kept]]), layout.types)
         weight = layout.sums[0]
         rows.replace_column(rows.get_column_index(weight), pl.Series(weight, copies[kept]))
-        found.append(Found(of[at[kept]], rows))
+        found.append(FoundRows(of[at[kept]], rows))
     return (found[0], found[1]), done

@@ -46,7 +46,7 @@ _MOST = 2**62
 """Bound of sums, with room for what floats round."""
 
 
-class Found(NamedTuple):
+class FoundRows(NamedTuple):
     """Rows found by a probe. asked: for each row the number of the key that found it."""
 
     asked: Places
@@ -54,7 +54,7 @@ class Found(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Merge:
+class SpineMerge:
     """A merge on its way: pieces of the result, and how many rows of each batch are in them.
 
     net: whether it looks for rows that are taken back. left: rows that are in no piece yet.
@@ -112,7 +112,7 @@ class Spine:
         self._work = WORK if merges else 0
         self.batches = tuple(batch for batch in batches if len(batch))
         self.fixed = 0
-        self._merges: list[Merge] = []
+        self._merges: list[SpineMerge] = []
         """Of neighbours, each batch in one at most; the largest first."""
 
     def __len__(self) -> int:
@@ -204,7 +204,7 @@ class Spine:
             total = sum(map(len, own))
             if 2 * len(own[0]) <= total:
                 net = start == 0 or total > LARGE
-                self._merges.append(Merge(own, net, [0] * len(own), total))
+                self._merges.append(SpineMerge(own, net, [0] * len(own), total))
                 return
 
     @property
@@ -213,7 +213,7 @@ class Spine:
         nothing = (0.0,) * len(self.layout.sums)
         return tuple(map(sum, zip(nothing, *(batch.bounds for batch in self.batches), strict=True)))
 
-    def probe(self, keys: Sequence[pl.Series]) -> Found:
+    def probe(self, keys: Sequence[pl.Series]) -> FoundRows:
         """Return all rows whose key is one of these, given in columns. Nulls are equal."""
         probe = Probe.of(self.layout, keys)
         return together(self.layout, [probe.find(batch) for batch in self.batches])
@@ -222,7 +222,7 @@ class Spine:
         """Return for each sum of the layout its values for these keys."""
         return self.sums_of(self.probe(keys), len(keys[0]))
 
-    def sums_of(self, found: Found, count: int) -> list[Any]:
+    def sums_of(self, found: FoundRows, count: int) -> list[Any]:
         """Return for each sum of the layout its values for so many keys, of the rows found for them."""
         totals: list[Any] = []
         for name in self.layout.sums:
@@ -238,14 +238,14 @@ class Spine:
         return batch_of(self.layout, stacked([batch.frame for batch in self.batches])).frame
 
 
-def together(layout: Layout, found: Sequence[Found]) -> Found:
+def together(layout: Layout, found: Sequence[FoundRows]) -> FoundRows:
     """Join what was found in several batches."""
     parts = [part for part in found if len(part.asked)]
     if len(parts) == 1:
         return parts[0]
     if not parts:
-        return Found(np.empty(0, np.int64), pl.DataFrame(schema=layout.types))
-    return Found(np.concatenate([p.asked for p in parts]), stacked([p.rows for p in parts]))
+        return FoundRows(np.empty(0, np.int64), pl.DataFrame(schema=layout.types))
+    return FoundRows(np.concatenate([p.asked for p in parts]), stacked([p.rows for p in parts]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,21 +278,21 @@ class Probe:
             within = within[0], within[1][order]
         return cls(layout, keys, codes, order, most, within)
 
-    def find(self, batch: Batch) -> Found:
+    def find(self, batch: Batch) -> FoundRows:
         """Return a batch's rows whose key is asked for; those of one key in their order.
 
         Raises `TooManyFound`.
         """
         asked, places = self._places(batch)
         if not len(asked):
-            return Found(asked, batch.frame.slice(0, 0))
+            return FoundRows(asked, batch.frame.slice(0, 0))
         rows = take(batch.frame, places)
         if self.layout.exact or not len(asked):
-            return Found(asked, rows)
+            return FoundRows(asked, rows)
         named = [key.alias(name) for key, name in zip(self.keys, self.layout.keys, strict=True)]
         others = differing(take(pl.DataFrame(named), asked).get_columns(), self.layout.keys_of(rows))
         if not others.any():
-            return Found(asked, rows)
+            return FoundRows(asked, rows)
         if self.within is not None:
             # Of ranges that were looked at whole.
             name, values = self.within
@@ -302,7 +302,7 @@ class Probe:
                 wanted[self.order] = values
             others |= rows[name].to_numpy() != wanted[asked]
         at = np.flatnonzero(~others)
-        return Found(asked[at], take(rows, at))
+        return FoundRows(asked[at], take(rows, at))
 
     def _places(self, batch: Batch) -> tuple[Places, Places]:
         """Return for each row of an asked code the number of the key, and its place."""

@@ -289,7 +289,7 @@ def why(
     from headrace.cli.load_flow import load_flow
     from headrace.cli.run import tick_row_limits
     from headrace.engine.endpoints import TICK_ROWS, check_names, with_tick_time
-    from headrace.engine.source_replay import Limits
+    from headrace.engine.source_replay import ReplayLimits
     from headrace.engine.witness import find_witness
     from headrace.io import parse_source
 
@@ -305,7 +305,7 @@ def why(
         parse_row(row, schema),
         tick_rows=tick_row_limits(tick_rows or ()) or TICK_ROWS,
         end=end,
-        limits=Limits(rows, seconds=seconds),
+        limits=ReplayLimits(rows, seconds=seconds),
     )
     report(found, as_json=as_json)
 

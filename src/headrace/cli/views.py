@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from headrace.compute.client.client import Client
     from headrace.compute.client.subscription import Batch, CachedDescription
 
+
 LoadCallables = Annotated[
     bool,
     typer.Option("--allow-callables", help="Load the code of the view's Python functions, and run it."),
@@ -172,7 +173,7 @@ def why(
     The inputs are read at one time, and the flow runs on them in this process, as `headrace why` does. Exit
     code 1 if the row is not in the view, 3 if that cannot be told because rows were not read.
     """
-    from headrace.engine.source_replay import Limits
+    from headrace.engine.source_replay import ReplayLimits
     from headrace.engine.witness import find_witness
     from headrace.errors import BadInput
 
@@ -181,7 +182,7 @@ def why(
         graph = flow.graph()
         (sink,) = graph.sinks
         sought = parse_row(row, graph.nodes[graph.sinks[sink]].schema)
-        limits = Limits(rows, seconds=seconds)
+        limits = ReplayLimits(rows, seconds=seconds)
         time = client.status().read_time
         inputs = {source: client.peek(source, limit=rows + 1, at=time) for source in graph.sources}
     for source, given in inputs.items():

@@ -22,7 +22,7 @@ from functools import singledispatch
 from headrace.errors import EvaluationError
 from headrace.expr.check import checked_tree
 from headrace.expr.code_runtime import EXACT
-from headrace.expr.compile_python import PythonEmitter, Scope, runtime_names
+from headrace.expr.compile_python import CodeScope, PythonEmitter, runtime_names
 from headrace.expr.function_records import StrictFunction
 from headrace.expr.functions.integer_columns import decimal_constant
 from headrace.expr.polars_columns import (
@@ -240,7 +240,7 @@ def _parts(term: Term) -> Iterator[Term]:
 
 def _lowered_constant(term: CallTerm, columns: Sequence[LoweredExpression]) -> LoweredExpression:
     """Lower what depends on no column, which Polars takes for one value and does not always repeat."""
-    scope = Scope(Schema(()), (), {}, bounded=False)
+    scope = CodeScope(Schema(()), (), {}, bounded=False)
     source = PythonEmitter(scope).value(term)
     try:
         value = eval(source, {**runtime_names(bounded=False), **scope.constants})

@@ -46,8 +46,7 @@ from headrace.io.pull_streams import (
 )
 from headrace.io.sink import SinkRequest, Writer
 from headrace.io.source import DeadLetters, dead_letter_folder
-from headrace.operators.endpoints import TICK_TIME, KeyedSource
-from headrace.operators.endpoints import Source as SourceOperator
+from headrace.operators.endpoints import TICK_TIME, KeyedSource, SourceOperator
 from headrace.operators.signals.earlier_values import SignalSource
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from headrace.columns.columns import is_frame, read_whole
 from headrace.engine.change import Changes, TickOutput
 from headrace.engine.columnar.columnar_option import ColumnarName, begins_arranged, parse_columnar
 from headrace.engine.event_time import EventTime
-from headrace.engine.flow_parts import Schedule
+from headrace.engine.flow_parts import PartSchedule
 from headrace.engine.live_rows import TickListeners
 from headrace.engine.machine import Machine
 from headrace.engine.program import compile_program, limit_loop_rounds
@@ -30,7 +30,7 @@ from headrace.errors import BadInput, EngineStopped, SourceLocation
 from headrace.expr.row_classes import to_user
 from headrace.expr.types import Rows
 from headrace.graph.node import graph_of
-from headrace.operators.endpoints import TICK_TIME, Source
+from headrace.operators.endpoints import TICK_TIME, SourceOperator
 from headrace.operators.signals.earlier_values import SignalSource
 from headrace.shown import Shown
 
@@ -105,7 +105,7 @@ class Engine(Shown, RunsSignals, TickListeners):
         graph = limit_loop_rounds(graph_of(flow, "Engine"), max_iterations)
         if shared is None:
             graph = live_graph(graph, at_sources=False)
-        self.program = compile_program(graph, schedule=Schedule(schedule), counting=count_activations)
+        self.program = compile_program(graph, schedule=PartSchedule(schedule), counting=count_activations)
         self._memory: StateInMemory | None = None
         keeps_signals = state is not None
         # Others that keep the state must find all of it in the slots that they gave.
@@ -284,7 +284,7 @@ class Engine(Shown, RunsSignals, TickListeners):
         found = self._frame_intakes.get(name)
         if found is None:
             graph, rows = self.program.graph, self._intake[name]
-            operator = cast("Source", graph.nodes[graph.sources[name]].operator)
+            operator = cast("SourceOperator", graph.nodes[graph.sources[name]].operator)
             unread = frozenset(operator.schema.names) - self.columns_read(name)
             found = FrameIntake(operator, self.program.source_append[name], rows, unread)
             self._frame_intakes[name] = found
@@ -517,4 +517,4 @@ class Engine(Shown, RunsSignals, TickListeners):
 
 
 def _is_bounded(operator: object) -> bool:
-    return isinstance(operator, Source) and operator.bounded
+    return isinstance(operator, SourceOperator) and operator.bounded

@@ -18,7 +18,7 @@ from headrace.expr.tree import Column, Expr
 from headrace.expr.types import Row
 from headrace.expr.value_keys import dict_key_source
 from headrace.graph.node import FlowGraph, Node
-from headrace.operators.endpoints import Source
+from headrace.operators.endpoints import SourceOperator
 from headrace.operators.join.join import SIDES, How, Join
 from headrace.operators.lifetime import Lifetime
 
@@ -72,7 +72,7 @@ def _side(graph: FlowGraph, node: Node, port: int, program: Program) -> SourceJo
     if not isinstance(join, Join) or join.how is not How.INNER or Lifetime.TICK in join.lifetimes:
         return None
     source = graph.nodes[node.inputs[port]].operator
-    if not isinstance(source, Source):
+    if not isinstance(source, SourceOperator):
         return None
     columns = [_plain_column(key, source) for key in (join.left_keys, join.right_keys)[port]]
     if not columns or None in columns or len(set(columns)) < len(columns):
@@ -82,7 +82,7 @@ def _side(graph: FlowGraph, node: Node, port: int, program: Program) -> SourceJo
     return SourceJoinSide(f"{node.id}.{SIDES[port]}", source.name, named, append, node.id, port)
 
 
-def _plain_column(key: Expr, source: Source) -> str | None:
+def _plain_column(key: Expr, source: SourceOperator) -> str | None:
     """Return the column that serves as the key, if its values can be dict keys unchanged."""
     if not isinstance(key, Column):
         return None

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from headrace.graph.operator_declarations import Delay
-from headrace.operators.endpoints import Sink, Source
+from headrace.operators.endpoints import SinkOperator, SourceOperator
 from headrace.operators.event_time.watermark import EndOfInput
 from headrace.operators.signals.earlier_values import LastRow, SignalSource, ValueRows
 from headrace.operators.signals.lift import SignalOperator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.graph.node import Consumers, FlowGraph, Node
 
 
-class Schedule(Enum):
+class PartSchedule(Enum):
     """Granularity of a flow's parts, and selection of the parts that a tick runs.
 
     HYBRID:  a part per region; those with input run.
@@ -63,7 +63,7 @@ class CompiledPart:
 
 def is_given(node: Node) -> bool:
     """Return whether a node's rows are known at the start of a tick, as for a source or a delay."""
-    return isinstance(node.operator, Source | SignalSource | EndOfInput) or node.is_delay
+    return isinstance(node.operator, SourceOperator | SignalSource | EndOfInput) or node.is_delay
 
 
 def is_lazy(node: Node) -> bool:
@@ -72,7 +72,7 @@ def is_lazy(node: Node) -> bool:
 
 
 def plan_parts(
-    graph: FlowGraph, analysis: Analysis, consumers: Consumers, schedule: Schedule = Schedule.HYBRID
+    graph: FlowGraph, analysis: Analysis, consumers: Consumers, schedule: PartSchedule = PartSchedule.HYBRID
 ) -> tuple[CompiledPart, ...]:
     """Divide a flow into parts, ordered so that each can run completely before the next.
 
@@ -82,7 +82,7 @@ def plan_parts(
     what leads to no sink. A chain that works row by row and ends in one other
     region is compiled into that one, where its rows need no buffer.
     """
-    if schedule is Schedule.HYBRID:
+    if schedule is PartSchedule.HYBRID:
         head_of = _region_heads(graph, analysis, consumers)
     else:
         head_of = _single_heads(graph, analysis, consumers)
@@ -150,7 +150,9 @@ def _single_heads(graph: FlowGraph, analysis: Analysis, consumers: Consumers) ->
 
 
 def _is_compiled(node: Node, consumers: Consumers) -> bool:
-    leads_somewhere = consumers[node.id] or isinstance(node.operator, Sink) or node.operator.ends_streams
+    leads_somewhere = (
+        consumers[node.id] or isinstance(node.operator, SinkOperator) or node.operator.ends_streams
+    )
     return bool(leads_somewhere) and not is_given(node)
 
 
@@ -169,7 +171,8 @@ def _part(graph: FlowGraph, at: int, nodes: list[int], consumers: Consumers) -> 
     outputs = [
         n
         for n in nodes
-        if isinstance(graph.nodes[n].operator, Sink) or any(e.target not in inside for e in consumers[n])
+        if isinstance(graph.nodes[n].operator, SinkOperator)
+        or any(e.target not in inside for e in consumers[n])
     ]
     runs_each_tick = any(graph.nodes[n].operator.runs_each_tick for n in nodes)
     begins = any(graph.nodes[n].operator.runs_first_tick for n in nodes)
@@ -182,7 +185,7 @@ def is_among_signals(graph: FlowGraph, node: Node) -> bool:
     """Return whether an operator runs on the signal machine: signals, and the exits of their values."""
     if isinstance(node.operator, SignalOperator | ValueRows):
         return True
-    return isinstance(node.operator, Sink) and isinstance(
+    return isinstance(node.operator, SinkOperator) and isinstance(
         graph.nodes[node.inputs[0]].operator, SignalOperator
     )
 

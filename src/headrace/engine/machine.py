@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.engine.columnar.columnar_option import NEVER, Columnar, begins_arranged
 from headrace.engine.event_time import end_receivers
-from headrace.engine.flow_parts import Schedule
+from headrace.engine.flow_parts import PartSchedule
 from headrace.engine.program import slot_names
 from headrace.engine.progress import RegionTime
 from headrace.engine.runtime_library import consolidate, explain_in_stream, raise_explained
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from headrace.engine.columnar.columnar_flow import LargeTicks
     from headrace.engine.program import Program
     from headrace.engine.runtime_library import TickBudget
+
 
 PartFunction: TypeAlias = "tuple[Callable[..., tuple[Rows, ...]], tuple[int, ...], tuple[int, ...]]"
 """A part's function from inputs to outputs, and the nodes they belong to."""
@@ -221,7 +222,7 @@ class Machine:
     def _run(self, rows: dict[int, Rows], parts: list[PartFunction]) -> None:
         if self.region_timer is not None:
             parts = self.region_timer.timed(parts)
-        if self.program.schedule is Schedule.STATIC:
+        if self.program.schedule is PartSchedule.STATIC:
             self._run_all(rows, parts)
         else:
             self._run_reached(rows, parts)

@@ -50,7 +50,7 @@ from headrace.operators.aggregate.columnar_aggregate import AggregatePlan, write
 from headrace.operators.aggregate.group_columns import GroupColumns
 from headrace.operators.aggregate.partial_forms import HEIGHT, ROOM, GroupedRows, PartialForm, group_parts
 from headrace.operators.aggregate.sum_columns import sum_widths
-from headrace.operators.endpoints import Sink
+from headrace.operators.endpoints import SinkOperator
 from headrace.operators.event_time.window import ClosedWindowStep, Emit, GridStep, UpdatedWindowStep, Window
 from headrace.operators.time_spans import Grid
 from headrace.operators.top_k import TopKStep
@@ -83,7 +83,7 @@ class SubstitutedOperator(Operator):
 
 
 @dataclass(frozen=True, slots=True)
-class ExchangeSink(Sink):
+class ExchangeSink(SinkOperator):
     """Sink whose rows are sent to another stage of the flow; they need not be consolidated."""
 
 

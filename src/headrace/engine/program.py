@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.analysis import analyse
 from headrace.engine.event_time import end_slots
-from headrace.engine.flow_parts import CompiledPart, Schedule, is_lazy, live_consumers, plan_parts
+from headrace.engine.flow_parts import CompiledPart, PartSchedule, is_lazy, live_consumers, plan_parts
 from headrace.engine.region_writer import RegionWriter
 from headrace.engine.runtime_library import RUNTIME, TickBudget
 from headrace.engine.signals.durable import signal_slots
@@ -60,7 +60,7 @@ class Program:
     file: str
     source_code: str
     purposes: tuple[Purpose, ...]
-    schedule: Schedule
+    schedule: PartSchedule
     counting: bool
     parts: tuple[CompiledPart, ...]
     slots: tuple[Slot, ...]
@@ -104,7 +104,7 @@ class Program:
 
 
 def compile_program(
-    graph: FlowGraph, *, schedule: Schedule = Schedule.HYBRID, counting: bool = False
+    graph: FlowGraph, *, schedule: PartSchedule = PartSchedule.HYBRID, counting: bool = False
 ) -> Program:
     """Compile a flow, divided according to `schedule`.
 
@@ -115,7 +115,7 @@ def compile_program(
     constants = Constants()
     consumers = live_consumers(graph)
     parts = plan_parts(graph, analysis, consumers, schedule)
-    ends = endpoint_names(graph, parts) if schedule is Schedule.HYBRID else None
+    ends = endpoint_names(graph, parts) if schedule is PartSchedule.HYBRID else None
     lines: list[str] = []
     purposes: list[Purpose] = []
     slots: list[Slot] = []

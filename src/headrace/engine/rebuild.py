@@ -305,7 +305,7 @@ def check_dead_letters(sources: Mapping[str, Any]) -> None:
 
 
 _READABLE = (Changelog, TableFiles, DeltaTable, DeltaChangelog, PostgresTable, PostgresChangelog)
-Sums: TypeAlias = dict[tuple[Any, ...], int]
+RowCounts: TypeAlias = dict[tuple[Any, ...], int]
 
 
 def adopt(
@@ -372,9 +372,9 @@ class _Held:
     """Rows of a sink as of its last tick, with their counts."""
 
     tick: int
-    rows: Sums
+    rows: RowCounts
 
-    def difference(self, answer: Sums) -> list[tuple[Any, ...]]:
+    def difference(self, answer: RowCounts) -> list[tuple[Any, ...]]:
         """Return the changes from these rows to those of `answer`, retractions first."""
         weights = {row: answer.get(row, 0) - self.rows.get(row, 0) for row in (answer | self.rows)}
         return sorted(((*row, n) for row, n in weights.items() if n), key=itemgetter(-1))
@@ -482,7 +482,7 @@ def _tick(writer: ReadableWriter) -> int:
     return 0 if contents is None else contents.tick
 
 
-def _sums(engine: Engine, sink: str, writer: ReadableWriter) -> Sums:
+def _sums(engine: Engine, sink: str, writer: ReadableWriter) -> RowCounts:
     contents, schema = writer.contents(), _schema(engine, sink)
     rows = iter(()) if contents is None else iter(contents.rows)
     batches = iter(lambda: with_representatives(list(islice(rows, BATCH_ROWS)), schema), [])

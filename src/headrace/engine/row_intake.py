@@ -15,7 +15,7 @@ from headrace.engine.signals.row_values import rows_of_signal
 from headrace.errors import BadInput, SourceLocation, did_you_mean
 from headrace.expr.row_classes import from_trusted, from_user
 from headrace.expr.types import Rows
-from headrace.operators.endpoints import KeyedSource, Source
+from headrace.operators.endpoints import KeyedSource, SourceOperator
 from headrace.operators.signals.earlier_values import SignalSource
 
 Intake: TypeAlias = "Callable[[Iterable[Any]], Rows]"
@@ -25,7 +25,7 @@ def source_intake(operator: object, append: bool, trusted: bool) -> Intake:
     """Create the function from user input to internal rows. It raises `BadRow`."""
     if isinstance(operator, SignalSource):
         return rows_of_signal(operator)
-    assert isinstance(operator, Source)
+    assert isinstance(operator, SourceOperator)
     what = f"source {operator.name!r}"
     if isinstance(operator, KeyedSource):
         # Imported here, so that flows without such tables need not load it.
@@ -101,7 +101,9 @@ class FrameIntake:
     unread: columns that nobody reads: frames may lack them, or have nulls where their fields are not
     nullable."""
 
-    def __init__(self, operator: Source, append: bool, intake: Intake, unread: AbstractSet[str]) -> None:
+    def __init__(
+        self, operator: SourceOperator, append: bool, intake: Intake, unread: AbstractSet[str]
+    ) -> None:
         self._operator = operator
         self._append = append
         self._intake = intake

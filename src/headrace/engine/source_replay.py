@@ -19,7 +19,7 @@ from headrace.io.change_data import ChangeData
 from headrace.io.delta import DeltaRows
 from headrace.io.files.file_source import Files
 from headrace.io.in_process import Rows
-from headrace.operators.endpoints import Source as SourceOperator
+from headrace.operators.endpoints import SourceOperator
 from headrace.operators.signals.earlier_values import SignalSource
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ReplayLimits:
     """Limits of a search.
 
     rows:    that are kept per source, with the rest of the batch that reaches it.
@@ -81,7 +81,7 @@ def read_again(
     sources: Mapping[str, Any],
     restrictions: Mapping[str, Restriction],
     tick_rows: PerSource,
-    limits: Limits,
+    limits: ReplayLimits,
 ) -> tuple[dict[str, SourceRead], list[SourceRow]]:
     """Read the sources again; return a report per source, and the matching rows, by round."""
     engine = Engine(flow, columnar="never")
@@ -132,7 +132,7 @@ def _rows_of(
     limit: int | None,
     restriction: Restriction,
     given: SourceRead,
-    limits: Limits,
+    limits: ReplayLimits,
     *,
     whole: bool,
 ) -> tuple[SourceRead, list[SourceRow]]:

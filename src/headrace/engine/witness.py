@@ -30,12 +30,11 @@ from headrace.analysis.checks import Verdict
 from headrace.analysis.column_lineage import Restriction, matched_keys, restrict_sources
 from headrace.engine.endpoints import TICK_ROWS
 from headrace.engine.engine import Engine
-from headrace.engine.source_replay import Limits, SourceRead, SourceRow, read_again, same
+from headrace.engine.source_replay import ReplayLimits, SourceRead, SourceRow, read_again, same
 from headrace.errors import HeadraceError
 from headrace.expr.compile_python import compile_rows
 from headrace.expr.types import Row
-from headrace.operators.endpoints import TICK_TIME
-from headrace.operators.endpoints import Source as SourceOperator
+from headrace.operators.endpoints import TICK_TIME, SourceOperator
 
 if TYPE_CHECKING:
     from headrace.engine.queue import PerSource
@@ -85,7 +84,7 @@ class _Search:
     flow: Flow
     sink: str
     row: Row
-    limits: Limits
+    limits: ReplayLimits
     verdict: Verdict
     rounds: dict[str, int] = field(default_factory=dict[str, int])
     ends: bool = False
@@ -182,7 +181,7 @@ def find_witness(
     *,
     tick_rows: PerSource = TICK_ROWS,
     end: bool | None = None,
-    limits: Limits | None = None,
+    limits: ReplayLimits | None = None,
 ) -> Witness:
     """Search for source rows that give a sink's internal row.
 
@@ -191,7 +190,7 @@ def find_witness(
 
     Raises the errors of the flow's analysis and of reading the sources.
     """
-    limits = limits or Limits()
+    limits = limits or ReplayLimits()
     search = _Search(flow, sink, row, limits, analyse(flow.graph()).verdicts[sink])
     found, conclusive, read, items = _find(search, sources, tick_rows, end)
     needed: list[SourceRow] = items if found else []

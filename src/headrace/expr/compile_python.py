@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class CodeScope:
     """Naming context of generated source: temporaries and constants.
 
     variables: column i of `schema` is in the Python variable `variables[i]`.
@@ -84,7 +84,7 @@ _SIZED_TYPES = (StrType, BytesType, ListType, MapType)
 class PythonEmitter(Emitter):
     """Compiler from checked expressions to source within one scope."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: CodeScope) -> None:
         self._scope = scope
 
     # -- for the catalogue ----------------------------------------------------------------
@@ -247,7 +247,7 @@ def _bound(guard: str) -> str:
 __all__ = [
     "CATALOGUE",
     "RUNTIME",
-    "Scope",
+    "CodeScope",
     "compile_rows",
     "dict_key_source",
     "key_of",
@@ -273,7 +273,7 @@ def runtime_names(*, bounded: bool) -> dict[str, Any]:
     return BOUNDED_RUNTIME if bounded else RUNTIME
 
 
-def value_source(expr: Expr, scope: Scope) -> str:
+def value_source(expr: Expr, scope: CodeScope) -> str:
     """Return source of the value: None for null, NaN canonical.
 
     Raises like `headrace.expr.check.check`.
@@ -281,12 +281,12 @@ def value_source(expr: Expr, scope: Scope) -> str:
     return _not_too_deep(PythonEmitter(scope).value(checked_tree(expr, scope.schema)), expr)
 
 
-def predicate_source(expr: Expr, scope: Scope) -> str:
+def predicate_source(expr: Expr, scope: CodeScope) -> str:
     """Return source that is truthy exactly if a bool expression is true."""
     return _not_too_deep(PythonEmitter(scope).truth_test(checked_tree(expr, scope.schema)), expr)
 
 
-def dict_key_source(expr: Expr, scope: Scope) -> str:
+def dict_key_source(expr: Expr, scope: CodeScope) -> str:
     """Return source of the value as a dictionary key, equal for values that Spark groups together."""
     return _not_too_deep(PythonEmitter(scope).key(checked_tree(expr, scope.schema)), expr)
 
@@ -308,7 +308,7 @@ def _not_too_deep(source: str, expr: Expr) -> str:
     return source
 
 
-def key_of(type: DataType, nullable: bool, source: str, scope: Scope | None = None) -> str:
+def key_of(type: DataType, nullable: bool, source: str, scope: CodeScope | None = None) -> str:
     """Return source of the dictionary key for `source`, which yields an internal value of `type`."""
 
     def name(source: str) -> tuple[str, str]:
@@ -323,7 +323,7 @@ def key_of(type: DataType, nullable: bool, source: str, scope: Scope | None = No
 def compile_rows(exprs: tuple[Expr, ...], schema: Schema) -> Any:
     """Compile expressions to a function from an internal row to the tuple of their values."""
     variables = tuple(f"c{at}" for at in range(len(schema.fields)))
-    scope = Scope(schema, variables, {})
+    scope = CodeScope(schema, variables, {})
     values = "".join(f"{value_source(e, scope)}, " for e in exprs)
     unpack = f"    {''.join(f'{v}, ' for v in variables)}= row\n" if variables else ""
     names: dict[str, Any] = {**runtime_names(bounded=is_bounded()), **scope.constants}

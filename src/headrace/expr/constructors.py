@@ -15,7 +15,7 @@ from headrace.expr.tree import Call, Column, Expr, Literal, operand
 from headrace.expr.types import as_type
 
 
-class Columns:
+class ColumnNamespace:
     """Columns by attribute (`col.price`) or by item, for any name (`col["unit price"]`)."""
 
     __slots__ = ("_side",)
@@ -35,11 +35,11 @@ class Columns:
         return self._side or "col"
 
 
-col = Columns()
+col = ColumnNamespace()
 """Columns of the current rows."""
-left = Columns("left")
+left = ColumnNamespace("left")
 """Columns of the left side, in a join condition."""
-right = Columns("right")
+right = ColumnNamespace("right")
 """Columns of the right side, in a join condition."""
 
 

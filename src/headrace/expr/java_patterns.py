@@ -419,7 +419,7 @@ class Matched(Protocol):
     def __getitem__(self, group: int, /) -> str | None: ...
 
 
-class Grouped(Protocol):
+class RegexGroup(Protocol):
     """Pattern, as far as a replacement needs it."""
 
     @property
@@ -433,7 +433,7 @@ _REFERENCE = re.compile(r"\$(?:\{([a-zA-Z][a-zA-Z0-9]*)\}|([0-9]))")
 
 
 @lru_cache(maxsize=256)
-def java_replacement(pattern: Grouped, text: str) -> Replacement:
+def java_replacement(pattern: RegexGroup, text: str) -> Replacement:
     """Return what a replacement of Java makes of a match: `$1` and `${name}` are groups, a backslash escapes.
 
     Raises `EvaluationError` for another dollar, and for a group that the pattern has not.

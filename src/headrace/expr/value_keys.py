@@ -290,11 +290,11 @@ def nested_key(value: object) -> object:
     return value
 
 
-Shape: TypeAlias = "tuple[Any, ...] | None"
+MapPlaces: TypeAlias = "tuple[Any, ...] | None"
 """Places of the maps in a value: a kind and the shapes of its parts, or None without maps."""
 
 
-def _shape(type: DataType) -> Shape:
+def _shape(type: DataType) -> MapPlaces:
     if not holds_maps(type):
         return None
     if isinstance(type, MapType):
@@ -302,7 +302,7 @@ def _shape(type: DataType) -> Shape:
     return ("list" if isinstance(type, ListType) else "struct", *map(_shape, parts_of(type)))
 
 
-def key_with_maps(value: Any, shape: Shape) -> Any:
+def key_with_maps(value: Any, shape: MapPlaces) -> Any:
     """Convert a nested value to a key, as `nested_key` does, with the entries of maps sorted by key."""
     if value is None or shape is None:
         return nested_key(value)

@@ -13,14 +13,23 @@ from headrace.expr.expression_errors import MethodGuesses, check_function
 from headrace.expr.row_classes import schema_of
 from headrace.expr.tree import Column
 from headrace.expr.types import Schema
-from headrace.flow.output_handle import Output
 from headrace.flow.redefinition import Redefinitions, automatic_name, is_end
 from headrace.flow.stream import Stream
-from headrace.flow.stream_base import StreamBase, T_co, check_stream
-from headrace.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
+from headrace.flow.stream_base import (
+    Append,
+    Bounded,
+    Changes,
+    NoOrder,
+    Ordered,
+    Output,
+    StreamBase,
+    T_co,
+    Unbounded,
+    check_stream,
+)
 from headrace.graph.node import FlowGraph, Node, Operator, inside_loops
 from headrace.operators.column_arguments import check_name
-from headrace.operators.endpoints import Initialize, Null, Sink, Source
+from headrace.operators.endpoints import Initialize, Null, SinkOperator, SourceOperator
 from headrace.operators.feedback import BagFeedback, Feedback, FeedbackOperator
 from headrace.shown import Shown
 
@@ -155,7 +164,7 @@ class Flow(MethodGuesses, Shown):
     def _source(self, name: str, rows: type[T], *, bounded: bool, append: bool) -> Stream[T, Any, Any, Any]:
         location = SourceLocation.of_caller()
         self._check_source_name(name, location)
-        return self.add_source(Source(name, schema_of(rows), bounded, append), location)
+        return self.add_source(SourceOperator(name, schema_of(rows), bounded, append), location)
 
     def _check_source_name(self, name: str, location: SourceLocation) -> None:
         check_name("source", name, location)
@@ -297,7 +306,7 @@ class Flow(MethodGuesses, Shown):
         return Stream(self, node_id, schema)
 
     def add_source(
-        self, operator: Source | SignalSource, location: SourceLocation
+        self, operator: SourceOperator | SignalSource, location: SourceLocation
     ) -> Stream[Any, Any, Any, Any]:
         """Add a source under its name. Raises `BadFlow` for a duplicate, `WrongType` for an invalid name."""
         name = operator.name
@@ -328,7 +337,7 @@ class Flow(MethodGuesses, Shown):
                 where=[Step(first, "first"), Step(location, "second")],
                 fix="give one of them another name, or let union() of both streams leave",
             )
-        stream = self.add(Sink(name), schema, (output,), None, location)
+        stream = self.add(SinkOperator(name), schema, (output,), None, location)
         self._sinks[name] = stream.node_id
         if old is not None:
             self._redefinitions.replaced[old] = stream.node_id

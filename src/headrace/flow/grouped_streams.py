@@ -11,8 +11,7 @@ from headrace.expr.check import check
 from headrace.expr.row_classes import computed_schema
 from headrace.expr.tree import Expr
 from headrace.expr.types import Field
-from headrace.flow.stream_base import B, G, Groups, O
-from headrace.flow.type_markers import Changes, NoOrder
+from headrace.flow.stream_base import B, Changes, G, Groups, NoOrder, O
 from headrace.operators.aggregate.aggregate import Aggregate
 from headrace.operators.aggregate.aggregation import Aggregation
 from headrace.operators.column_arguments import (

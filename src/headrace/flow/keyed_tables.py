@@ -25,8 +25,9 @@ from headrace.source_location import caller_at
 if TYPE_CHECKING:
     from headrace.errors import SourceLocation
     from headrace.expr.types import DataType
-    from headrace.flow.output_handle import AnyStream, Output
+    from headrace.flow.stream_base import AnyStream, Output
     from headrace.operators.time_spans import GivenSpan, Span
+
 
 P = TypeVar("P")
 Key: TypeAlias = "Expr | str"

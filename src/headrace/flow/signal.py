@@ -15,8 +15,8 @@ from typing_extensions import TypeVar
 
 from headrace.errors import ExpressionTruthValue, SourceLocation, WrongType
 from headrace.expr.row_classes import schema_of
-from headrace.flow.output_handle import Output
 from headrace.flow.signal_statistics import SignalStatistics
+from headrace.flow.stream_base import Output
 from headrace.operators.column_arguments import ANY_VALUE, render_argument
 from headrace.operators.signals.earlier_values import (
     DelaySignal,
@@ -25,7 +25,7 @@ from headrace.operators.signals.earlier_values import (
     Sample,
     ScanSignal,
     ValueRows,
-    When,
+    WhenSignal,
     WindowSignal,
 )
 from headrace.operators.signals.lift import Align, Argument, Constant, Lift
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from headrace.expr.types import Schema
     from headrace.flow.flow import Flow
     from headrace.flow.stream import Stream
-    from headrace.flow.type_markers import Append, Ordered, Unbounded
+    from headrace.flow.stream_base import Append, Ordered, Unbounded
     from headrace.graph.node import Operator
 
 T_co = TypeVar("T_co", covariant=True)
@@ -91,7 +91,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
         location = SourceLocation.of_caller()
         if isinstance(predicate, Signal):
             condition = cast("Signal[Any]", predicate)
-            return self.add(When(), location, (condition,), schema=self._schema, name=name)
+            return self.add(WhenSignal(), location, (condition,), schema=self._schema, name=name)
         check_function("filter", predicate, location)
         return self.add(FilterSignal(predicate), location, schema=self._schema, name=name)
 

@@ -18,8 +18,27 @@ from headrace.operators.signals.statistic_signal import (
     time_kind,
 )
 from headrace.operators.statistics.ewm import Decay, EwmMean, EwmStd, EwmVar
-from headrace.operators.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
-from headrace.operators.statistics.ordering import First, Interpolation, Last, Max, Min, Quantile, Rank, Ties
+from headrace.operators.statistics.moments import (
+    Against,
+    Corr,
+    Cov,
+    Regression,
+    SignalCount,
+    SignalMean,
+    SignalSum,
+    Std,
+    Var,
+)
+from headrace.operators.statistics.ordering import (
+    Interpolation,
+    Quantile,
+    SignalFirst,
+    SignalLast,
+    SignalMax,
+    SignalMin,
+    SignalRank,
+    Ties,
+)
 from headrace.operators.statistics.statistic import Holes, Times
 
 if TYPE_CHECKING:
@@ -110,15 +129,15 @@ class Windowed:
     def count(self, *, name: str | None = None) -> Signal[int]:
         """Number of non-missing values."""
         window = replace(self._window, min_periods=0) if self._relaxed else self._window
-        return self._of(Count(window), SourceLocation.of_caller(), name)
+        return self._of(SignalCount(window), SourceLocation.of_caller(), name)
 
     def sum(self, *, name: str | None = None) -> Signal[Any]:
         """Sum of the values."""
-        return self._of(Sum(self._window), SourceLocation.of_caller(), name)
+        return self._of(SignalSum(self._window), SourceLocation.of_caller(), name)
 
     def mean(self, *, name: str | None = None) -> Signal[float]:
         """Arithmetic mean."""
-        return self._of(Mean(self._window), SourceLocation.of_caller(), name)
+        return self._of(SignalMean(self._window), SourceLocation.of_caller(), name)
 
     def var(self, ddof: int = 1, *, name: str | None = None) -> Signal[float]:
         """Variance, with divisor count - `ddof`."""
@@ -132,19 +151,19 @@ class Windowed:
 
     def min(self, *, name: str | None = None) -> Signal[Any]:
         """Least value."""
-        return self._of(Min(self._window), SourceLocation.of_caller(), name)
+        return self._of(SignalMin(self._window), SourceLocation.of_caller(), name)
 
     def max(self, *, name: str | None = None) -> Signal[Any]:
         """Greatest value."""
-        return self._of(Max(self._window), SourceLocation.of_caller(), name)
+        return self._of(SignalMax(self._window), SourceLocation.of_caller(), name)
 
     def first(self, *, name: str | None = None) -> Signal[Any]:
         """Oldest value that is not missing."""
-        return self._of(First(self._window), SourceLocation.of_caller(), name)
+        return self._of(SignalFirst(self._window), SourceLocation.of_caller(), name)
 
     def last(self, *, name: str | None = None) -> Signal[Any]:
         """Newest value that is not missing."""
-        return self._of(Last(self._window), SourceLocation.of_caller(), name)
+        return self._of(SignalLast(self._window), SourceLocation.of_caller(), name)
 
     def median(self, *, name: str | None = None) -> Signal[float]:
         """Median; the mean of the middle two for an even count."""
@@ -184,7 +203,7 @@ class Windowed:
         """
         location = SourceLocation.of_caller()
         return self._of(
-            Rank(self._window, parse_choice(Ties, method, "method", location), pct), location, name
+            SignalRank(self._window, parse_choice(Ties, method, "method", location), pct), location, name
         )
 
     def cov(self, other: Signal[Any], ddof: int = 1, *, name: str | None = None) -> Signal[float]:

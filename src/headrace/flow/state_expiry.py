@@ -1,6 +1,7 @@
-"""State expiry of distinct, first-within and join operators on streams with watermarks.
+"""Operators derived from facts of streams: state that expires, and thresholds on monotone columns.
 
-Answers are the same as without a watermark; only state is dropped.
+State of distinct, first-within and join operators expires on streams with watermarks. A threshold
+(`at_least(...)`) is on a column that only grows.
 """
 
 from __future__ import annotations
@@ -9,22 +10,28 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import WrongType
+from headrace.errors import BadRow, NeedNotMet, SourceLocation, Step, WrongType
+from headrace.expr.row_classes import computed_schema, from_user
 from headrace.expr.tree import Call, Column, Expr, Literal
-from headrace.expr.types import TIMESTAMP, DataType
-from headrace.flow.timed_columns import rename_columns, times_of, watermark_of
-from headrace.operators.distinct import DistinctOnTime
+from headrace.expr.types import TIMESTAMP, DataType, Field, Schema
+from headrace.flow.timed_columns import reaching_sources, rename_columns, times_of, watermark_of
+from headrace.graph.check_context import CheckContext
+from headrace.graph.operator_declarations import find_monotone_columns, introducing_operator
+from headrace.operators.column_arguments import render_argument
+from headrace.operators.distinct import Distinct, DistinctOnTime
 from headrace.operators.event_time.late_rows import FirstWithin
 from headrace.operators.join.interval_join import JoinOnTime
 from headrace.operators.join.join import How, Join
+from headrace.operators.lattice_fold import AtLeast
 from headrace.operators.lifetime import Lifetime
 from headrace.operators.time_spans import TIME_TYPES, span_in_unit
 
 if TYPE_CHECKING:
-    from headrace.errors import SourceLocation
-    from headrace.expr.types import Schema
-    from headrace.flow.output_handle import AnyStream, Output
-    from headrace.operators.distinct import Distinct
+    from collections.abc import Sequence
+
+    from headrace.flow.stream import Stream
+    from headrace.flow.stream_base import AnyStream, Output
+    from headrace.graph.node import Node, Operator
     from headrace.operators.time_spans import GivenSpan, Span, Unit
 
 
@@ -201,3 +208,129 @@ def _added(expr: Call) -> Any:
     if not isinstance(constant, Literal) or type(constant.value) is not int:
         return None
     return constant.value if expr.function == "add" else -constant.value
+
+
+def threshold(
+    stream: Output,
+    value: object,
+    column: Column | str | None,
+    location: SourceLocation,
+) -> tuple[AtLeast, Schema]:
+    """Return the threshold operator and its output schema: the keys, then the threshold.
+
+    Raises `NeedNotMet` unless the column is monotone by construction; the analysis checks for retractions.
+    """
+    nodes, schema = stream.flow.nodes, stream.schema
+    growth = find_monotone_columns(nodes, stream.node_id)
+    growing = tuple(growth.columns) if growth is not None else ()
+    if not isinstance(column, Column | str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise WrongType(
+            f"at_least needs a column, got {render_argument(column)}",
+            where=[location],
+            fix='at_least(100, column="n")',
+        )
+    named = column.name if isinstance(column, Column) else column
+    name = named if named is not None else growing[0] if len(growing) == 1 else None
+    if name is None and growing:
+        raise WrongType(
+            "at_least does not know which column is meant",
+            where=[location],
+            why=f"Several only grow: {', '.join(growing)}.",
+            fix=f"say it: at_least(..., column={growing[0]!r})",
+        )
+    if name is not None and schema.position(name) is None:
+        raise WrongType(
+            f"at_least has no column {name!r}",
+            where=[location],
+            why=f"The rows have {schema}.",
+            fix=f"one that only grows: {', '.join(growing)}" if growing else "a column that only grows",
+            column=name,
+        )
+    if growth is None or name is None or name not in growth.columns:
+        raise _refused(
+            introducing_operator(nodes, stream.node_id), nodes[stream.node_id].name, location, name
+        )
+    fields = {f.name: f for f in schema.fields}
+    checked = _checked(value, fields[name], location)
+    row = (*(fields[key] for key in growth.keys), Field(name, fields[name].type))
+    keys = tuple(Column(key) for key in growth.keys)
+    result = computed_schema(row)
+    if not keys and schema.scalar:
+        result = Schema(row, schema.row_class, scalar=True)
+    return AtLeast(checked, name, keys, growth.columns[name]), result
+
+
+def _checked(value: object, field: Field, location: SourceLocation) -> object:
+    """Convert the threshold to the column's internal value. Raises `WrongType` for another type."""
+    try:
+        ((checked,),) = from_user(Schema((Field(field.name, field.type),), scalar=True), what="it")([value])
+    except BadRow as error:
+        raise WrongType(
+            f"at_least of {field.name!r} needs a threshold of type {field.type}, "
+            f"got {render_argument(value)}",
+            where=[location],
+            why=error.why,
+            fix="a value that the column may have",
+            column=field.name,
+        ) from None
+    return checked
+
+
+def _refused(maker: Node, node: str, location: SourceLocation, column: str | None) -> NeedNotMet:
+    what = "at_least needs a value that only grows"
+    if column is not None:
+        what = f"at_least needs {column!r} to only grow, and it may fall"
+    note = "nothing that is made here only grows" if column is None else f"{column!r} is made here"
+    end = "what passed the threshold is never taken back"
+    same = maker.location == location
+    return NeedNotMet(
+        what,
+        where=[Step(location, f"{note}; {end}")]
+        if same
+        else [Step(maker.location, note), Step(location, end)],
+        why="Of a value that falls again, it would have been wrong to say that it had come so far.",
+        fix="read count(), max() or count_distinct() of rows that are only added, lattice_fold(...),\n"
+        "or a fold that claims monotone=True; of a value that may fall, filter(...) the table",
+        node=node,
+        fact="grows",
+    )
+
+
+class FlowContext(CheckContext):
+    """Check context over streams of a flow. Subclasses add `refused` and `check_name`."""
+
+    def __init__(
+        self, streams: Sequence[Stream[Any, Any, Any, Any]], output: Schema, location: SourceLocation
+    ) -> None:
+        super().__init__([stream.schema for stream in streams], output, location)
+        self.streams = tuple(streams)
+
+    def upstream(self, port: int) -> Operator:
+        stream = self.streams[port]
+        return stream.flow.node(stream.node_id).operator
+
+    def sources_reaching(self, port: int) -> tuple[str, ...]:
+        stream = self.streams[port]
+        return reaching_sources(stream.flow, stream.node_id)
+
+    def timed_columns(self, port: int) -> Mapping[str, DataType]:
+        return timed_columns(self.streams[port])
+
+    def require_watermark(self, port: int, time: Expr, rows: int) -> None:
+        stream = self.streams[rows]
+        before = len(stream.flow.nodes)
+        watermark = watermark_of(stream, time, "it", self.location)
+        same = watermark.node_id == self.streams[port].node_id
+        # One that was made just now is not the one that the port reads.
+        self.require(
+            same and len(stream.flow.nodes) == before, f"input {port} is not the watermark of {time}"
+        )
+
+    def with_state_expiry(self, operator: object) -> object:
+        if isinstance(operator, Distinct):
+            return expiring_distinct(self.streams[0], operator)
+        assert isinstance(operator, Join)
+        return expiring_join(self.streams[0], self.streams[1], operator)
+
+    def threshold(self, value: object, column: str) -> tuple[object, Schema]:
+        return threshold(self.streams[0], value, column, self.location)

@@ -17,15 +17,26 @@ from headrace.expr.expression_errors import explains_calls
 from headrace.expr.row_classes import computed_schema
 from headrace.expr.tree import Column, Expr, Ordering
 from headrace.expr.types import BOOL
-from headrace.flow.composite_joins import OUTER_JOINS, add_difference, add_join, add_outer_join
 from headrace.flow.grouped_streams import Grouped
-from headrace.flow.join_condition import plan_join
-from headrace.flow.stream_base import B, G, O, T_co, check_reason, check_stream
+from headrace.flow.joins import OUTER_JOINS, add_difference, add_join, add_outer_join, plan_join
+from headrace.flow.stream_base import (
+    Append,
+    B,
+    Bounded,
+    Changes,
+    G,
+    NoOrder,
+    O,
+    Ordered,
+    T_co,
+    Unbounded,
+    check_reason,
+    check_stream,
+)
 from headrace.flow.stream_folds import StreamFolds
 from headrace.flow.stream_pairs import StreamPairs
 from headrace.flow.stream_rows import StreamRows
 from headrace.flow.stream_time import StreamTime
-from headrace.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
 from headrace.operators.column_arguments import (
     all_columns,
     check_expression,
@@ -54,6 +65,7 @@ if TYPE_CHECKING:
     from headrace.flow.grouped_streams import WindowGroups
     from headrace.operators.time_spans import Windows
 
+
 _OF_OTHER_JOINS = {
     **dict.fromkeys(("left_on", "right_on"), "join(other, on=hr.left.one == hr.right.two)"),
     **dict.fromkeys(("suffixes", "rsuffix"), 'suffix="_right", appended to names of right columns'),
@@ -73,7 +85,7 @@ class Stream(
     """Stream of rows of one type: an edge of the flow.
 
     `T` is the row type users see. `B`, `G`, `O` are its facts as known to type checkers
-    (`headrace.flow.type_markers`); the analysis derives the same facts when the flow is built.
+    (`headrace.flow.stream_base`); the analysis derives the same facts when the flow is built.
     """
 
     __slots__ = ()

@@ -28,8 +28,19 @@ from headrace.flow.fold_arguments import (
     value_column_type,
     with_columns_before,
 )
-from headrace.flow.stream_base import B, G, O, StreamBase, T_co, check_reason
-from headrace.flow.type_markers import Append, Bounded, NoOrder, Ordered, Unbounded
+from headrace.flow.stream_base import (
+    Append,
+    B,
+    Bounded,
+    G,
+    NoOrder,
+    O,
+    Ordered,
+    StreamBase,
+    T_co,
+    Unbounded,
+    check_reason,
+)
 from headrace.operators.column_arguments import all_columns
 from headrace.operators.fold import MERGES, Claims
 from headrace.operators.lifetime import Lifetime, LifetimeName, parse_lifetimes
@@ -426,7 +437,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
 
         The arguments are as in `lattice_fold`.
         """
-        from headrace.operators.scan import State
+        from headrace.operators.scan import RunningState
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -436,7 +447,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         item = item_column("state", value, self._schema, location, keys)
         typed = check(item, self._schema)
         lattice.column(Field("item", typed.type, typed.nullable))
-        operator = State(lattice, item, tuple(expr for _, expr in keys), life, nondet)
+        operator = RunningState(lattice, item, tuple(expr for _, expr in keys), life, nondet)
         return self._add(operator, self._schema, name, location)
 
     def at_least(
@@ -450,7 +461,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
 
         Raises `NeedNotMet` for a column that may decrease.
         """
-        from headrace.flow.thresholds import threshold
+        from headrace.flow.state_expiry import threshold
 
         location = SourceLocation.of_caller()
         operator, schema = threshold(self, threshold_value, column, location)

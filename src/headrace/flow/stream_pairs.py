@@ -11,10 +11,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.errors import SourceLocation, WrongType
 from headrace.expr.types import Schema
-from headrace.flow.composite_joins import add_join
-from headrace.flow.join_condition import paired_schema, plan_join, plan_product
-from headrace.flow.stream_base import B, G, O, StreamBase, T_co, check_reason, check_stream
-from headrace.flow.type_markers import Append, Changes, NoOrder, Ordered, Unbounded
+from headrace.flow.joins import add_join, paired_schema, plan_join, plan_product
+from headrace.flow.stream_base import (
+    Append,
+    B,
+    Changes,
+    G,
+    NoOrder,
+    O,
+    Ordered,
+    StreamBase,
+    T_co,
+    Unbounded,
+    check_reason,
+    check_stream,
+)
 from headrace.operators.across_ticks import EveryTick
 from headrace.operators.column_arguments import all_columns, render_argument, with_row_class
 from headrace.operators.distinct import Distinct

@@ -14,16 +14,26 @@ from headrace.expr.check import check
 from headrace.expr.constructors import col, lit
 from headrace.expr.tree import Column, Expr
 from headrace.expr.types import INT64, AnyType, BoolType, Field, ListType, MapType, Schema, with_article
-from headrace.flow.stream_base import B, G, O, StreamBase, T_co, check_reason
-from headrace.flow.type_markers import Append, Changes, NoOrder, Ordered
+from headrace.flow.stream_base import (
+    Append,
+    B,
+    Changes,
+    G,
+    NoOrder,
+    O,
+    Ordered,
+    StreamBase,
+    T_co,
+    check_reason,
+)
 from headrace.operators.column_arguments import check_expression, render_argument, result_schema
 from headrace.operators.map import Map
 from headrace.operators.rows import Filter, Partition, Select
 
 if TYPE_CHECKING:
     from headrace.flow.keyed_tables import OnMisfitName
-    from headrace.flow.output_handle import AnyStream, Output
     from headrace.flow.stream import Stream
+    from headrace.flow.stream_base import AnyStream, Output
     from headrace.operators.time_spans import GivenSpan
 
 U = TypeVar("U")

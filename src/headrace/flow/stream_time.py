@@ -12,8 +12,21 @@ from headrace.errors import BadFlow, SourceLocation, WrongType
 from headrace.expr.check import check
 from headrace.expr.tree import Column, Expr
 from headrace.expr.types import Field, Schema
-from headrace.flow.stream_base import B, G, O, StreamBase, T_co, check_reason, check_stream
-from headrace.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
+from headrace.flow.stream_base import (
+    Append,
+    B,
+    Bounded,
+    Changes,
+    G,
+    NoOrder,
+    O,
+    Ordered,
+    StreamBase,
+    T_co,
+    Unbounded,
+    check_reason,
+    check_stream,
+)
 from headrace.operators.across_ticks import DeferTick, EveryTick
 from headrace.operators.column_arguments import (
     check_expression,

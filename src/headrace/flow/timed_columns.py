@@ -18,7 +18,7 @@ from headrace.expr.check import Monotonicity, check, monotonicity
 from headrace.expr.tree import Call, Column, Expr, columns_of
 from headrace.expr.types import BOOL, FLOAT64, TIMESTAMP, Field, Schema
 from headrace.operators.distinct import DistinctOnTime
-from headrace.operators.endpoints import Source
+from headrace.operators.endpoints import SourceOperator
 from headrace.operators.event_time.late_rows import FirstWithin, OnTime
 from headrace.operators.event_time.watermark import VALUE, EndOfInput, LeastWatermark, Move, Watermark
 from headrace.operators.event_time.window import END, START, Emit, Window
@@ -30,8 +30,9 @@ from headrace.operators.union import Union
 
 if TYPE_CHECKING:
     from headrace.errors import SourceLocation
-    from headrace.flow.output_handle import FlowBuilder, Output
+    from headrace.flow.stream_base import FlowBuilder, Output
     from headrace.graph.node import Node, Operator
+
 
 MOST_BOUNDS = 64
 """Limit on a column's bounds, above which the column is not timed.
@@ -343,7 +344,7 @@ def reaching_sources(flow: FlowBuilder, node_id: int) -> tuple[str, ...]:
                 seen.add(source)
                 waiting.append(source)
     operators = [flow.node(n).operator for n in sorted(seen)]
-    return tuple(o.name for o in operators if isinstance(o, Source))
+    return tuple(o.name for o in operators if isinstance(o, SourceOperator))
 
 
 __all__ = [

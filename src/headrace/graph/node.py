@@ -45,6 +45,11 @@ def identity_lineage(schema: Schema) -> dict[str, Expr]:
     return {name: Column(name) for name in schema.names}
 
 
+def described_name(cls: type) -> str:
+    """Return the name of a class in descriptions of flows and in plans: its own `described_as`, if any."""
+    return str(vars(cls).get("described_as", cls.__name__))
+
+
 def function_name(function: object) -> str:
     """Return the display name of a user's function."""
     return str(getattr(function, "__qualname__", type(function).__qualname__))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any, NamedTuple, TypeAlias
 
-from headrace.expr.compile_python import RUNTIME, Scope, value_source
+from headrace.expr.compile_python import RUNTIME, CodeScope, value_source
 from headrace.expr.tree import Expr
 from headrace.expr.types import Row, Schema
 from headrace.graph.node import Node, Operator
@@ -29,7 +29,7 @@ def bag_of(rows: Mapping[Row, int]) -> Bag:
 def function_of(expr: Expr, schema: Schema) -> Callable[[Row], Any]:
     """Convert an expression to a function of one row."""
     variables = tuple(f"c{at}" for at in range(len(schema.fields)))
-    scope = Scope(schema, variables, {})
+    scope = CodeScope(schema, variables, {})
     source = f"lambda {', '.join(variables)}: {value_source(expr, scope)}"
     function = eval(source, {**RUNTIME, **scope.constants})
     return lambda row: function(*row)
@@ -117,7 +117,7 @@ def output_of_tick(operator: Operator, node: Node, inputs: Sequence[OperatorInpu
     raise NotOfBags(f"{operator.kind} is no function of the bags of ticks")
 
 
-class Pair(NamedTuple):
+class ExamplePair(NamedTuple):
     """Row of the examples' streams."""
 
     a: int
@@ -125,7 +125,7 @@ class Pair(NamedTuple):
 
 
 Examples: TypeAlias = Mapping[str, Callable[[Any, Any], Any]]
-"""Flows that show an operator, by a label: functions of an append stream and a table of `Pair`s.
+"""Flows that show an operator, by a label: functions of an append stream and a table of `ExamplePair`s.
 
 Tick tables, random flows, plans and the pages of the documentation are made from them.
 """

@@ -18,7 +18,7 @@ def as_it_is(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class SignalCell:
     """Variable that keeps its value between ticks.
 
     first:  creates the initial value.
@@ -32,7 +32,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SignalOutcome:
     """Outcome of a step's lines, as source.
 
     value:     the new value, evaluated once, and only if it fires.
@@ -92,11 +92,11 @@ class SignalStep:
         self.node = node
         self.operator = node.operator
 
-    def cells(self) -> tuple[Cell, ...]:
+    def cells(self) -> tuple[SignalCell, ...]:
         """Return the state of the operator. In generated code `writer.cell(node, name)` is the variable."""
         return ()
 
-    def write(self, writer: SignalWriter, *inputs: str) -> Outcome | None:
+    def write(self, writer: SignalWriter, *inputs: str) -> SignalOutcome | None:
         """Write the code to run when the operator is activated; return None if it produces no value.
 
         inputs: names of the current values, by port.

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.expr.check import check
-from headrace.expr.compile_python import Scope, key_of, predicate_source, value_source
+from headrace.expr.compile_python import CodeScope, key_of, predicate_source, value_source
 from headrace.expr.typing_rules import code_bounds
 from headrace.expr.value_keys import has_representatives
 from headrace.graph.node import Edge
@@ -249,8 +249,8 @@ class StepWriter(ABC):
 
     # -- expressions -------------------------------------------------------------------------------
 
-    def _scope(self, schema: Schema, columns: tuple[str, ...]) -> Scope:
-        return Scope(schema, columns, self._constants.values)
+    def _scope(self, schema: Schema, columns: tuple[str, ...]) -> CodeScope:
+        return CodeScope(schema, columns, self._constants.values)
 
     def value(self, expr: Expr, schema: Schema, columns: tuple[str, ...]) -> str:
         return value_source(expr, self._scope(schema, columns))

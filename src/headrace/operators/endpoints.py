@@ -49,7 +49,7 @@ TICK_TIME = "tick_time"
 
 
 @dataclass(frozen=True, slots=True)
-class Source(Operator):
+class SourceOperator(Operator):
     """The rows given to each tick under the source's name.
 
     bounded: all rows arrive in the first tick; later ones are an error.
@@ -102,7 +102,7 @@ class Source(Operator):
 
 
 @dataclass(frozen=True, slots=True)
-class KeyedSource(Source):
+class KeyedSource(SourceOperator):
     """The records of a table with a key: each sets or deletes the row of its key.
 
     keyed: rows of the table. What is given to the source is converted to records of them.
@@ -114,7 +114,7 @@ class KeyedSource(Source):
 
     def output(self, context: CheckContext) -> Columns:
         context.require(self.append and self.schema == self.keyed.records, "the records are not of its rows")
-        return Source.output(self, context)
+        return SourceOperator.output(self, context)
 
     def unservable(self) -> Unservable | None:
         return RECORDS
@@ -250,7 +250,7 @@ def _null_answer(operator: Null, node: Node, inputs: Bags) -> Bag:
 
 
 @dataclass(frozen=True, slots=True)
-class Sink(Operator):
+class SinkOperator(Operator):
     """The changes of a stream, consolidated: per tick at most one per row, with non-zero weight.
 
     An append stream is emitted as plain rows: weight +1 each, copies one by one.
@@ -286,9 +286,9 @@ class Sink(Operator):
         return all(inputs)
 
 
-@apply_operator.register(Sink)
+@apply_operator.register(SinkOperator)
 def _sink_on_columns(
-    operator: Sink, schema: Schema, append: bool, inputs: Sequence[ColumnStream]
+    operator: SinkOperator, schema: Schema, append: bool, inputs: Sequence[ColumnStream]
 ) -> ColumnStream:
     from headrace.columns.column_stream import check_plain, sum_weights
 
@@ -297,17 +297,17 @@ def _sink_on_columns(
     return stream if append else sum_weights(stream)
 
 
-@lower_operator.register(Sink)
-def _sink_on_spark(operator: Sink, site: BatchSite) -> DataFrame:
+@lower_operator.register(SinkOperator)
+def _sink_on_spark(operator: SinkOperator, site: BatchSite) -> DataFrame:
     return site.inputs[0]
 
 
-@answer_of_bags.register(Sink)
-def _sink_answer(operator: Sink, node: Node, inputs: Bags) -> Bag:
+@answer_of_bags.register(SinkOperator)
+def _sink_answer(operator: SinkOperator, node: Node, inputs: Bags) -> Bag:
     return inputs[0][1]
 
 
-@register_step(Sink)
+@register_step(SinkOperator)
 class SinkStep(Step):
     """Step that collects a tick's changes for the region to return."""
 

@@ -10,7 +10,7 @@ from headrace.expr.polars_columns import NotLowered
 from headrace.expr.types import INT32, AnyType, Field, ListType
 from headrace.graph.node import identity_lineage
 from headrace.lowering.forms import apply_operator, lower_operator
-from headrace.lowering.reference import Bag, Bags, Examples, Pair, answer_of_bags, copies
+from headrace.lowering.reference import Bag, Bags, ExamplePair, Examples, answer_of_bags, copies
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.step import Step, register_step
 from headrace.operators.rows import RowByRow
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headrace.lowering.forms import BatchSite
 
 
-def _numbers(pair: Pair) -> list[int]:
+def _numbers(pair: ExamplePair) -> list[int]:
     return [pair.a] * pair.a
 
 

@@ -24,7 +24,7 @@ from headrace.graph.operator_declarations import (
     place_by_key,
 )
 from headrace.lowering.forms import apply_operator, register_arranged
-from headrace.lowering.reference import Bag, Bags, Examples, Pair, answer_of_bags
+from headrace.lowering.reference import Bag, Bags, ExamplePair, Examples, answer_of_bags
 from headrace.lowering.round_history import RoundSumsWriter, SetLoopStep
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import LoopStep, Step, register_loop_step, step_for
@@ -187,7 +187,7 @@ def _set_answer(operator: Feedback, node: Node, inputs: Bags) -> Bag:
 
 
 def _count_down_bag(pairs: Any) -> Any:
-    back = pairs.flow.feedback(Pair, distinct=False)
+    back = pairs.flow.feedback(ExamplePair, distinct=False)
     back.close(_count_down(pairs.union(back)))
     return back
 

@@ -31,10 +31,10 @@ from headrace.lattice import Max
 from headrace.lowering.reference import (
     Bag,
     Bags,
+    ExamplePair,
     Examples,
     NotOfBags,
     OperatorInput,
-    Pair,
     answer_of_bags,
     copies,
     function_of,
@@ -288,7 +288,7 @@ class FoldTick(FoldOperator, CutDependent):
             yield "item", self.item
 
 
-def _first_by_text(pair: Pair, other: Pair) -> Pair:
+def _first_by_text(pair: ExamplePair, other: ExamplePair) -> ExamplePair:
     return min(pair, other, key=repr)
 
 

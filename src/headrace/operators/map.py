@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.expr.row_classes import from_user, to_user
 from headrace.graph.node import identity_lineage
-from headrace.lowering.reference import Bag, Bags, Examples, Pair, answer_of_bags, copies
+from headrace.lowering.reference import Bag, Bags, ExamplePair, Examples, answer_of_bags, copies
 from headrace.lowering.row_code import RowCode, item_sources, user_form, write_received
 from headrace.lowering.step import Step, loop_step_for, register_step, step_for
 from headrace.operators.rows import RowFunction
@@ -42,26 +42,26 @@ class VectorisedFunction(ABC):
         """Map one or more rows: the results in order, each as a call on the row alone would return it."""
 
 
-def _double(pair: Pair) -> Pair:
-    return Pair(2 * pair.a, pair.b)
+def _double(pair: ExamplePair) -> ExamplePair:
+    return ExamplePair(2 * pair.a, pair.b)
 
 
 class _Doubled(VectorisedFunction):
     """`_double`, of all rows together."""
 
-    def __call__(self, row: Pair) -> Pair:
+    def __call__(self, row: ExamplePair) -> ExamplePair:
         return _double(row)
 
-    def of_rows(self, rows: list[Pair]) -> list[object]:
+    def of_rows(self, rows: list[ExamplePair]) -> list[object]:
         doubled = [2 * row.a for row in rows]
-        return [Pair(a, row.b) for a, row in zip(doubled, rows, strict=True)]
+        return [ExamplePair(a, row.b) for a, row in zip(doubled, rows, strict=True)]
 
 
-def _twice(pair: Pair) -> list[Pair]:
+def _twice(pair: ExamplePair) -> list[ExamplePair]:
     return [pair, pair]
 
 
-def _small(pair: Pair) -> Pair | None:
+def _small(pair: ExamplePair) -> ExamplePair | None:
     return pair if pair.a < 3 else None
 
 
@@ -84,8 +84,8 @@ class Map(RowFunction):
     kind: ClassVar[str] = "map"
     examples: ClassVar[Examples] = {
         "map": lambda x, y: y.map(_double),
-        "vectorised map": lambda x, y: y.map(_Doubled(), returns=Pair),
-        "vectorised map of rows that are only added": lambda x, y: x.map(_Doubled(), returns=Pair),
+        "vectorised map": lambda x, y: y.map(_Doubled(), returns=ExamplePair),
+        "vectorised map of rows that are only added": lambda x, y: x.map(_Doubled(), returns=ExamplePair),
     }
     function: Callable[..., object]
 

@@ -19,8 +19,8 @@ from headrace.lowering.forms import apply_operator, lower_operator
 from headrace.lowering.reference import (
     Bag,
     Bags,
+    ExamplePair,
     Examples,
-    Pair,
     answer_of_bags,
     copies,
     function_of,
@@ -310,7 +310,7 @@ def _select_answer(operator: Select, node: Node, inputs: Bags) -> Bag:
     return Counter(compute(row) for row in copies(bag))
 
 
-def _parity(pair: Pair) -> str:
+def _parity(pair: ExamplePair) -> str:
     return "odd" if pair.a % 2 else "even"
 
 

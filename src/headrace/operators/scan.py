@@ -21,7 +21,7 @@ from headrace.graph.operator_declarations import (
     place_by_key,
 )
 from headrace.lattice import Max
-from headrace.lowering.reference import Examples, Pair
+from headrace.lowering.reference import ExamplePair, Examples
 from headrace.lowering.row_code import RowCode, holds_any, merged_item, user_form, write_received
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
@@ -92,7 +92,7 @@ class OrderedOperator(WithLifetime):
         return [*keys, *describe_lifetime(self.lifetime)]
 
 
-def _carry(last: int, pair: Pair) -> tuple[int, int]:
+def _carry(last: int, pair: ExamplePair) -> tuple[int, int]:
     return pair.a, pair.a - last
 
 
@@ -194,7 +194,7 @@ class Enumerate(OrderedOperator):
 
 
 @dataclass(frozen=True, slots=True)
-class State(OrderedOperator):
+class RunningState(OrderedOperator):
     """The rows whose item is not yet contained in the merge of the earlier ones.
 
     The operator is non-blocking, and rows keep their order. With keys `per`, each key has a value of its own.
@@ -383,11 +383,11 @@ class EnumerateStep(Step):
                 self.code.line(f"{self.slot('count')}[()] = {self.count}")
 
 
-@register_step(State)
+@register_step(RunningState)
 class StateStep(Step):
     """Step of state. Slot: key -> the merge so far; absent while that is the bottom."""
 
-    operator: State
+    operator: RunningState
     keeps_state = True
 
     def __init__(self, node: Node, writer: StepWriter) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.arrangement.batch import Layout, batch_of, distinct_keys, negated, select, stacked
 from headrace.arrangement.reading import change_of_first_rows
-from headrace.arrangement.spine import Found
+from headrace.arrangement.spine import FoundRows
 from headrace.columns.column_stream import ColumnStream, build_stream, each_copy
 from headrace.columns.columns import WEIGHT, Columns
 from headrace.columns.slot_forms import RowsForm, RowsInOrder, rows_in_order
@@ -413,7 +413,7 @@ class ColumnarTopK:
             rows = each_copy(rows)
         return build_stream(Columns(schema, plan.output_append, rows))
 
-    def _clipped(self, found: Found) -> pl.DataFrame:
+    def _clipped(self, found: FoundRows) -> pl.DataFrame:
         """Return the first rows of groups, with as many copies as are answered, and the groups' numbers."""
         count, (asked, rows) = self.plan.count, found
         copies = rows[WEIGHT].to_numpy()

@@ -148,7 +148,10 @@ def _timeout(module: Module, edge: Edge, seconds: float) -> BatchRead:
 def _no_answer(module: Module, upper: NamedModule, seconds: float) -> NoAnswerInTime:
     return NoAnswerInTime(
         f"{upper.name!r} has not answered within {seconds:g} s",
-        where=[Step(upper.location, "asked here"), Step(module.location, f"and waited for {seconds:g} s")],
+        where=[
+            Step(upper.location, "asked here"),
+            Step(module.location, f"and waited for {seconds:g} s"),
+        ],
         fix="raise the timeout, or handle it with a catch(...) after it",
         module=upper.name,
         seconds=seconds,

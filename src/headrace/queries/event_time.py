@@ -21,13 +21,13 @@ from headrace.flow.state_expiry import timed_columns
 from headrace.flow.timed_columns import has_watermark
 from headrace.operators.aggregate import counts, extremes, sums
 from headrace.operators.aggregate.aggregation import Aggregation
-from headrace.operators.endpoints import Source
+from headrace.operators.endpoints import SourceOperator
 from headrace.operators.rows import Filter, Select
 from headrace.operators.time_spans import session, tumbling
 from headrace.queries import relations
 from headrace.queries.catalyst_plan import DELAY, SESSION, CatalystNode, parse_tree
 from headrace.queries.expressions import Scope, lowers
-from headrace.queries.relations import AnyStream, Planner, Relation
+from headrace.queries.relations import Planner, Relation, RowStream
 
 
 @lowers("PreciseTimestampConversion")
@@ -195,7 +195,7 @@ def _is_of_sources(stream: Any) -> bool:
     seen, reached = set[int](), [stream.node_id]
     while reached:
         node = stream.flow.node(reached.pop())
-        if isinstance(node.operator, Source) and not node.operator.append:
+        if isinstance(node.operator, SourceOperator) and not node.operator.append:
             return False
         reached.extend(set(node.inputs) - seen)
         seen.update(node.inputs)
@@ -250,14 +250,14 @@ def first_of_each(below: Relation, keys: tuple[Expr, ...]) -> Relation:
 
 
 @dataclass(frozen=True, slots=True)
-class Sessions:
+class SessionGroups:
     """Sessions of rows whose time has a watermark. key: the column of their windows. gap: what ends one."""
 
     key: Column
     gap: timedelta
 
 
-def closing_sessions(below: Relation, key: CatalystNode) -> Sessions | None:
+def closing_sessions(below: Relation, key: CatalystNode) -> SessionGroups | None:
     """Return the sessions that are a key of a group; None without a watermark or a constant gap."""
     column = Column(below.columns[key.expr_id])
     start = column.field("start")
@@ -269,19 +269,19 @@ def closing_sessions(below: Relation, key: CatalystNode) -> Sessions | None:
     made = dict(node.operator.columns).get(column.name) if isinstance(node.operator, Select) else None
     match made:
         case Call("struct", (begin, Call("shift", (at,), (timedelta() as gap,)))) if at.same(begin):
-            return Sessions(column, gap)
+            return SessionGroups(column, gap)
         case _:
             return None
 
 
 def grouped(
-    stream: AnyStream,
+    stream: RowStream,
     keys: Mapping[str, Expr],
     aggregations: Mapping[str, Aggregation],
-    sessions: Sessions | None = None,
+    sessions: SessionGroups | None = None,
     *,
     closes: bool = False,
-) -> AnyStream:
+) -> RowStream:
     """Aggregate by keys; groups whose time has passed are forgotten. closes: they come only then."""
     wanted = aggregations or {"rows of a group": counts.count()}
     if sessions is not None:
@@ -310,12 +310,12 @@ def grouped(
     return stream.group_by(**keys).agg(**aggregations)
 
 
-def _passing(stream: AnyStream, keys: Iterable[Expr]) -> Expr | None:
+def _passing(stream: RowStream, keys: Iterable[Expr]) -> Expr | None:
     """Return a time with a watermark that is a key, or that a key's value is of alone."""
     return next((time for key in keys for time in _times(key, stream) if has_watermark(stream, time)), None)
 
 
-def _times(key: Expr, stream: AnyStream) -> Iterator[Expr]:
+def _times(key: Expr, stream: RowStream) -> Iterator[Expr]:
     typed = check(key, stream.schema)
     if typed.nullable:
         return

@@ -23,7 +23,7 @@ from headrace.operators.aggregate.moments import Moments
 from headrace.operators.aggregate.percentiles import Mode, Percentile
 from headrace.operators.aggregate.sums import NullOnError
 from headrace.operators.over import row_functions
-from headrace.operators.over.window_function import Frame, FrameUnit, Months, Over, WindowFunction
+from headrace.operators.over.window_function import FrameUnit, Months, Over, WindowFrame, WindowFunction
 from headrace.queries.catalyst_plan import (
     CONSTANT,
     PIVOT,
@@ -100,17 +100,17 @@ _AGGREGATES: dict[str, _AggregateLowering] = {
     "Average": _of_one(sums.Mean),
     "TrySum": _of_one(lambda expr: NullOnError(sums.Sum(expr))),
     "TryAverage": _of_one(lambda expr: NullOnError(sums.Mean(expr))),
-    "Min": _of_one(extremes.Min),
-    "Max": _of_one(extremes.Max),
+    "Min": _of_one(extremes.Minimum),
+    "Max": _of_one(extremes.Maximum),
     "MaxBy": _of_two(extremes.Last),
     "MinBy": _of_two(extremes.First),
     # In which order, Spark leaves open; here they are sorted.
     "CollectList": _of_one(collected_values.Collect),
     "CollectSet": _of_one(lambda expr: collected_values.collect(expr, distinct=True)),
     # Which row is the first, Spark leaves open, too.
-    "First": _of_one(extremes.Min),
-    "Last": _of_one(extremes.Max),
-    "AnyValue": _of_one(extremes.Min),
+    "First": _of_one(extremes.Minimum),
+    "Last": _of_one(extremes.Maximum),
+    "AnyValue": _of_one(extremes.Minimum),
     # Spark approximates these two in little memory; here they are exact.
     "HyperLogLogPlusPlus": _of_one(counts.CountDistinct),
     "ApproximatePercentile": lambda node, lower: Percentile(lower(node.child("child")), _parts(node), True),
@@ -411,10 +411,10 @@ def _constant(node: CatalystNode, at: int) -> int:
     return sign * int(child.fields["value"])
 
 
-def _frame(node: CatalystNode) -> Frame:
+def _frame(node: CatalystNode) -> WindowFrame:
     unit = FrameUnit.ROWS if node.setting("frameType") == "RowFrame" else FrameUnit.RANGE
     lower, upper = (_bound(node.child(name)) for name in ("lower", "upper"))
-    return Frame(unit, lower, upper)
+    return WindowFrame(unit, lower, upper)
 
 
 def _bound(node: CatalystNode) -> Any:

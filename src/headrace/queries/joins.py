@@ -23,9 +23,9 @@ from headrace.operators.aggregate import counts, extremes
 from headrace.queries.catalyst_plan import CatalystNode, attributes_of, conjuncts, same_expression
 from headrace.queries.expressions import Scope, zero_of
 from headrace.queries.relations import (
-    AnyStream,
     Planner,
     Relation,
+    RowStream,
     exists_column,
     filtered,
     join_type,
@@ -364,12 +364,12 @@ def _equal_attribute(part: CatalystNode, left: Relation, right: Relation) -> int
     return theirs[0].expr_id if theirs else None
 
 
-def _on(left: AnyStream, right: AnyStream, on: Expr, kind: str) -> AnyStream:
+def _on(left: RowStream, right: RowStream, on: Expr, kind: str) -> RowStream:
     how: Any = _HOW[kind]
     return left.join(right, on=on, how=how)
 
 
-def _selected(stream: AnyStream, columns: Mapping[int, str]) -> Relation:
+def _selected(stream: RowStream, columns: Mapping[int, str]) -> Relation:
     if columns and tuple(columns.values()) != stream.schema.names:
         stream = stream.select(*columns.values())
     return Relation(stream, columns)

@@ -21,7 +21,7 @@ from headrace.operators.aggregate import collected_values
 from headrace.operators.aggregate.aggregation import Aggregation
 from headrace.operators.map import FlatMap, Map, VectorisedFunction
 from headrace.queries.catalyst_plan import FUNCTION, CatalystNode, parse_type
-from headrace.queries.relations import AnyStream, Planner, Relation, lowers
+from headrace.queries.relations import Planner, Relation, RowStream, lowers
 from headrace.queries.udf_values import (
     from_pandas,
     from_result,
@@ -36,6 +36,7 @@ from headrace.queries.udf_values import (
 
 if TYPE_CHECKING:
     from headrace.queries.expressions import Scope
+
 
 # Numbers of `PythonEvalType` in Spark.
 _ROWS = frozenset({100, 101})
@@ -95,7 +96,7 @@ def _eval_python(node: CatalystNode, planner: Planner) -> Relation:
     return Relation(stream.select(*columns.values()), columns)
 
 
-def _evaluated(udf: CatalystNode, stream: AnyStream, scope: Scope, planner: Planner) -> tuple[AnyStream, str]:
+def _evaluated(udf: CatalystNode, stream: RowStream, scope: Scope, planner: Planner) -> tuple[RowStream, str]:
     """Add a column with the value of a function, and return its name."""
     arguments: list[str] = []
     for child in udf.children:
@@ -117,7 +118,7 @@ def _evaluated(udf: CatalystNode, stream: AnyStream, scope: Scope, planner: Plan
     return _added(Map(step), (*fields, result), stream), result.name
 
 
-def _added(operator: Any, fields: tuple[Field, ...], stream: AnyStream) -> AnyStream:
+def _added(operator: Any, fields: tuple[Field, ...], stream: RowStream) -> RowStream:
     return stream.flow.add(operator, computed_schema(fields), (stream,), None, SourceLocation.of_caller())
 
 
@@ -237,7 +238,7 @@ def collected(udf: CatalystNode, scope: Scope, names: tuple[str, ...] | None = N
     return collected_values.collect(Call("struct", scope.lower_all(udf.children), (names,)))
 
 
-def with_aggregate(udf: CatalystNode, stream: AnyStream, rows: str, name: str) -> AnyStream:
+def with_aggregate(udf: CatalystNode, stream: RowStream, rows: str, name: str) -> RowStream:
     """Replace the list of a group's rows in column `rows` by the value of an aggregate, as `name`."""
     function = _function(udf, _PANDAS_AGGREGATE, _ARROW_AGGREGATE)
     at = stream.schema.names.index(rows)

@@ -12,7 +12,7 @@ from headrace.expr.row_classes import schema_of
 from headrace.expr.tree import Column
 from headrace.expr.types import Schema
 from headrace.flow.flow import Flow
-from headrace.operators.endpoints import TICK_TIME, Source
+from headrace.operators.endpoints import TICK_TIME, SourceOperator
 from headrace.queries import groups as groups  # registers groups
 from headrace.queries import joins as joins  # registers joins
 from headrace.queries import python_functions as python_functions  # registers Python functions
@@ -30,7 +30,7 @@ from headrace.queries.catalyst_plan import (
 from headrace.queries.event_time import step_of_windows
 from headrace.queries.plan_details import items
 from headrace.queries.planning import plan_frame, plan_over_leaves, plan_query
-from headrace.queries.relations import AnyStream, Planner, output_of
+from headrace.queries.relations import Planner, RowStream, output_of
 from headrace.source_location import caller_at
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def plan_flow(
     name: str,
     spark: SparkSession | None,
     location: SourceLocation,
-    streams: Mapping[str, AnyStream] | None = None,
+    streams: Mapping[str, RowStream] | None = None,
 ) -> Flow:
     """Plan a query that stands at `location` (see `sql`).
 
@@ -127,7 +127,7 @@ def flow_over_leaves(
     text: QueryText | None = None,
     append: AbstractSet[str] = frozenset(),
     closes: bool = False,
-    then: Callable[[AnyStream], AnyStream] = lambda rows: rows,
+    then: Callable[[RowStream], RowStream] = lambda rows: rows,
 ) -> Flow:
     """Plan a DataFrame as a flow over relations of its own plan, by their names.
 
@@ -158,8 +158,8 @@ def _flow_of(
     name: str,
     location: SourceLocation,
     closes: bool = False,
-    then: Callable[[AnyStream], AnyStream] = lambda rows: rows,
-    streams: Mapping[str, AnyStream] | None = None,
+    then: Callable[[RowStream], RowStream] = lambda rows: rows,
+    streams: Mapping[str, RowStream] | None = None,
 ) -> Flow:
     plan = planned.root
     if streams:
@@ -167,7 +167,7 @@ def _flow_of(
     else:
         flow = Flow(name)
         inputs = {
-            table: flow.add_source(Source(table, schema, False, table in append), location)
+            table: flow.add_source(SourceOperator(table, schema, False, table in append), location)
             for table, schema in schemas.items()
         }
     if reads_table(plan, TICK_TIME):

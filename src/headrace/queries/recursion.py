@@ -19,7 +19,7 @@ from headrace.expr.tree import Call, Column, Expr, Literal
 from headrace.expr.types import INT32, INT64, MapType, Schema
 from headrace.queries.catalyst_plan import CatalystNode
 from headrace.queries.expressions import typed_constant
-from headrace.queries.relations import AnyStream, Planner, Relation, join_type, lowers, output_of, united
+from headrace.queries.relations import Planner, Relation, RowStream, join_type, lowers, output_of, united
 
 Tree: TypeAlias = list[dict[str, Any]]
 """Expression in the JSON of a plan."""
@@ -235,7 +235,7 @@ def _generate(node: CatalystNode, planner: Planner) -> Relation:
     return Relation(rows, {expr_id: columns[expr_id] for expr_id in output_of(node)})
 
 
-def _stacked(generator: CatalystNode, below: Relation, columns: list[str]) -> AnyStream:
+def _stacked(generator: CatalystNode, below: Relation, columns: list[str]) -> RowStream:
     """Lower `stack(n, ...)`: n rows of as many of the values as there are columns."""
     count, *values = generator.children
     width = len(columns)
@@ -254,7 +254,7 @@ def _stacked(generator: CatalystNode, below: Relation, columns: list[str]) -> An
 
 def _exploded(
     generator: CatalystNode, below: Relation, columns: list[str], planner: Planner, *, outer: bool
-) -> AnyStream:
+) -> RowStream:
     """Lower generators of a row for each element of a list, or its fields; a map is its entries."""
     values = below.scope.lower(generator.children[0])
     position = columns.pop(0) if generator.kind == "PosExplode" else None
@@ -274,7 +274,7 @@ def _exploded(
     return rows.with_columns(**fields)
 
 
-def _json_fields(generator: CatalystNode, below: Relation, columns: list[str], planner: Planner) -> AnyStream:
+def _json_fields(generator: CatalystNode, below: Relation, columns: list[str], planner: Planner) -> RowStream:
     """Lower `json_tuple`: the row with fields of a JSON text as columns."""
     struct = planner.fresh("fields")
     found = Call("json_tuple", below.scope.lower_all(generator.children))
@@ -282,7 +282,7 @@ def _json_fields(generator: CatalystNode, below: Relation, columns: list[str], p
     return below.stream.with_columns(**{struct: found}).with_columns(**fields)
 
 
-def _replicated(generator: CatalystNode, below: Relation, columns: list[str], planner: Planner) -> AnyStream:
+def _replicated(generator: CatalystNode, below: Relation, columns: list[str], planner: Planner) -> RowStream:
     """Lower `ReplicateRows`: as many copies of a row as its first column says."""
     count, *values = below.scope.lower_all(generator.children)
     copies = planner.fresh("copies")

@@ -39,7 +39,7 @@ from headrace.queries.expressions import Scope, orderings, typed_constant
 from headrace.queries.plan_details import RELATIONS
 from headrace.queries.planning import Comparison, comparisons_with_time
 
-AnyStream: TypeAlias = Stream[Any, Any, Any, Any]
+RowStream: TypeAlias = Stream[Any, Any, Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,11 @@ class Relation:
     The stream may have further columns, which no attribute is.
     """
 
-    stream: AnyStream
+    stream: RowStream
     columns: Mapping[int, str]
 
     @property
-    def rows(self) -> AnyStream:
+    def rows(self) -> RowStream:
         """The stream without further columns; those without any have one that is the same in all rows."""
         # Attributes that are computed alike share a column.
         names = tuple(dict.fromkeys(self.columns.values()))
@@ -82,7 +82,7 @@ class Planner:
     """
 
     flow: Flow
-    inputs: Mapping[str, AnyStream]
+    inputs: Mapping[str, RowStream]
     names: dict[int, str] = field(default_factory=dict[int, str])
     made: dict[Any, tuple[Relation, list[int]]] = field(default_factory=dict[Any, tuple[Relation, list[int]]])
     taken: set[str] = field(default_factory=set[str])
@@ -175,7 +175,7 @@ class Planner:
                 stream = stream.cross_join(value)
         return Relation(stream, relation.columns), Scope(scope.columns, (), found)
 
-    def clock(self, time: CatalystNode) -> AnyStream:
+    def clock(self, time: CatalystNode) -> RowStream:
         """A stream of an expression of the current time."""
         subqueries = {node.expr_id: Column("value") for node in _subqueries_in(time, ())}
         return self.inputs[TICK_TIME].select(time=Scope({}, (), subqueries).lower(time))
@@ -195,7 +195,7 @@ class Planner:
 
     def constant_rows(
         self, names: Sequence[str], types: Sequence[DataType], rows: Sequence[tuple[Any, ...]]
-    ) -> AnyStream:
+    ) -> RowStream:
         """A stream of rows that the query holds itself, which are there from the first tick on."""
         if len(rows) > _MOST_CONSTANT_ROWS:
             raise UnsupportedQuery(f"the query holds {len(rows):,} rows itself", fix="give them as a table")
@@ -208,7 +208,7 @@ class Planner:
         whole = united(made)
         return whole if rows else whole.filter(Literal(False))
 
-    def numbers(self, name: str, numbers: range) -> AnyStream:
+    def numbers(self, name: str, numbers: range) -> RowStream:
         """A stream of a column of numbers, which are there from the first tick on."""
         # The number of a larger range is none that `len` returns.
         count = max(0, -((numbers.start - numbers.stop) // numbers.step))
@@ -219,7 +219,7 @@ class Planner:
         ends = tuple(typed_constant(each, INT64) for each in (numbers[0], numbers[-1], numbers.step))
         return self.one_row().select(**{name: Call("sequence", ends)}).explode(name)
 
-    def one_row(self) -> AnyStream:
+    def one_row(self) -> RowStream:
         """A stream of one row, which is there from the first tick on, with one column."""
         return self.flow.initialize().select(one=Literal(1))
 
@@ -378,7 +378,7 @@ def _union(node: CatalystNode, planner: Planner) -> Relation:
     return Relation(united(parts), columns)
 
 
-def united(parts: Sequence[Relation]) -> AnyStream:
+def united(parts: Sequence[Relation]) -> RowStream:
     """Return the rows of relations, named as those of the first. Types may differ in nulls within them."""
     first, *others = parts
     types: list[DataType] = [reduce(wider_type, each) for each in zip(*map(_types, parts), strict=True)]
@@ -390,7 +390,7 @@ def _types(relation: Relation) -> list[DataType]:
     return [check(Column(name), relation.stream.schema).type for name in relation.columns.values()]
 
 
-def _renamed(relation: Relation, like: Relation, types: list[DataType]) -> AnyStream:
+def _renamed(relation: Relation, like: Relation, types: list[DataType]) -> RowStream:
     """Return the rows of a relation with the names of another one, converted to types."""
     if not types:
         return relation.rows

@@ -24,7 +24,7 @@ from headrace.expr.spark_columns import spark_schema
 from headrace.graph.graph_algorithms import adjacency_lists, is_cyclic, strongly_connected_components
 from headrace.graph.node import label
 from headrace.io.source import guarantee_of
-from headrace.operators.endpoints import Sink, Source
+from headrace.operators.endpoints import SinkOperator, SourceOperator
 from headrace.operators.event_time.watermark import EndOfInput
 from headrace.spark.placing.earliest_stages import unpartitionable_reason, whose_order_is_read
 from headrace.spark.placing.pushdown import (
@@ -187,7 +187,7 @@ class _Explanation:
         self, node: Node, origin: int, stage: Stage, state: list[str], columnar: Container[int]
     ) -> Iterator[str]:
         operator = node.operator
-        if isinstance(operator, Source | Sink):
+        if isinstance(operator, SourceOperator | SinkOperator):
             return
         if isinstance(operator, EndOfInput):
             yield "told by the driver when its sources end"
@@ -353,7 +353,7 @@ def _job(
                 spark=spark,
                 engine=engine,
                 name=name,
-                operator=cast("Source", graph.nodes[node].operator),
+                operator=cast("SourceOperator", graph.nodes[node].operator),
                 tag=tag,
                 spool=folder,
                 follow=False,

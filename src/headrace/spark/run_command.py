@@ -32,7 +32,7 @@ from headrace.engine.run import RunResult
 from headrace.errors import BadInput, NotOnSpark
 from headrace.file_system import local_path, subfolder_for, telling_full_disk
 from headrace.graph.node import graph_of
-from headrace.operators.endpoints import Source as SourceOperator
+from headrace.operators.endpoints import SourceOperator
 from headrace.spark.placing.earliest_stages import check_loops_run_in_rounds
 from headrace.spark.placing.pushdown import (
     NativeChain,

@@ -13,10 +13,9 @@ from struct import Struct
 from time import perf_counter
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
-from headrace.state.chunked_values import Header, divided, is_divided, is_small, opened, piece_numbers
+from headrace.state.chunked_values import Header, Thaw, divided, is_divided, is_small, opened, piece_numbers
 from headrace.state.codec import decode
 
-Thaw: TypeAlias = Callable[[Any], Any]
 Divides: TypeAlias = Literal["nothing", "value", "fields"]
 
 MARK = b"\xc1"

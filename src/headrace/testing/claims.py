@@ -20,7 +20,7 @@ from headrace.graph.node import FlowGraph, Node, Operator
 from headrace.lattice import Lattice, Max
 from headrace.operators.fold import FoldOperator, user_item
 from headrace.operators.lattice_fold import LatticeFold, LatticeGrowth
-from headrace.operators.scan import State
+from headrace.operators.scan import RunningState
 from headrace.testing.claim_examples import EXAMPLES, Outcome, Pool, find_list, pools
 from headrace.testing.lattice_laws import LAWS, check_law
 
@@ -268,8 +268,8 @@ def _try_lattice(lattice: Lattice, item: Expr, claimed: ClaimedOperator) -> Iter
 
 @try_operator_claims.register(LatticeFold)
 @try_operator_claims.register(LatticeGrowth)
-@try_operator_claims.register(State)
+@try_operator_claims.register(RunningState)
 def _lattice(
-    operator: LatticeFold | LatticeGrowth | State, claimed: ClaimedOperator
+    operator: LatticeFold | LatticeGrowth | RunningState, claimed: ClaimedOperator
 ) -> Iterator[ClaimResult]:
     yield from _try_lattice(operator.lattice, operator.item, claimed)

@@ -14,7 +14,7 @@ from headrace.errors import NoFixpoint
 from headrace.expr.types import Row
 from headrace.graph.node import FlowGraph, Operator
 from headrace.lowering.reference import Bag, NotOfBags, answer_of_bags, bag_of
-from headrace.operators.endpoints import Source
+from headrace.operators.endpoints import SourceOperator
 from headrace.operators.feedback import FeedbackOperator
 from headrace.operators.order import AssumeOrdered
 
@@ -52,7 +52,7 @@ def node_bags(graph: FlowGraph, inputs: Mapping[str, Mapping[Row, int]]) -> list
     for _ in range(rounds):
         before = list(bags)
         for node in graph.nodes:
-            if isinstance(node.operator, Source):
+            if isinstance(node.operator, SourceOperator):
                 bags[node.id] = given[node.operator.name]
             else:
                 read = [(graph.nodes[i].schema, bags[i]) for i in node.inputs]

@@ -25,7 +25,7 @@ from headrace.lowering.reference import (
 )
 from headrace.operators.across_ticks import DeferTick
 from headrace.operators.aggregate.aggregate import Aggregate
-from headrace.operators.endpoints import Source
+from headrace.operators.endpoints import SourceOperator
 from headrace.operators.feedback import FeedbackOperator
 from headrace.operators.lifetime import Lifetime
 from headrace.operators.top_k import TopK
@@ -53,7 +53,7 @@ class TickOracle:
         for _ in range(rounds):
             so_far = list(now)
             for node in self._order:
-                if isinstance(node.operator, Source):
+                if isinstance(node.operator, SourceOperator):
                     now[node.id] = sum_bags([before[node.id], Counter(inputs.get(node.operator.name, {}))])
                 else:
                     now[node.id] = self._holds(node, before, now)

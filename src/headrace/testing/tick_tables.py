@@ -49,7 +49,7 @@ from headrace.expr.types import (
 )
 from headrace.flow.flow import Flow
 from headrace.flow.stream import Stream
-from headrace.operators.endpoints import Source
+from headrace.operators.endpoints import SourceOperator
 
 Bag: TypeAlias = Counter[Row]
 TickInput: TypeAlias = Mapping[str, Sequence[Any]]
@@ -165,7 +165,7 @@ def read_table(flow: Flow, table: str) -> list[TableTick]:
                     tick.outputs[name][row] += weight
             else:
                 node = graph.nodes[graph.sources[name]]
-                assert isinstance(node.operator, Source)
+                assert isinstance(node.operator, SourceOperator)
                 tick.inputs[name].extend(_input(cell, node.schema, node.operator.append))
     return ticks
 

@@ -9,7 +9,7 @@ from headrace import col
 from headrace.compute.plans import sinks_of
 from headrace.errors import SourceLocation
 from headrace.expr.row_classes import schema_of
-from headrace.operators.endpoints import Source
+from headrace.operators.endpoints import SourceOperator
 
 
 class Bid(NamedTuple):
@@ -63,7 +63,7 @@ def identity_of(flow: hr.Flow) -> hr.Flow:
     """What reads an index of a flow as it is."""
     (sink,) = sinks_of(flow)
     same = hr.Flow("same")
-    rows = same.add_source(Source("input", sink.schema, False, False), SourceLocation(__file__, 1))
+    rows = same.add_source(SourceOperator("input", sink.schema, False, False), SourceLocation(__file__, 1))
     same.add_sink("out", rows, sink.schema, SourceLocation(__file__, 1))
     return same
 

@@ -33,10 +33,10 @@ from headrace.expr.tree import Expr
 from headrace.expr.types import BOOL, Schema
 from headrace.expr.typing_rules import bounded_code
 from headrace.flow.flow import Flow
+from headrace.flow.state_expiry import FlowContext
 from headrace.flow.stream import Stream
-from headrace.flow.stream_context import FlowContext
 from headrace.graph.node import Columns, Node, Operator
-from headrace.operators.endpoints import Sink, Source
+from headrace.operators.endpoints import SinkOperator, SourceOperator
 from headrace.operators.feedback import FeedbackOperator
 from headrace.operators.signals.earlier_values import LastRow, SignalSource, ValueRows
 from headrace.operators.signals.lift import SignalOperator
@@ -304,9 +304,9 @@ class _Building:
     def _added(self, at: int, operator: Operator, context: _PlanContext) -> Stream[object]:
         flow, name = self._flow, self._locations.name(at)
         match operator:
-            case Source() | SignalSource():
+            case SourceOperator() | SignalSource():
                 return flow.add_source(operator, context.location)
-            case Sink():
+            case SinkOperator():
                 return flow.add_sink(operator.name, context.streams[0], context.output, context.location)
             case FeedbackOperator():
                 return flow.add_feedback(operator, context.output, name, context.location)
@@ -335,7 +335,7 @@ def _number_of_ports(operator: Operator) -> int:
 
 def _check_ports(operator: Operator, context: _PlanContext) -> None:
     """Raise `BadPlan` if an operator on rows reads a signal, or one on signals reads rows."""
-    if isinstance(operator, Sink):
+    if isinstance(operator, SinkOperator):
         return
     wants = isinstance(operator, ValueRows) or (
         isinstance(operator, SignalOperator) and not isinstance(operator, LastRow)

@@ -43,7 +43,7 @@ from headrace.expr.types import (
     StructType,
 )
 from headrace.graph.node import FlowGraph, Node, is_named, label_in_sentence
-from headrace.operators.endpoints import Sink, Source
+from headrace.operators.endpoints import SinkOperator, SourceOperator
 from headrace.operators.signals.earlier_values import SignalSource
 
 PLAIN_TYPES: dict[str, DataType] = {
@@ -302,7 +302,7 @@ def encode_locations(flow: str, nodes: Sequence[Node]) -> bytes:
 
 def _given_name(node: Node) -> str:
     """Return an operator's user-given name, unless the name belongs to the operator's definition."""
-    own = isinstance(node.operator, Source | SignalSource | Sink)
+    own = isinstance(node.operator, SourceOperator | SignalSource | SinkOperator)
     return node.name if is_named(node) and not own else ""
 
 

@@ -25,7 +25,7 @@ from headrace.compute.errors import BadPlan, MessageTooLarge
 from headrace.expr.row_classes import KeyedRows
 from headrace.expr.tree import Expr, Ordering
 from headrace.expr.types import DataType, Schema
-from headrace.graph.node import Operator
+from headrace.graph.node import Operator, described_name
 from headrace.operators import all_operators, time_spans
 from headrace.operators.aggregate import collected_values, counts, extremes, histograms, percentiles, sums
 from headrace.operators.aggregate.aggregation import Aggregation
@@ -53,19 +53,19 @@ _STATISTICS: tuple[type[statistic.Statistic], ...] = (
     ewm.EwmStd,
     ewm.EwmVar,
     moments.Corr,
-    moments.Count,
+    moments.SignalCount,
     moments.Cov,
-    moments.Mean,
+    moments.SignalMean,
     moments.Regression,
     moments.Std,
-    moments.Sum,
+    moments.SignalSum,
     moments.Var,
-    ordering.First,
-    ordering.Last,
-    ordering.Max,
-    ordering.Min,
+    ordering.SignalFirst,
+    ordering.SignalLast,
+    ordering.SignalMax,
+    ordering.SignalMin,
     ordering.Quantile,
-    ordering.Rank,
+    ordering.SignalRank,
     downsampling.BarsByCount,
     downsampling.BarsByTime,
     downsampling.Debounce,
@@ -86,9 +86,9 @@ _PARTS: Mapping[str, type[Any]] = {
     "aggregate.first": extremes.First,
     "aggregate.histogram": histograms.Histogram,
     "aggregate.last": extremes.Last,
-    "aggregate.max": extremes.Max,
+    "aggregate.max": extremes.Maximum,
     "aggregate.mean": sums.Mean,
-    "aggregate.min": extremes.Min,
+    "aggregate.min": extremes.Minimum,
     "aggregate.mode": percentiles.Mode,
     "aggregate.moments": Moments,
     "aggregate.null_on_error": sums.NullOnError,
@@ -112,7 +112,7 @@ _PARTS: Mapping[str, type[Any]] = {
     "over": window_function.Over,
     "over.cume_dist": row_functions.CumeDist,
     "over.dense_rank": row_functions.DenseRank,
-    "over.frame": window_function.Frame,
+    "over.frame": window_function.WindowFrame,
     "over.lag": row_functions.Lag,
     "over.months": window_function.Months,
     "over.nth_value": row_functions.NthValue,
@@ -132,7 +132,7 @@ RECORDS: Mapping[str, type[Any]] = MappingProxyType(
     {
         **{f"operator.{name}": operator for name, operator in OPERATORS.items()},
         **_PARTS,
-        **{f"statistic.{each.__name__}": each for each in _STATISTICS},
+        **{f"statistic.{described_name(each)}": each for each in _STATISTICS},
     }
 )
 """Records, which are frozen dataclasses with named fields, by name."""

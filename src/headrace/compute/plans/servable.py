@@ -14,7 +14,7 @@ from headrace.expr.types import Schema, holds_any
 from headrace.flow.flow import Flow
 from headrace.graph.node import label_in_sentence
 from headrace.graph.operator_declarations import OF_A_TICK, Unservable
-from headrace.operators.endpoints import Source
+from headrace.operators.endpoints import SourceOperator
 
 if TYPE_CHECKING:
     from headrace.graph.node import FlowGraph, Node, Operator
@@ -107,7 +107,7 @@ def sources_of(flow: Flow) -> tuple[FlowSource, ...]:
     """List a servable flow's sources, in order of declaration."""
     graph = flow.graph()
     operators = (graph.nodes[node].operator for node in graph.sources.values())
-    return tuple(FlowSource(o.name, o.schema, o.append) for o in operators if isinstance(o, Source))
+    return tuple(FlowSource(o.name, o.schema, o.append) for o in operators if isinstance(o, SourceOperator))
 
 
 def sinks_of(flow: Flow) -> tuple[FlowSink, ...]:
@@ -124,6 +124,6 @@ def identity_flow(schema: Schema, append: bool = False) -> Flow:
     append: whether rows are only ever added.
     """
     flow, location = Flow("subscription"), SourceLocation("<subscription>", 1)
-    rows = flow.add_source(Source(INPUT, schema, False, append), location)
+    rows = flow.add_source(SourceOperator(INPUT, schema, False, append), location)
     flow.add_sink(OUTPUT, rows, schema, location)
     return flow

@@ -46,7 +46,7 @@ from headrace.compute.replica.work_watch import WorkWatch
 from headrace.errors import HeadraceError
 from headrace.expr.types import Schema
 from headrace.flow.flow import Flow
-from headrace.operators.endpoints import Source
+from headrace.operators.endpoints import SourceOperator
 
 Predicate = Callable[[tuple[Any, ...]], bool | None]
 
@@ -133,7 +133,7 @@ def passes_through(flow: Flow) -> bool:
     """Return whether each sink of a flow passes on a source unchanged."""
     graph = flow.graph()
     above = [graph.nodes[node].inputs[0] for node in graph.sinks.values()]
-    return all(isinstance(graph.nodes[node].operator, Source) for node in above)
+    return all(isinstance(graph.nodes[node].operator, SourceOperator) for node in above)
 
 
 def check_keys(peek: Peek, width: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.analysis import analyse
-from headrace.engine.flow_parts import Schedule, live_consumers, plan_parts
+from headrace.engine.flow_parts import PartSchedule, live_consumers, plan_parts
 from headrace.errors import BadInput
 from headrace.graph.node import label
 
@@ -53,7 +53,7 @@ class Columnar:
 
         rebind: replaces the mapping of a slot.
         """
-        if program.counting or program.schedule is not Schedule.HYBRID:
+        if program.counting or program.schedule is not PartSchedule.HYBRID:
             return None
         from headrace.engine.columnar.columnar_flow import LargeTicks, large_ticks_code
 

@@ -24,7 +24,7 @@ from headrace.lowering.forms import (
     choose_reduction,
 )
 from headrace.operators import all_operators
-from headrace.operators.endpoints import Sink
+from headrace.operators.endpoints import SinkOperator
 from headrace.operators.feedback import BagFeedback, Feedback, FeedbackOperator
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def takes_values(graph: FlowGraph, plans: Sequence[ColumnarPlan], source: int) -
     reading = [plan for plan in plans if source in plan.part.inputs]
     reduced = [feed.reduction is not None for plan in reading for feed in plan.feeds if feed.source == source]
     columnar = [graph.nodes[n] for plan in reading for n in plan.columnar if source in graph.nodes[n].inputs]
-    computed = [not isinstance(reader.operator, Sink) for reader in columnar]
+    computed = [not isinstance(reader.operator, SinkOperator) for reader in columnar]
     return any(computed + reduced) and all(computed + reduced)
 
 

@@ -13,7 +13,7 @@ from headrace.errors import BadInput, BadRow, SourceLocation, Step
 from headrace.flow.signal import check_function, check_signal
 from headrace.graph.node import Node
 from headrace.operators.column_arguments import render_argument
-from headrace.operators.endpoints import Sink
+from headrace.operators.endpoints import SinkOperator
 from headrace.operators.signals.earlier_values import LastRow, SignalSource
 from headrace.operators.signals.lift import SignalOperator
 from headrace.shown import Shown
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headrace.flow.signal import Signal
     from headrace.graph.node import FlowGraph
 
+
 Callback = Callable[[Any], object]
 
 _ENDINGS = 1_000_000_000
@@ -36,7 +37,7 @@ _LATER = 500_000_000
 """Added to the ids of operators made after a graph whose ids are not those of its flow."""
 
 
-class Subscription:
+class SignalSubscription:
     """A callback subscribed to a signal. active: until removed by `engine.unsubscribe`."""
 
     def __init__(self, node: Node, callback: Callback) -> None:
@@ -55,16 +56,16 @@ class SignalSubscriptions:
         self._flow = flow
         self._ids = renumbered
         self._machine = machine
-        self._active: dict[int, Subscription] = {}
+        self._active: dict[int, SignalSubscription] = {}
         self._readers: dict[int, set[int]] = {}
         self._made = 0
-        self._pending: deque[tuple[Subscription, Any]] = deque()
+        self._pending: deque[tuple[SignalSubscription, Any]] = deque()
         self._notifying = False
 
     def __bool__(self) -> bool:
         return bool(self._active)
 
-    def add(self, signal: Signal[Any], callback: Callback, location: SourceLocation) -> Subscription:
+    def add(self, signal: Signal[Any], callback: Callback, location: SourceLocation) -> SignalSubscription:
         """Subscribe `callback` to the current value of `signal`, if any, and to each new one.
 
         Operators that the machine has not yet begin as if what they read had fired just now.
@@ -76,7 +77,12 @@ class SignalSubscriptions:
         self._made += 1
         name = f"subscription_{self._made}"
         ending = Node(
-            _ENDINGS + self._made, name, Sink(name), (self._id(signal.node_id),), signal.schema, location
+            _ENDINGS + self._made,
+            name,
+            SinkOperator(name),
+            (self._id(signal.node_id),),
+            signal.schema,
+            location,
         )
         added[ending.id] = ending
         older = {i for node in added.values() for i in node.inputs if i not in added}
@@ -92,7 +98,7 @@ class SignalSubscriptions:
             for read in node.inputs:
                 if read in self._readers:
                     self._readers[read].add(node.id)
-        subscription = self._active[ending.id] = Subscription(ending, callback)
+        subscription = self._active[ending.id] = SignalSubscription(ending, callback)
         self.notify(self._machine.take_emitted())
         return subscription
 
@@ -131,7 +137,7 @@ class SignalSubscriptions:
             fix="make sources, and what turns streams into signals, before the engine",
         )
 
-    def remove(self, subscription: Subscription) -> None:
+    def remove(self, subscription: SignalSubscription) -> None:
         """Remove a subscription and the operators that only it needed. Repeating this has no effect."""
         if not subscription.active:
             return
@@ -419,7 +425,7 @@ class RunsSignals:
 
     # -- while it runs -------------------------------------------------------------------------
 
-    def subscribe(self, signal: Signal[Any], callback: Callable[[Any], object]) -> Subscription:
+    def subscribe(self, signal: Signal[Any], callback: Callable[[Any], object]) -> SignalSubscription:
         """Call `callback` with the current value of `signal`, if any, and with each new one.
 
         signal: of the flow that runs; also an expression that was built after the engine was made.
@@ -461,7 +467,7 @@ class RunsSignals:
         finally:
             self._listen_only_for_subscribers()
 
-    def unsubscribe(self, subscription: Subscription) -> None:
+    def unsubscribe(self, subscription: SignalSubscription) -> None:
         """Remove a subscription and the operators that exist only for it. Repeating this has no effect."""
         if self._subscriptions is not None:
             self._subscriptions.remove(subscription)

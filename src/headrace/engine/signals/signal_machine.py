@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from headrace.engine.flow_parts import Schedule
+from headrace.engine.flow_parts import PartSchedule
 from headrace.engine.runtime_library import explain_in_signals, raise_explained
 from headrace.engine.signals.blocks import Arrangement, Block, ScheduledPart
 from headrace.engine.signals.part_writer import (
@@ -147,21 +147,21 @@ class SignalMachine:
         sources: Collection[int],
         outputs: Collection[int],
         *,
-        schedule: Schedule = Schedule.HYBRID,
+        schedule: PartSchedule = PartSchedule.HYBRID,
         counting: bool = False,
         name: str = "",
     ) -> None:
         self.nodes: dict[int, Node] = {}
         self.steps: dict[int, SignalStep] = {}
         self.module = GeneratedModule(name)
-        self.arrangement = Arrangement((), apart=schedule is not Schedule.HYBRID)
+        self.arrangement = Arrangement((), apart=schedule is not PartSchedule.HYBRID)
         self.kept: set[int] = set()
         self.shown: set[int] = set()
         self.counts: list[tuple[int, ...]] | None = [] if counting else None
         self.counted: dict[int, int] = {}
         self._counters: list[int] = []
-        self._apart = schedule is not Schedule.HYBRID
-        self._queued = schedule is not Schedule.STATIC
+        self._apart = schedule is not PartSchedule.HYBRID
+        self._queued = schedule is not PartSchedule.STATIC
         self._notified = Notifications(self._queued)
         self._leaving: dict[int, tuple[list[Any], list[int]]] = {}
         self._queue: list[int] = []

@@ -27,7 +27,7 @@ from headrace.expr.functions.json_scalars import (
     SCALAR_CONVERTERS,
     Convert,
     Partial,
-    Reader,
+    ScalarReader,
     Unfit,
     decimal_of_json,
     refuse,
@@ -112,7 +112,7 @@ def _parsed(
     text: str,
 ) -> Any:
     """Read a text. nothing: the value of one that does not fit. with_text: puts the text into a bad value."""
-    reader = Reader(text)
+    reader = ScalarReader(text)
     found, fits = nothing, False
     try:
         if reader.advance() is None:
@@ -143,7 +143,7 @@ def _fields_of(struct: StructType) -> _Fields:
     return {field.name: (at, _converter(field.type)) for at, field in enumerate(struct.fields)}
 
 
-def _object(fields: _Fields, width: int, reader: Reader) -> tuple[Any, ...]:
+def _object(fields: _Fields, width: int, reader: ScalarReader) -> tuple[Any, ...]:
     row: list[Any] = [None] * width
     unfit = False
     while reader.advance() not in (None, Token.END_OBJECT):
@@ -165,7 +165,7 @@ def _object(fields: _Fields, width: int, reader: Reader) -> tuple[Any, ...]:
     return tuple(row)
 
 
-def _array(element: Convert, reader: Reader) -> tuple[Any, ...]:
+def _array(element: Convert, reader: ScalarReader) -> tuple[Any, ...]:
     values: list[Any] = []
     unfit = False
     while reader.advance() not in (None, Token.END_ARRAY):
@@ -179,7 +179,7 @@ def _array(element: Convert, reader: Reader) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def _map(convert: Convert, reader: Reader) -> tuple[tuple[str, Any], ...]:
+def _map(convert: Convert, reader: ScalarReader) -> tuple[tuple[str, Any], ...]:
     entries: list[tuple[str, Any]] = []
     unfit = lost = False
     while reader.advance() not in (None, Token.END_OBJECT):
@@ -236,7 +236,7 @@ def _list_at_top(type: ListType) -> Convert:
     """Return the reader of a list; an object is one of a single struct."""
     element = _converter(type.element)
 
-    def convert(reader: Reader) -> Any:
+    def convert(reader: ScalarReader) -> Any:
         if reader.token is Token.START_OBJECT and isinstance(type.element, StructType):
             try:
                 return (element(reader),)
@@ -251,7 +251,7 @@ def _list_at_top(type: ListType) -> Convert:
 def _checked(convert: Convert, *tokens: Token) -> Convert:
     """Return the reader of values that start with one of some tokens; null for null."""
 
-    def checked(reader: Reader) -> Any:
+    def checked(reader: ScalarReader) -> Any:
         token = reader.token
         while token is Token.NAME:
             token = reader.advance()

@@ -130,7 +130,7 @@ class Partial(Exception):
         self.value = value
 
 
-class Reader(JsonReader):
+class ScalarReader(JsonReader):
     """Reader that keeps the error of the first time that Spark alone can hold.
 
     It is raised at the end: if the text turns out malformed, the time is no part of the answer.
@@ -143,11 +143,11 @@ class Reader(JsonReader):
         self.error: EvaluationError | None = None
 
 
-Convert: TypeAlias = Callable[[Reader], Any]
+Convert: TypeAlias = Callable[[ScalarReader], Any]
 """Reads the value whose first token was read, or is that of its name."""
 
 
-def refuse(reader: Reader) -> NoReturn:
+def refuse(reader: ScalarReader) -> NoReturn:
     if reader.token is Token.STRING:
         # The reader moves to its end, or finds it malformed.
         reader.string()
@@ -176,18 +176,18 @@ _MAX_EXPONENT = 10
 _LEAST_SIZE = 100
 
 
-def _bool(reader: Reader) -> bool:
+def _bool(reader: ScalarReader) -> bool:
     return reader.token is Token.TRUE
 
 
-def _int(bits: int, reader: Reader) -> int:
+def _int(bits: int, reader: ScalarReader) -> int:
     value = int(reader.number)
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
         raise Unfit
     return value
 
 
-def _float(reader: Reader) -> float:
+def _float(reader: ScalarReader) -> float:
     if reader.token is Token.STRING:
         special = _SPECIAL.get(reader.string())
         if special is None:
@@ -197,7 +197,7 @@ def _float(reader: Reader) -> float:
     return value if value == value else NAN
 
 
-def decimal_of_json(spec: DecimalSpec, reader: Reader) -> Decimal:
+def decimal_of_json(spec: DecimalSpec, reader: ScalarReader) -> Decimal:
     text = reader.string().replace(",", "") if reader.token is Token.STRING else reader.number
     match = _DECIMAL.fullmatch(text)
     if match is None or max(text) > _BASIC_PLANE:
@@ -220,7 +220,7 @@ def decimal_of_json(spec: DecimalSpec, reader: Reader) -> Decimal:
         raise Unfit from None
 
 
-def _str(reader: Reader) -> str:
+def _str(reader: ScalarReader) -> str:
     if reader.token is Token.STRING:
         return SURROGATE.sub("?", reader.string())
     writer = JsonWriter(quoted_in_bytes)
@@ -228,21 +228,21 @@ def _str(reader: Reader) -> str:
     return writer.text()
 
 
-def _date(reader: Reader) -> date | None:
+def _date(reader: ScalarReader) -> date | None:
     return _kept(partial(date_of, reader.string()), reader)
 
 
-def _timestamp(reader: Reader) -> datetime | None:
+def _timestamp(reader: ScalarReader) -> datetime | None:
     if reader.token is Token.INTEGER:
         return _kept(partial(timestamp_of_seconds, _int(64, reader)), reader)
     return _kept(partial(timestamp_of, reader.string()), reader)
 
 
-def _timestamp_ntz(reader: Reader) -> datetime | None:
+def _timestamp_ntz(reader: ScalarReader) -> datetime | None:
     return _kept(partial(timestamp_ntz_of, reader.string()), reader)
 
 
-def _kept(read: Callable[[], T | None], reader: Reader) -> T | None:
+def _kept(read: Callable[[], T | None], reader: ScalarReader) -> T | None:
     """Return a time, or keep the error for the end. Raises `Unfit` if it is none."""
     try:
         found = read()
@@ -254,7 +254,7 @@ def _kept(read: Callable[[], T | None], reader: Reader) -> T | None:
     return found
 
 
-def _float32(reader: Reader) -> float:
+def _float32(reader: ScalarReader) -> float:
     return float32(_float(reader))
 
 

@@ -33,6 +33,7 @@ from headrace.expr.types import (
     StrType,
 )
 from headrace.expr.typing_rules import is_number
+from headrace.graph.node import described_name
 from headrace.lowering.row_code import item_sources, weight_product
 from headrace.lowering.slot import Thaw, as_it_is
 from headrace.operators.over.window_function import WindowFunction
@@ -77,7 +78,7 @@ class Aggregation(WindowFunction):
         """Return the output column. Raises `WrongType`, and the errors of invalid arguments."""
 
     def __str__(self) -> str:
-        return f"{type(self).__name__.lower()}({', '.join(str(a) for a in self.arguments())})"
+        return f"{described_name(type(self)).lower()}({', '.join(str(a) for a in self.arguments())})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from headrace.arrangement.batch import (
     values_at,
 )
 from headrace.arrangement.reading import change_of_first_rows, first_rows
-from headrace.arrangement.spine import Found, Spine
+from headrace.arrangement.spine import FoundRows, Spine
 from headrace.columns.column_stream import ColumnStream, build_stream, empty_stream
 from headrace.columns.columns import WEIGHT, ColumnarDeclined, Columns
 from headrace.expr.check import check
@@ -160,7 +160,7 @@ _MORE = 3
 """Values beyond the first that are looked at, for those that are taken back."""
 
 
-class State(NamedTuple):
+class GroupState(NamedTuple):
     """Sums of some groups, and their extremes."""
 
     sums: list[Numbers]
@@ -194,7 +194,7 @@ class ColumnarAggregate:
         if not all(are_in_one_window(after[span][:FLOAT_PARTS]) for span in groups.float_spans):
             raise ColumnarDeclined
         before, now = self._extremes(spine.batches, new, keys)
-        frame = _changes(groups, keys, State(sums, before), State(after, now))
+        frame = _changes(groups, keys, GroupState(sums, before), GroupState(after, now))
         return build_stream(Columns(groups.schema, False, frame))
 
     def _sums(self, spine: Spine, keys: Sequence[pl.Series]) -> list[Numbers]:
@@ -252,7 +252,7 @@ class ColumnarAggregate:
         return _by_part(extremes, before, count), _by_part(extremes, after, count)
 
 
-def _by_part(extremes: Sequence[HeldValues], found: Found, count: int) -> Extremes:
+def _by_part(extremes: Sequence[HeldValues], found: FoundRows, count: int) -> Extremes:
     """Return for each part the values that were found for so many groups, nulls where none was."""
     values: dict[int, pl.Series] = {}
     for at, held in enumerate(extremes):
@@ -267,7 +267,9 @@ def _by_part(extremes: Sequence[HeldValues], found: Found, count: int) -> Extrem
     return values
 
 
-def _changes(columns: GroupColumns, keys: Sequence[pl.Series], before: State, after: State) -> pl.DataFrame:
+def _changes(
+    columns: GroupColumns, keys: Sequence[pl.Series], before: GroupState, after: GroupState
+) -> pl.DataFrame:
     """Return retractions and insertions: each group's old answer directly before its new one."""
     count = len(keys[0])
     rows = np.concatenate((before.sums[0], after.sums[0]))

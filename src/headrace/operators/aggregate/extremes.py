@@ -52,16 +52,18 @@ class _OrderedValues(ValueAggregation):
         return Field(name, typed.type, typed.nullable)
 
 
-class Min(_OrderedValues):
+class Minimum(_OrderedValues):
     """Least value; NaN is greatest. Null if every value is null."""
 
     __slots__ = ()
+    described_as: ClassVar[str] = "Min"
 
 
-class Max(_OrderedValues):
+class Maximum(_OrderedValues):
     """Greatest value; NaN is greatest. Null if every value is null."""
 
     __slots__ = ()
+    described_as: ClassVar[str] = "Max"
 
     only_grows: ClassVar[bool] = True
 
@@ -99,14 +101,14 @@ class Last(_ByOrder):
     __slots__ = ()
 
 
-def min(expr: Expr) -> Min:
+def min(expr: Expr) -> Minimum:
     """Least value of an expression."""
-    return Min(expr)
+    return Minimum(expr)
 
 
-def max(expr: Expr) -> Max:
+def max(expr: Expr) -> Maximum:
     """Greatest value of an expression."""
-    return Max(expr)
+    return Maximum(expr)
 
 
 def first(expr: Expr, *, by: Expr) -> First:
@@ -218,12 +220,14 @@ class ExtremeBy(Extreme):
         return f"({to.field(0)}[{self.end}][1] if {to.field(0)} else None)"
 
 
-@accumulator_of.register(Min)
-@accumulator_of.register(Max)
+@accumulator_of.register(Minimum)
+@accumulator_of.register(Maximum)
 @accumulator_of.register(First)
 @accumulator_of.register(Last)
-def _accumulate(aggregation: Min | Max | First | Last, types: ArgumentTypes, append: bool) -> Accumulator:
-    least = isinstance(aggregation, Min | First)
+def _accumulate(
+    aggregation: Minimum | Maximum | First | Last, types: ArgumentTypes, append: bool
+) -> Accumulator:
+    least = isinstance(aggregation, Minimum | First)
     if append:
         return AppendExtreme(types, append, "<" if least else ">")
     return (Extreme if len(types) == 1 else ExtremeBy)(types, append, 0 if least else -1)
@@ -232,10 +236,10 @@ def _accumulate(aggregation: Min | Max | First | Last, types: ArgumentTypes, app
 # --- on Spark ----------------------------------------------------------------------------------------
 
 
-@measure.register(Min)
-@measure.register(Max)
-def _measure(aggregation: Min | Max, to: AggregateArguments) -> NativeAggregates:
-    return NativeAggregates((to.sql("min({0})" if isinstance(aggregation, Min) else "max({0})"),))
+@measure.register(Minimum)
+@measure.register(Maximum)
+def _measure(aggregation: Minimum | Maximum, to: AggregateArguments) -> NativeAggregates:
+    return NativeAggregates((to.sql("min({0})" if isinstance(aggregation, Minimum) else "max({0})"),))
 
 
 @measure.register(First)
@@ -251,13 +255,13 @@ def _measure_by_order(aggregation: First | Last, to: AggregateArguments) -> Nati
 # --- reference answers -------------------------------------------------------------------------------
 
 
-@answer_of.register(Min)
-def _answer_min(aggregation: Min, result: DataType, rows: ArgumentRows) -> Any:
+@answer_of.register(Minimum)
+def _answer_min(aggregation: Minimum, result: DataType, rows: ArgumentRows) -> Any:
     return builtins.min(present_values(rows), key=rank, default=None)
 
 
-@answer_of.register(Max)
-def _answer_max(aggregation: Max, result: DataType, rows: ArgumentRows) -> Any:
+@answer_of.register(Maximum)
+def _answer_max(aggregation: Maximum, result: DataType, rows: ArgumentRows) -> Any:
     return builtins.max(present_values(rows), key=rank, default=None)
 
 

@@ -353,24 +353,24 @@ def _whole(parts: Sequence[Numbers]) -> Numbers:
     return total
 
 
-Result: TypeAlias = "Callable[[Numbers, Sequence[Numbers]], pl.Series]"
+ResultOfSums: TypeAlias = "Callable[[Numbers, Sequence[Numbers]], pl.Series]"
 """Function from the row counts of groups and an accumulator's sums to its results. Raises `ColumnarDeclined`
 where they are to be found row by row."""
 
 
 @singledispatch
-def result_of(accumulator: Accumulator) -> Result:
+def result_of(accumulator: Accumulator) -> ResultOfSums:
     """Return the function that computes an accumulator's results from its sums."""
     raise NotImplementedError(type(accumulator).__name__)
 
 
 @result_of.register(CountRows)
-def _rows(accumulator: CountRows) -> Result:
+def _rows(accumulator: CountRows) -> ResultOfSums:
     return lambda rows, sums: pl.Series(rows)
 
 
 @result_of.register(CountValues)
-def _values(accumulator: CountValues) -> Result:
+def _values(accumulator: CountValues) -> ResultOfSums:
     return lambda rows, sums: pl.Series(sums[0])
 
 
@@ -379,7 +379,7 @@ def _of_totals(
     compute: Callable[[Numbers, Numbers], pl.Series],
     one: Callable[[int, int], Any],
     type: DataType,
-) -> Result:
+) -> ResultOfSums:
     """Return a function that is null where no value was added.
 
     compute: results of totals and counts; it may raise `_Large`. one: one result, of numbers of any size.
@@ -406,7 +406,7 @@ def _of_totals(
 
 
 @result_of.register(IntSum)
-def _int_sum(accumulator: IntSum) -> Result:
+def _int_sum(accumulator: IntSum) -> ResultOfSums:
     assert isinstance(accumulator.types[0].type, IntegerType)
     return _of_totals(
         accumulator, lambda totals, counts: pl.Series(totals), lambda total, count: total, INT64
@@ -414,7 +414,7 @@ def _int_sum(accumulator: IntSum) -> Result:
 
 
 @result_of.register(IntMean)
-def _int_mean(accumulator: IntMean) -> Result:
+def _int_mean(accumulator: IntMean) -> ResultOfSums:
     def mean(totals: Numbers, counts: Numbers) -> pl.Series:
         if len(totals) and max(int(np.abs(totals).max()), int(counts.max())) > _EXACT_FLOAT:
             raise _Large
@@ -424,7 +424,7 @@ def _int_mean(accumulator: IntMean) -> Result:
 
 
 @result_of.register(IntervalSum)
-def _interval_sum(accumulator: IntervalSum) -> Result:
+def _interval_sum(accumulator: IntervalSum) -> ResultOfSums:
     def total_of(totals: Numbers, counts: Numbers) -> pl.Series:
         return pl.Series(totals).cast(pl.Duration("us"))
 
@@ -432,7 +432,7 @@ def _interval_sum(accumulator: IntervalSum) -> Result:
 
 
 @result_of.register(IntervalMean)
-def _interval_mean(accumulator: IntervalMean) -> Result:
+def _interval_mean(accumulator: IntervalMean) -> ResultOfSums:
     def in_rows(totals: Numbers, counts: Numbers) -> pl.Series:
         raise _Large
 
@@ -440,7 +440,7 @@ def _interval_mean(accumulator: IntervalMean) -> Result:
 
 
 @result_of.register(DecimalSum)
-def _decimal_sum(accumulator: DecimalSum) -> Result:
+def _decimal_sum(accumulator: DecimalSum) -> ResultOfSums:
     type = decimal_sum_type(accumulator.argument)
     return _of_totals(
         accumulator,
@@ -451,7 +451,7 @@ def _decimal_sum(accumulator: DecimalSum) -> Result:
 
 
 @result_of.register(DecimalMean)
-def _decimal_mean(accumulator: DecimalMean) -> Result:
+def _decimal_mean(accumulator: DecimalMean) -> ResultOfSums:
     type = decimal_mean_type(accumulator.argument)
     factor = 10 ** (type.scale - accumulator.scale)
 
@@ -479,7 +479,7 @@ def decimals(unscaled: Any, type: DecimalType) -> pl.Series:
     return _polars.from_arrow(_arrow.Array.from_buffers(of, len(unscaled), [None, _arrow.py_buffer(halves)]))
 
 
-def _float_result(accumulator: FloatTotals, *, means: bool) -> Result:
+def _float_result(accumulator: FloatTotals, *, means: bool) -> ResultOfSums:
     def result(rows: Numbers, sums: Sequence[Numbers]) -> pl.Series:
         parts, kinds, counted = sums[:FLOAT_PARTS], sums[FLOAT_PARTS:][:3], sums[FLOAT_PARTS + 3 :]
         counts = counted[0] if counted else rows
@@ -492,17 +492,17 @@ def _float_result(accumulator: FloatTotals, *, means: bool) -> Result:
 
 
 @result_of.register(FloatSum)
-def _float_sum(accumulator: FloatSum) -> Result:
+def _float_sum(accumulator: FloatSum) -> ResultOfSums:
     return _float_result(accumulator, means=False)
 
 
 @result_of.register(FloatMean)
-def _float_mean(accumulator: FloatMean) -> Result:
+def _float_mean(accumulator: FloatMean) -> ResultOfSums:
     return _float_result(accumulator, means=True)
 
 
 @result_of.register(PowerSums)
-def _moment(accumulator: PowerSums) -> Result:
+def _moment(accumulator: PowerSums) -> ResultOfSums:
     degrees, moment, read = accumulator.degrees, accumulator.moment, fields_reader(accumulator, 0)
 
     def result(rows: Numbers, sums: Sequence[Numbers]) -> pl.Series:

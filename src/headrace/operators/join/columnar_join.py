@@ -25,7 +25,7 @@ from headrace.arrangement.batch import (
     stacked,
     take,
 )
-from headrace.arrangement.spine import Found, Probe, Spine, together
+from headrace.arrangement.spine import FoundRows, Probe, Spine, together
 from headrace.columns.column_stream import (
     ColumnStream,
     build_stream,
@@ -438,13 +438,13 @@ class ColumnarMatchedJoin:
             self._alone(negated(left, going)),
         ]
 
-    def _found(self, asking: pl.DataFrame, layout: Layout, batches: Sequence[Batch]) -> Found:
+    def _found(self, asking: pl.DataFrame, layout: Layout, batches: Sequence[Batch]) -> FoundRows:
         """Return the right rows that left rows match, in the order of these."""
         probe = Probe.of(layout, [asking[name] for name in self.plan.key_names(0)], self.slots.most)
         found = together(layout, [probe.find(batch) for batch in batches])
         if self.plan.operator.residual is not None and len(found.asked):
             passing = self._passing(take(asking, found.asked), found.rows)
-            found = Found(found.asked[passing], take(found.rows, passing))
+            found = FoundRows(found.asked[passing], take(found.rows, passing))
         return found
 
     def _passing(self, lefts: pl.DataFrame, rights: pl.DataFrame) -> Numbers:
@@ -460,12 +460,12 @@ class ColumnarMatchedJoin:
             decline_marked(made)
         return np.flatnonzero(made["passes"].to_numpy())
 
-    def _counts(self, asking: pl.DataFrame, found: Found) -> Numbers:
+    def _counts(self, asking: pl.DataFrame, found: FoundRows) -> Numbers:
         counts = np.zeros(asking.height, np.int64)
         np.add.at(counts, found.asked, found.rows[WEIGHT].to_numpy())
         return counts
 
-    def _pairs(self, lefts: pl.DataFrame, found: Found) -> list[pl.DataFrame]:
+    def _pairs(self, lefts: pl.DataFrame, found: FoundRows) -> list[pl.DataFrame]:
         """Return the matched pairs of a left join; nothing for other joins."""
         plan = self.plan
         if plan.operator.how is not How.LEFT or not len(found.asked):

@@ -114,7 +114,7 @@ class Join(CutDependent):
                lifetime TICK.
     nondet:    reason why results may depend on the cut into ticks, if a lifetime is TICK.
 
-    Right and full joins are composed of left and anti joins (`headrace.flow.composite_joins`).
+    Right and full joins are composed of left and anti joins (`headrace.flow.joins`).
 
     >>> from headrace import left, right
     >>> from headrace.testing import show

@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.arrangement.batch import Layout, Order, batch_of, differing, select, stacked, take, values_at
-from headrace.arrangement.spine import Found
+from headrace.arrangement.spine import FoundRows
 from headrace.columns.column_stream import ColumnStream, build_stream
 from headrace.columns.columns import WEIGHT, ColumnarDeclined, Columns, rows_to_columns, weights_of
 from headrace.columns.slot_forms import SlotForm, consolidated
@@ -408,7 +408,7 @@ class _Keys:
         return _either(sequence, older, wins), before, wins & ~takes
 
 
-def _last_rows(found: Found) -> Found:
+def _last_rows(found: FoundRows) -> FoundRows:
     """Return the row that each key has, of the rows found, which come in the order of the batches.
 
     A row is taken back before another one takes its place. So the last one that was set is there, if any is.
@@ -422,7 +422,7 @@ def _last_rows(found: Found) -> Found:
     came = np.flatnonzero(weights > 0)
     last[asked[came]] = came
     keys = np.flatnonzero(total > 0)
-    return Found(keys, take(rows, last[keys]))
+    return FoundRows(keys, take(rows, last[keys]))
 
 
 def _holds(condition: pl.Series) -> Any:

@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.arrangement.batch import Layout, batch_of, differing, joined, masked, select, take
-from headrace.arrangement.spine import Found
+from headrace.arrangement.spine import FoundRows
 from headrace.columns.column_stream import ColumnStream, empty_stream
 from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined, weights_of
 from headrace.columns.expressions import reads_columns
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from headrace.expr.types import DataType
     from headrace.graph.node import Node
     from headrace.operators.keyed_tables.upsert_rule import MisfitTexts, Tied, TieRule, UpsertRule
+
 
 SEQUENCE, KIND, TIES = "sequence", "kind", "ties"
 """Columns of what a key has of a sequence, beside the row: the sequence, its `Kind`, digests (`packed`)."""
@@ -246,14 +247,14 @@ def _unwrapped(row: Expr) -> tuple[tuple[Expr, ...], Call]:
     return tuple(conditions), row
 
 
-def present_rows(layout: Layout, found: Found) -> Found:
+def present_rows(layout: Layout, found: FoundRows) -> FoundRows:
     """Consolidate the rows found; each has multiplicity 0 or 1."""
     asked, rows = found
     if rows.height and (rows[WEIGHT].to_numpy() < 0).any():
         by_number = Layout({**layout.types, _NUMBER: pl.Int64()}, (_NUMBER,), (WEIGHT,), nullable=False)
         rows = batch_of(by_number, rows.hstack([pl.Series(_NUMBER, asked)])).frame
         asked = rows[_NUMBER].to_numpy()
-    return Found(asked, select(rows, layout.types))
+    return FoundRows(asked, select(rows, layout.types))
 
 
 def weighted(layout: Layout, rows: pl.DataFrame, weight: int) -> pl.DataFrame:

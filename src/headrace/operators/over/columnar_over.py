@@ -26,7 +26,7 @@ from headrace.expr.polars_columns import NotLowered, dtype_of
 from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
 from headrace.operators.aggregate.aggregation import Accumulator, Aggregation, accumulator_for
 from headrace.operators.aggregate.counts import CountRows, CountValues
-from headrace.operators.aggregate.extremes import Max, Min
+from headrace.operators.aggregate.extremes import Maximum, Minimum
 from headrace.operators.aggregate.moments import PowerSums
 from headrace.operators.aggregate.sum_columns import result_of, split, sum_widths
 from headrace.operators.aggregate.sums import FloatTotals
@@ -42,7 +42,7 @@ from headrace.operators.over.row_functions import (
     Rank,
     RowNumber,
 )
-from headrace.operators.over.window_function import Frame, FrameUnit
+from headrace.operators.over.window_function import FrameUnit, WindowFrame
 from headrace.requirements import np, pl
 
 if TYPE_CHECKING:
@@ -94,23 +94,23 @@ class PartitionAnswer:
 
 
 @singledispatch
-def answer_of(function: Any, frame: Frame | None, schema: Schema) -> PartitionAnswer:
+def answer_of(function: Any, frame: WindowFrame | None, schema: Schema) -> PartitionAnswer:
     """Return the columnar form of a window function. Raises `NotLowered`."""
     raise NotLowered(f"{function} over a partition stays in rows")
 
 
 @answer_of.register(RowNumber)
-def _row_number(function: RowNumber, frame: Frame | None, schema: Schema) -> PartitionAnswer:
+def _row_number(function: RowNumber, frame: WindowFrame | None, schema: Schema) -> PartitionAnswer:
     return PartitionAnswer((), lambda rows, values: pl.Series(rows.at - rows.first + 1))
 
 
 @answer_of.register(Rank)
-def _rank(function: Rank, frame: Frame | None, schema: Schema) -> PartitionAnswer:
+def _rank(function: Rank, frame: WindowFrame | None, schema: Schema) -> PartitionAnswer:
     return PartitionAnswer((), lambda rows, values: pl.Series(rows.first_peer - rows.first + 1))
 
 
 @answer_of.register(DenseRank)
-def _dense_rank(function: DenseRank, frame: Frame | None, schema: Schema) -> PartitionAnswer:
+def _dense_rank(function: DenseRank, frame: WindowFrame | None, schema: Schema) -> PartitionAnswer:
     def ranks(rows: Partitions, values: Sequence[pl.Series]) -> pl.Series:
         groups = np.cumsum(rows.first_peer == rows.at)
         return pl.Series(groups - groups[rows.first] + 1)
@@ -119,7 +119,7 @@ def _dense_rank(function: DenseRank, frame: Frame | None, schema: Schema) -> Par
 
 
 @answer_of.register(PercentRank)
-def _percent_rank(function: PercentRank, frame: Frame | None, schema: Schema) -> PartitionAnswer:
+def _percent_rank(function: PercentRank, frame: WindowFrame | None, schema: Schema) -> PartitionAnswer:
     return PartitionAnswer(
         (),
         lambda rows, values: pl.Series((rows.first_peer - rows.first) / np.maximum(rows.size - 1, 1)),
@@ -127,12 +127,12 @@ def _percent_rank(function: PercentRank, frame: Frame | None, schema: Schema) ->
 
 
 @answer_of.register(CumeDist)
-def _cume_dist(function: CumeDist, frame: Frame | None, schema: Schema) -> PartitionAnswer:
+def _cume_dist(function: CumeDist, frame: WindowFrame | None, schema: Schema) -> PartitionAnswer:
     return PartitionAnswer((), lambda rows, values: pl.Series((rows.end_peer - rows.first) / rows.size))
 
 
 @answer_of.register(Ntile)
-def _ntile(function: Ntile, frame: Frame | None, schema: Schema) -> PartitionAnswer:
+def _ntile(function: Ntile, frame: WindowFrame | None, schema: Schema) -> PartitionAnswer:
     def tiles(rows: Partitions, values: Sequence[pl.Series]) -> pl.Series:
         at = rows.at - rows.first
         size, larger = np.divmod(rows.size, function.parts)
@@ -144,7 +144,7 @@ def _ntile(function: Ntile, frame: Frame | None, schema: Schema) -> PartitionAns
 
 
 @answer_of.register(Lag)
-def _lag(function: Lag, frame: Frame | None, schema: Schema) -> PartitionAnswer:
+def _lag(function: Lag, frame: WindowFrame | None, schema: Schema) -> PartitionAnswer:
     if function.ignore_nulls and function.offset:
         raise NotLowered(f"{function} passes over nulls row by row")
     default = () if function.default is None else (function.default,)
@@ -164,7 +164,7 @@ def _lag(function: Lag, frame: Frame | None, schema: Schema) -> PartitionAnswer:
 
 
 @answer_of.register(NthValue)
-def _nth_value(function: NthValue, frame: Frame | None, schema: Schema) -> PartitionAnswer:
+def _nth_value(function: NthValue, frame: WindowFrame | None, schema: Schema) -> PartitionAnswer:
     bounds, n = _bounds(frame), function.n
     if function.ignore_nulls:
         raise NotLowered(f"{function} passes over nulls row by row")
@@ -179,13 +179,13 @@ def _nth_value(function: NthValue, frame: Frame | None, schema: Schema) -> Parti
 
 
 @answer_of.register(Aggregation)
-def _aggregate(function: Aggregation, frame: Frame | None, schema: Schema) -> PartitionAnswer:
+def _aggregate(function: Aggregation, frame: WindowFrame | None, schema: Schema) -> PartitionAnswer:
     bounds, exprs = _bounds(frame), tuple(function.arguments())
     accumulator = accumulator_for(function, schema, True)
-    if isinstance(function, Min | Max):
+    if isinstance(function, Minimum | Maximum):
         if frame is not None and frame.start is not None:
             raise NotLowered(f"{function} of a frame that moves stays in rows")
-        return PartitionAnswer(exprs, _running(bounds, least=isinstance(function, Min)))
+        return PartitionAnswer(exprs, _running(bounds, least=isinstance(function, Minimum)))
     widths = sum_widths(accumulator)
     if widths is None or isinstance(accumulator, FloatTotals | PowerSums):
         raise NotLowered(f"{function} needs every value of a frame")
@@ -241,7 +241,7 @@ _Bounds: TypeAlias = Callable[[Partitions], tuple[Numbers, Numbers]]
 """Function that returns from where to where each row's frame is."""
 
 
-def _bounds(frame: Frame | None) -> _Bounds:
+def _bounds(frame: WindowFrame | None) -> _Bounds:
     assert frame is not None
     if frame.measures_values:
         raise NotLowered("a frame by distances stays in rows")

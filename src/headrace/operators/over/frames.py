@@ -33,7 +33,7 @@ from headrace.operators.over.partitions import (
     function_source,
     sign_of,
 )
-from headrace.operators.over.window_function import Frame, FrameUnit, Months, Over, measured_by
+from headrace.operators.over.window_function import FrameUnit, Months, Over, WindowFrame, measured_by
 
 
 class _Beyond(Enum):
@@ -218,7 +218,7 @@ class RangeBounds(Bounds):
 
 
 def bounds_of(
-    frame: Frame, peers: Peers, value: Key, key: Key | None, *, of: DataType | None, descending: bool
+    frame: WindowFrame, peers: Peers, value: Key, key: Key | None, *, of: DataType | None, descending: bool
 ) -> Bounds:
     """Build the bounds of a frame. value, of, key: what a range measures, its type, its sort key."""
     start: Any = frame.start
@@ -308,7 +308,7 @@ class FrameAggregate(FramedFunction):
 # --- code --------------------------------------------------------------------------------------------
 
 
-def bounds_source(frame: Frame, step: FunctionWriter) -> str:
+def bounds_source(frame: WindowFrame, step: FunctionWriter) -> str:
     """Return the source of the bounds of a frame."""
     of = key = None
     value, descending = "None", False
@@ -328,7 +328,7 @@ def bounds_source(frame: Frame, step: FunctionWriter) -> str:
 
 
 @function_source.register(Aggregation)
-def _source(function: Aggregation, frame: Frame | None, step: FunctionWriter, suffix: str) -> str:
+def _source(function: Aggregation, frame: WindowFrame | None, step: FunctionWriter, suffix: str) -> str:
     assert frame is not None
     writer, node = step.writer, step.node.id
     # Frames that start at the partition's start lose no row as they move.

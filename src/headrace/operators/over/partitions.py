@@ -21,7 +21,7 @@ from headrace.expr.check import check
 from headrace.expr.code_runtime import float32
 from headrace.expr.types import FLOAT32, Row, Rows
 from headrace.lowering.reference import function_of, rank
-from headrace.operators.over.window_function import Frame, Months, Over, WindowFunction
+from headrace.operators.over.window_function import Months, Over, WindowFrame, WindowFunction
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr, Ordering
@@ -312,7 +312,9 @@ class FunctionWriter(Protocol):
 
 
 @singledispatch
-def function_source(function: WindowFunction, frame: Frame | None, step: FunctionWriter, suffix: str) -> str:
+def function_source(
+    function: WindowFunction, frame: WindowFrame | None, step: FunctionWriter, suffix: str
+) -> str:
     """Return the source of a window function over partitions: a `PartitionFunction`.
 
     suffix: makes names of its own of those that are written for it.

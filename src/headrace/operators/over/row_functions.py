@@ -23,7 +23,7 @@ from headrace.operators.over.partitions import (
     answer_of_row,
     function_source,
 )
-from headrace.operators.over.window_function import Frame, Over, Reach, WindowFunction
+from headrace.operators.over.window_function import Over, Reach, WindowFrame, WindowFunction
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType, Schema
@@ -44,7 +44,7 @@ class Lag(WindowFunction):
     def arguments(self) -> tuple[Expr, ...]:
         return (self.expr,) if self.default is None else (self.expr, self.default)
 
-    def reach(self, frame: Frame | None) -> Reach:
+    def reach(self, frame: WindowFrame | None) -> Reach:
         if not self.ignore_nulls:
             return Reach.NEAR
         return Reach.BEHIND if self.offset > 0 else Reach.PARTITION
@@ -229,7 +229,7 @@ def _from_the_end(rows: Rows, value: Key, n: int, frames: Iterable[tuple[int, in
 
 
 @function_source.register(Lag)
-def _lag_source(function: Lag, frame: Frame | None, step: FunctionWriter, suffix: str) -> str:
+def _lag_source(function: Lag, frame: WindowFrame | None, step: FunctionWriter, suffix: str) -> str:
     value = step.value_function(f"value_{suffix}", function.expr)
     default = step.row_function(f"default_{suffix}", ["None"])
     if function.default is not None:
@@ -238,7 +238,9 @@ def _lag_source(function: Lag, frame: Frame | None, step: FunctionWriter, suffix
 
 
 @function_source.register(NthValue)
-def _nth_value_source(function: NthValue, frame: Frame | None, step: FunctionWriter, suffix: str) -> str:
+def _nth_value_source(
+    function: NthValue, frame: WindowFrame | None, step: FunctionWriter, suffix: str
+) -> str:
     assert frame is not None
     value = step.value_function(f"value_{suffix}", function.expr)
     made, bounds = step.constant(NthValueFunction), bounds_source(frame, step)
@@ -286,7 +288,7 @@ class _Ranking(WindowFunction):
     def arguments(self) -> tuple[Expr, ...]:
         return ()
 
-    def reach(self, frame: Frame | None) -> Reach:
+    def reach(self, frame: WindowFrame | None) -> Reach:
         return self.shifts
 
     def field(self, name: str, schema: Schema) -> Field:
@@ -465,7 +467,7 @@ class NtileFunction(PartitionFunction):
 
 
 @function_source.register(_Ranking)
-def _source(function: _Ranking, frame: Frame | None, step: FunctionWriter, suffix: str) -> str:
+def _source(function: _Ranking, frame: WindowFrame | None, step: FunctionWriter, suffix: str) -> str:
     match function:
         case RowNumber():
             return f"{step.constant(RowNumberFunction)}()"

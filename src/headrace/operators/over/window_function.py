@@ -67,8 +67,10 @@ class Reach(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class WindowFrame:
     """Rows around each row that a function reads. A bound is an offset, negative before; None is no bound."""
+
+    described_as: ClassVar[str] = "Frame"
 
     unit: FrameUnit
     start: Offset | None
@@ -135,9 +137,11 @@ class WindowFunction(Shown, ABC):
             raise WrongType(f"{name} needs an order", where=[location], fix="give order_by=")
         frame = None
         if self.framed:
-            frame = Frame(FrameUnit.RANGE, None, 0 if by else None)
+            frame = WindowFrame(FrameUnit.RANGE, None, 0 if by else None)
             if given is not None:
-                frame = Frame(FrameUnit.ROWS if range is None else FrameUnit.RANGE, *_bounds(given, location))
+                frame = WindowFrame(
+                    FrameUnit.ROWS if range is None else FrameUnit.RANGE, *_bounds(given, location)
+                )
         per = tuple(_expression(each) for each in _several(partition_by))
         return Over(self, per, by, frame)
 
@@ -146,7 +150,7 @@ class WindowFunction(Shown, ABC):
         """The result for a frame without rows."""
         return None
 
-    def reach(self, frame: Frame | None) -> Reach:
+    def reach(self, frame: WindowFrame | None) -> Reach:
         """Return how far the change of a row reaches: nearby rows, or the whole partition."""
         bounded = frame is not None and frame.start is not None and frame.end is not None
         near = bounded and (frame is None or frame.unit is FrameUnit.ROWS or frame.measures_values)
@@ -194,7 +198,7 @@ class Over:
     function: WindowFunction
     per: tuple[Expr, ...]
     by: tuple[Ordering, ...]
-    frame: Frame | None
+    frame: WindowFrame | None
 
     def field(self, name: str, schema: Schema) -> Field:
         """Return the output column. Raises `WrongType`, and the errors of invalid arguments."""
@@ -233,7 +237,7 @@ def measured_by(by: Sequence[Ordering]) -> Ordering | None:
     return None
 
 
-def _check_frame(frame: Frame, by: Sequence[Ordering], schema: Schema) -> None:
+def _check_frame(frame: WindowFrame, by: Sequence[Ordering], schema: Schema) -> None:
     """Raise `WrongType` unless a frame fits the sort keys."""
     where = [SourceLocation.of_caller()]
     bounds: list[Any] = [bound for bound in (frame.start, frame.end) if bound is not None]

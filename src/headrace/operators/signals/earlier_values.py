@@ -15,9 +15,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.graph.node import ALTERABLE, Operator
 from headrace.graph.operator_declarations import SIGNAL, WHOLE, Facts, Need, Placement, Port
-from headrace.lowering.signal_step import Cell, Outcome, SignalStep, SignalWriter, register_signal_step
+from headrace.lowering.signal_step import (
+    SignalCell,
+    SignalOutcome,
+    SignalStep,
+    SignalWriter,
+    register_signal_step,
+)
 from headrace.operators.column_arguments import ANY_VALUE
-from headrace.operators.endpoints import Sink
+from headrace.operators.endpoints import SinkOperator
 from headrace.operators.lifetime import CutDependent
 from headrace.operators.signals.lift import ONE_INPUT, Constant, SignalOperator, constant_source
 
@@ -155,54 +161,54 @@ class DelaySignal(SignalOperator):
 class ScanSignalStep(SignalStep):
     operator: ScanSignal
 
-    def cells(self) -> tuple[Cell, ...]:
+    def cells(self) -> tuple[SignalCell, ...]:
         # A function may alter a list or dict that it is given, and the operator is any number of engines'.
-        return (Cell("accumulator", partial(deepcopy, self.operator.initial)),)
+        return (SignalCell("accumulator", partial(deepcopy, self.operator.initial)),)
 
-    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
+    def write(self, writer: SignalWriter, *inputs: str) -> SignalOutcome:
         accumulator = writer.cell(self.node, "accumulator")
         function = writer.constant("f", self.operator.function)
         writer.code.line(f"{accumulator} = {function}({accumulator}, {inputs[0]})")
-        return Outcome(accumulator)
+        return SignalOutcome(accumulator)
 
 
 @register_signal_step(WindowSignal)
 class WindowSignalStep(SignalStep):
     operator: WindowSignal
 
-    def cells(self) -> tuple[Cell, ...]:
+    def cells(self) -> tuple[SignalCell, ...]:
         return (last_values(self.operator.size),)
 
-    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
+    def write(self, writer: SignalWriter, *inputs: str) -> SignalOutcome:
         values = writer.cell(self.node, "history")
         writer.code.line(f"{values}.append({inputs[0]})")
         call = f"{writer.constant('f', self.operator.function)}(list({values}))"
         if not self.operator.may_be_silent():
-            return Outcome(call)
-        return Outcome(call, f"len({values}) == {self.operator.size}")
+            return SignalOutcome(call)
+        return SignalOutcome(call, f"len({values}) == {self.operator.size}")
 
 
 @register_signal_step(DelaySignal)
 class DelaySignalStep(SignalStep):
     operator: DelaySignal
 
-    def cells(self) -> tuple[Cell, ...]:
+    def cells(self) -> tuple[SignalCell, ...]:
         # One more than the delay: the oldest is the one to show.
         return (last_values(self.operator.count + 1),)
 
-    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
+    def write(self, writer: SignalWriter, *inputs: str) -> SignalOutcome:
         values = writer.cell(self.node, "history")
         writer.code.line(f"{values}.append({inputs[0]})")
         is_full = f"len({values}) > {self.operator.count}"
         if self.operator.initial is None:
-            return Outcome(f"{values}[0]", is_full)
+            return SignalOutcome(f"{values}[0]", is_full)
         initial = constant_source(writer, self.operator.initial.value)
-        return Outcome(f"{values}[0] if {is_full} else {initial}")
+        return SignalOutcome(f"{values}[0] if {is_full} else {initial}")
 
 
-def last_values(size: int) -> Cell:
+def last_values(size: int) -> SignalCell:
     """Return the cell `history` with the last `size` values, oldest first."""
-    return Cell("history", partial(_last, (), size=size), tuple, partial(_last, size=size))
+    return SignalCell("history", partial(_last, (), size=size), tuple, partial(_last, size=size))
 
 
 def _last(values: Iterable[Any], *, size: int) -> deque[Any]:
@@ -246,7 +252,7 @@ class FilterSignal(SignalOperator):
 
 
 @dataclass(frozen=True, slots=True)
-class When(SignalOperator):
+class WhenSignal(SignalOperator):
     """The value of `value` when it fires while `condition`, as settled in this tick, is true.
 
     A firing of the condition alone does not fire it.
@@ -339,32 +345,32 @@ class NoRepeats(SignalOperator):
 class FilterSignalStep(SignalStep):
     operator: FilterSignal
 
-    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
-        return Outcome(inputs[0], f"{writer.constant('f', self.operator.predicate)}({inputs[0]})")
+    def write(self, writer: SignalWriter, *inputs: str) -> SignalOutcome:
+        return SignalOutcome(inputs[0], f"{writer.constant('f', self.operator.predicate)}({inputs[0]})")
 
 
-@register_signal_step(When)
+@register_signal_step(WhenSignal)
 class WhenStep(SignalStep):
-    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
+    def write(self, writer: SignalWriter, *inputs: str) -> SignalOutcome:
         value, condition = inputs
         known = writer.has_value(self.node, 1)
-        return Outcome(value, condition if known is None else f"{known} and {condition}")
+        return SignalOutcome(value, condition if known is None else f"{known} and {condition}")
 
 
 @register_signal_step(Sample)
 class SampleStep(SignalStep):
-    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
-        return Outcome(inputs[0], writer.has_value(self.node, 0))
+    def write(self, writer: SignalWriter, *inputs: str) -> SignalOutcome:
+        return SignalOutcome(inputs[0], writer.has_value(self.node, 0))
 
 
 @register_signal_step(NoRepeats)
 class NoRepeatsStep(SignalStep):
     """Removal of repetitions: passes only values that differ from the last one emitted."""
 
-    def cells(self) -> tuple[Cell, ...]:
-        return (Cell("last", lambda: None), Cell("any", lambda: False))
+    def cells(self) -> tuple[SignalCell, ...]:
+        return (SignalCell("last", lambda: None), SignalCell("any", lambda: False))
 
-    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
+    def write(self, writer: SignalWriter, *inputs: str) -> SignalOutcome:
         (value,) = inputs
         last, any_yet = writer.cell(self.node, "last"), writer.cell(self.node, "any")
         differs = writer.fresh("differs")
@@ -374,7 +380,7 @@ class NoRepeatsStep(SignalStep):
         with writer.code.block(f"if {differs}:"):
             writer.code.line(f"{last} = {value}")
             writer.code.line(f"{any_yet} = True")
-        return Outcome(value, differs)
+        return SignalOutcome(value, differs)
 
 
 def values_differ(one: object, other: object) -> bool:
@@ -512,7 +518,7 @@ class SignalSourceStep(SignalStep):
     """Step of a source, without code: the value is an argument or loop variable of the function."""
 
 
-@register_signal_step(Sink, ValueRows)
+@register_signal_step(SinkOperator, ValueRows)
 class EmittingStep(SignalStep):
     """Step that emits a value to a sink or a stream."""
 

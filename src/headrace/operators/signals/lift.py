@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from headrace.graph.node import Operator
 from headrace.graph.operator_declarations import SIGNAL, WHOLE, Facts, Placement, Port
-from headrace.lowering.signal_step import Cell, Outcome, SignalStep, SignalWriter, signal_step
+from headrace.lowering.signal_step import SignalCell, SignalOutcome, SignalStep, SignalWriter, signal_step
 from headrace.operators.column_arguments import ANY_VALUE
 
 if TYPE_CHECKING:
@@ -198,8 +198,8 @@ INLINE: dict[Callable[..., object], str] = {
 class LiftStep(SignalStep):
     operator: Lift
 
-    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
-        return Outcome(self.call_source(writer, inputs))
+    def write(self, writer: SignalWriter, *inputs: str) -> SignalOutcome:
+        return SignalOutcome(self.call_source(writer, inputs))
 
     def call_source(self, writer: SignalWriter, inputs: tuple[str, ...]) -> str:
         """Return the source of the function's value."""
@@ -216,10 +216,10 @@ class LiftStep(SignalStep):
 class ZipSignalStep(LiftStep):
     """Zip with a buffer per position."""
 
-    def cells(self) -> tuple[Cell, ...]:
-        return tuple(Cell(f"waiting_{at}", list, tuple, list) for at in range(len(self.node.inputs)))
+    def cells(self) -> tuple[SignalCell, ...]:
+        return tuple(SignalCell(f"waiting_{at}", list, tuple, list) for at in range(len(self.node.inputs)))
 
-    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
+    def write(self, writer: SignalWriter, *inputs: str) -> SignalOutcome:
         buffers = [writer.cell(self.node, f"waiting_{at}") for at in range(len(inputs))]
         for port, (buffer, value) in enumerate(zip(buffers, inputs, strict=True)):
             fired = writer.fired_test(self.node, port)
@@ -229,7 +229,7 @@ class ZipSignalStep(LiftStep):
                 with writer.code.block(f"if {fired}:"):
                     writer.code.line(f"{buffer}.append({value})")
         taken = tuple(f"{buffer}.pop(0)" for buffer in buffers)
-        return Outcome(self.call_source(writer, taken), " and ".join(buffers))
+        return SignalOutcome(self.call_source(writer, taken), " and ".join(buffers))
 
 
 def constant_source(writer: SignalWriter, value: object) -> str:

@@ -13,7 +13,13 @@ from headrace.expr.row_classes import schema_of
 from headrace.expr.time_texts import format_duration
 from headrace.expr.types import FLOAT32, FLOAT64, INTEGERS, TIMESTAMP, AnyType, BoolType, DataType
 from headrace.graph.operator_declarations import Port
-from headrace.lowering.signal_step import Cell, Outcome, SignalStep, SignalWriter, register_signal_step
+from headrace.lowering.signal_step import (
+    SignalCell,
+    SignalOutcome,
+    SignalStep,
+    SignalWriter,
+    register_signal_step,
+)
 from headrace.operators.column_arguments import render_argument
 from headrace.operators.signals.lift import SignalOperator
 from headrace.operators.statistics.ewm import Decay
@@ -279,16 +285,16 @@ class StatisticStep(SignalStep):
         operator, statistic = self.operator, self.operator.statistic
         self._kernel = kernel_of(statistic, InputValues(statistic.inputs, operator.holes, operator.times))
 
-    def cells(self) -> tuple[Cell, ...]:
+    def cells(self) -> tuple[SignalCell, ...]:
         return tuple(as_cell(v) for v in self._kernel.variables)
 
-    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
+    def write(self, writer: SignalWriter, *inputs: str) -> SignalOutcome:
         source = self._names(writer, inputs)
         for line in self._kernel.lines:
             writer.code.line(rename_variables(line, source))
         fires = self._kernel.fires
         condition = rename_variables(fires, source) if self.operator.may_be_silent() else None
-        return Outcome(rename_variables(self._kernel.value, source), condition)
+        return SignalOutcome(rename_variables(self._kernel.value, source), condition)
 
     def _names(self, writer: SignalWriter, inputs: tuple[str, ...]) -> Callable[[str], str]:
         """Return the names of the kernel's variables in generated code."""
@@ -317,11 +323,11 @@ class StatisticStep(SignalStep):
         return writer.fresh(wanted)
 
 
-def as_cell(variable: KernelVariable) -> Cell:
+def as_cell(variable: KernelVariable) -> SignalCell:
     def first() -> Any:
         return variable.first(FUNCTIONS)
 
-    return Cell(
+    return SignalCell(
         variable.name,
         first,
         partial(_nested, lists=variable.lists, made=tuple),

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from headrace.errors import EvaluationError
 from headrace.expr.code_runtime import NAN
 from headrace.operators.statistics import rounding
-from headrace.operators.statistics.rounding import is_plain, tamed
+from headrace.operators.statistics.rounding import List, is_plain, tamed
 
 # --- sorted list split into blocks: insertion, removal and rank counts stay fast as it grows ------
 
@@ -22,8 +22,6 @@ from headrace.operators.statistics.rounding import is_plain, tamed
 # the blocks as a tree of partial sums (`counts[i]` is that of the blocks `i & (i + 1)`
 # to `i`). An empty list has no blocks. Values must not be NaN.
 
-
-List: TypeAlias = "list[Any]"
 
 _LARGEST = 1024
 """Size above which a block is halved. Moving this many values takes about as long as two function calls."""

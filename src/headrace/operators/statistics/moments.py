@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import astuple, dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.operators.statistics.kernel import (
     DEVIATIONS,
@@ -24,25 +24,28 @@ if TYPE_CHECKING:
     from headrace.operators.statistics.statistic import ValueWindow
 
 
-class Count(WindowedStatistic):
+class SignalCount(WindowedStatistic):
     """Number of non-missing values."""
 
     __slots__ = ()
+    described_as: ClassVar[str] = "Count"
     kind = "count"
     numbers = False
 
 
-class Sum(WindowedStatistic):
+class SignalSum(WindowedStatistic):
     """Sum; 0 for no values."""
 
     __slots__ = ()
+    described_as: ClassVar[str] = "Sum"
     kind = "sum"
 
 
-class Mean(WindowedStatistic):
+class SignalMean(WindowedStatistic):
     """Arithmetic mean."""
 
     __slots__ = ()
+    described_as: ClassVar[str] = "Mean"
     kind = "mean"
     result = ResultType.FLOAT
 
@@ -127,18 +130,18 @@ class Regression(WindowedStatistic):
 # --- kernels of statistics computed from sums -----------------------------------------------------
 
 
-@kernel_of.register(Count)
-def _count(statistic: Count, inputs: InputValues) -> Kernel:
+@kernel_of.register(SignalCount)
+def _count(statistic: SignalCount, inputs: InputValues) -> Kernel:
     return windowed(statistic.window, NOTHING, inputs, StatisticResult("$n"))
 
 
-@kernel_of.register(Sum)
-def _sum(statistic: Sum, inputs: InputValues) -> Kernel:
+@kernel_of.register(SignalSum)
+def _sum(statistic: SignalSum, inputs: InputValues) -> Kernel:
     return windowed(statistic.window, SUM, inputs, StatisticResult("$sum", "$sum", "$total($exact)"))
 
 
-@kernel_of.register(Mean)
-def _mean(statistic: Mean, inputs: InputValues) -> Kernel:
+@kernel_of.register(SignalMean)
+def _mean(statistic: SignalMean, inputs: InputValues) -> Kernel:
     answer = StatisticResult("$sum / $n", "$quotient($sum, $n)", "$mean($exact)")
     return windowed(statistic.window, SUM, inputs, _from(1, statistic.window, answer))
 

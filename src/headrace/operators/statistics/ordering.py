@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from functools import singledispatch
+from typing import ClassVar
 
 from headrace.operators.statistics.kernel import (
     GREATEST,
@@ -150,35 +151,39 @@ def _by_all(window: Expanding, inputs: InputValues, lines: tuple[str, ...], valu
     return Kernel(variables, (*enter, *lines), value, f"$n >= {window.min_periods}")
 
 
-class Min(WindowedStatistic):
+class SignalMin(WindowedStatistic):
     """Least value."""
 
     __slots__ = ()
+    described_as: ClassVar[str] = "Min"
     kind = "min"
     result = ResultType.FLOAT_OF_FLOATS
 
 
-class Max(WindowedStatistic):
+class SignalMax(WindowedStatistic):
     """Greatest value."""
 
     __slots__ = ()
+    described_as: ClassVar[str] = "Max"
     kind = "max"
     result = ResultType.FLOAT_OF_FLOATS
 
 
-class First(WindowedStatistic):
+class SignalFirst(WindowedStatistic):
     """Oldest value that is not missing."""
 
     __slots__ = ()
+    described_as: ClassVar[str] = "First"
     kind = "first"
     result = ResultType.FLOAT_OF_FLOATS
     numbers = False
 
 
-class Last(WindowedStatistic):
+class SignalLast(WindowedStatistic):
     """Newest value that is not missing."""
 
     __slots__ = ()
+    described_as: ClassVar[str] = "Last"
     kind = "last"
     result = ResultType.FLOAT_OF_FLOATS
     numbers = False
@@ -220,9 +225,10 @@ class Ties(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rank(WindowedStatistic):
+class SignalRank(WindowedStatistic):
     """Rank of the newest value in the window, from 1, or as a fraction of the count with `pct`."""
 
+    described_as: ClassVar[str] = "Rank"
     ties: Ties = Ties.AVERAGE
     pct: bool = False
     kind = "rank"
@@ -232,23 +238,23 @@ class Rank(WindowedStatistic):
 # --- kernels of order statistics, by arrival and by size ------------------------------------------
 
 
-@kernel_of.register(Min)
-def _min(statistic: Min, inputs: InputValues) -> Kernel:
+@kernel_of.register(SignalMin)
+def _min(statistic: SignalMin, inputs: InputValues) -> Kernel:
     return windowed(statistic.window, LEAST, inputs, StatisticResult(_some("$best", statistic.window)))
 
 
-@kernel_of.register(Max)
-def _max(statistic: Max, inputs: InputValues) -> Kernel:
+@kernel_of.register(SignalMax)
+def _max(statistic: SignalMax, inputs: InputValues) -> Kernel:
     return windowed(statistic.window, GREATEST, inputs, StatisticResult(_some("$best", statistic.window)))
 
 
-@kernel_of.register(First)
-def _first(statistic: First, inputs: InputValues) -> Kernel:
+@kernel_of.register(SignalFirst)
+def _first(statistic: SignalFirst, inputs: InputValues) -> Kernel:
     return windowed(statistic.window, OLDEST, inputs, StatisticResult(_some("$best", statistic.window)))
 
 
-@kernel_of.register(Last)
-def _last(statistic: Last, inputs: InputValues) -> Kernel:
+@kernel_of.register(SignalLast)
+def _last(statistic: SignalLast, inputs: InputValues) -> Kernel:
     return windowed(statistic.window, NEWEST, inputs, StatisticResult(_some("$best", statistic.window)))
 
 
@@ -285,8 +291,8 @@ _BETWEEN = {
 }
 
 
-@kernel_of.register(Rank)
-def _rank(statistic: Rank, inputs: InputValues) -> Kernel:
+@kernel_of.register(SignalRank)
+def _rank(statistic: SignalRank, inputs: InputValues) -> Kernel:
     rank = {Ties.AVERAGE: "($less + $upto + 1) / 2", Ties.MIN: "$less + 1.0", Ties.MAX: "$upto * 1.0"}
     value = rank[statistic.ties]
     if statistic.pct:

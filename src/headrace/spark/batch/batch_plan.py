@@ -35,7 +35,7 @@ from headrace.graph.graph_algorithms import (
 )
 from headrace.graph.operator_declarations import ANYWHERE, Delay
 from headrace.lowering.forms import lower_operator
-from headrace.operators.endpoints import Sink, Source
+from headrace.operators.endpoints import SinkOperator, SourceOperator
 from headrace.operators.event_time.watermark import EndOfInput
 from headrace.operators.feedback import FeedbackOperator
 from headrace.operators.join.join import Join
@@ -167,7 +167,7 @@ def plan_batch(graph: FlowGraph) -> BatchPlan:
 
 def _needed(graph: FlowGraph, reads: Reads, further: Iterable[int] = ()) -> Reads:
     """Return the nodes that lead to a sink, to a null sink, or to `further` nodes."""
-    ends = {n.id for n in graph.nodes if isinstance(n.operator, Sink) or n.operator.ends_streams}
+    ends = {n.id for n in graph.nodes if isinstance(n.operator, SinkOperator) or n.operator.ends_streams}
     needed = ends | set(further)
     waiting = list(needed)
     while waiting:
@@ -357,7 +357,7 @@ def _carried(graph: FlowGraph, read: Collection[int], arriving: Collection[int])
     carried: set[int] = set()
     for n in sorted(read):
         node = graph.nodes[n]
-        is_source = isinstance(node.operator, Source)
+        is_source = isinstance(node.operator, SourceOperator)
         if is_source or (n not in arriving and is_native(node) and node.inputs[0] in carried):
             carried.add(n)
     return frozenset(carried)

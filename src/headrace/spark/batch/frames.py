@@ -25,7 +25,7 @@ from headrace.expr.tree import Expr
 from headrace.expr.types import INT64, Field, Rows, Schema
 from headrace.io.source import WEIGHT
 from headrace.lowering.forms import lower_operator
-from headrace.operators.endpoints import Source
+from headrace.operators.endpoints import SourceOperator
 from headrace.operators.rows import Filter, Select
 from headrace.spark.native_expressions import to_column
 
@@ -88,8 +88,8 @@ def grouped_rows(frame: DataFrame, schema: Schema, *aggregates: Column) -> DataF
 _COPIES = "__copies"
 
 
-@lower_operator.register(Source)
-def _(operator: Source, site: Site) -> DataFrame:
+@lower_operator.register(SourceOperator)
+def _(operator: SourceOperator, site: Site) -> DataFrame:
     frame = frame_of_source(operator, site.node, site.frames)
     columns = checked_columns(operator, frame)
     if operator.append or WEIGHT not in frame.columns:
@@ -97,7 +97,7 @@ def _(operator: Source, site: Site) -> DataFrame:
     return _bag(frame.select(*columns, weight_column(operator, frame).alias(_COPIES)), operator)
 
 
-def frame_of_source(operator: Source, node: Node, frames: Mapping[str, DataFrame]) -> DataFrame:
+def frame_of_source(operator: SourceOperator, node: Node, frames: Mapping[str, DataFrame]) -> DataFrame:
     """Return the DataFrame given for a source. Raises `BadInput` if there is none."""
     frame = frames.get(operator.name)
     if frame is None:
@@ -107,12 +107,12 @@ def frame_of_source(operator: Source, node: Node, frames: Mapping[str, DataFrame
     return frame
 
 
-def checked_columns(operator: Source, frame: DataFrame) -> list[Column]:
+def checked_columns(operator: SourceOperator, frame: DataFrame) -> list[Column]:
     """Return a source's declared columns. Raises `WrongType`; tasks raise for forbidden nulls."""
     return [_checked(field, frame, operator) for field in operator.schema.fields]
 
 
-def _checked(field: Field, frame: DataFrame, operator: Source) -> Column:
+def _checked(field: Field, frame: DataFrame, operator: SourceOperator) -> Column:
     found = {there.name: there for there in frame.schema.fields}.get(field.name)
     wanted = spark_type(field.type)
     if found is None or found.dataType.simpleString() != wanted.simpleString():
@@ -134,19 +134,19 @@ def _checked(field: Field, frame: DataFrame, operator: Source) -> Column:
     return column.alias(field.name)
 
 
-def weight_column(operator: Source, frame: DataFrame) -> Column:
+def weight_column(operator: SourceOperator, frame: DataFrame) -> Column:
     """Return the weight of a table source's row; null is an error, since Spark would skip it in sums."""
     if WEIGHT not in frame.columns:
         return f.lit(1).cast("long")
     return f.coalesce(exact_column(WEIGHT).cast("long"), _refused_null(operator, WEIGHT).cast("long"))
 
 
-def _refused_null(operator: Source, column: str) -> Column:
+def _refused_null(operator: SourceOperator, column: str) -> Column:
     message = f"P201 BadRow: source {operator.name!r}: column {column!r} of its DataFrame is null"
     return f.raise_error(f.lit(message))
 
 
-def _bag(frame: DataFrame, operator: Source) -> DataFrame:
+def _bag(frame: DataFrame, operator: SourceOperator) -> DataFrame:
     """Expand each row to as many copies as its total weight; a negative total is an error.
 
     Native operators have rows without weights. A stream would hold such a row back, because further copies
@@ -183,7 +183,7 @@ def with_ordinals(graph: FlowGraph, node_id: int, frames: Mapping[str, DataFrame
     """
     node = graph.nodes[node_id]
     operator = node.operator
-    if isinstance(operator, Source):
+    if isinstance(operator, SourceOperator):
         return _numbered(operator, frame_of_source(operator, node, frames))
     before = with_ordinals(graph, node.inputs[0], frames)
     schema = graph.nodes[node.inputs[0]].schema
@@ -196,7 +196,7 @@ def with_ordinals(graph: FlowGraph, node_id: int, frames: Mapping[str, DataFrame
     return before.filter(to_column(operator.predicate, schema))
 
 
-def _numbered(operator: Source, frame: DataFrame) -> DataFrame:
+def _numbered(operator: SourceOperator, frame: DataFrame) -> DataFrame:
     if PART in frame.columns:
         ordinal = [exact_column(PART), exact_column(PLACE)]
     else:

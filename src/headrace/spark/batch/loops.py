@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from headrace.analysis import analyse
 from headrace.expr.types import Rows
-from headrace.operators.endpoints import Source
+from headrace.operators.endpoints import SourceOperator
 from headrace.spark.batch.frames import TaggedUnion, select_stream
 from headrace.spark.batch.subplans import InOneTask, frame_layout, loop_flow, subplan_task
 from headrace.spark.placing.earliest_stages import unpartitionable_reason
@@ -90,7 +90,7 @@ def bound_sources(graph: FlowGraph) -> FlowGraph:
     """Mark the sources of a loop's flow as bounded: a batch delivers all input in the first tick."""
     nodes = tuple(
         replace(node, operator=replace(node.operator, bounded=True))
-        if isinstance(node.operator, Source)
+        if isinstance(node.operator, SourceOperator)
         else node
         for node in graph.nodes
     )

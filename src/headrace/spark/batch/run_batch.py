@@ -43,7 +43,7 @@ from headrace.io.files.table_files import TableFiles
 from headrace.io.source import WEIGHT, BadRecord
 from headrace.lowering.forms import lower_operator
 from headrace.operators.across_ticks import DeferTick
-from headrace.operators.endpoints import Sink, Source
+from headrace.operators.endpoints import SinkOperator, SourceOperator
 from headrace.operators.rows import Filter, Select
 from headrace.operators.union import Union
 from headrace.spark.batch.batch_plan import BatchPlan, Loop, Native, Subplan, plan_batch
@@ -142,7 +142,7 @@ class _Run:
 
     def read(self, name: str, source: Any, in_order: bool) -> ReadSource:
         """Read a source, with ordinals if the order of its rows matters."""
-        operator = cast("Source", self._declared.nodes[self._declared.sources[name]].operator)
+        operator = cast("SourceOperator", self._declared.nodes[self._declared.sources[name]].operator)
         # Bounded: all that is there now, and no more.
         whole = replace(operator, bounded=True)
         opening = Opening(
@@ -206,7 +206,7 @@ def _narrow_sources(graph: FlowGraph, live: Sequence[AbstractSet[str]]) -> FlowG
     nodes = list(graph.nodes)
     for n in graph.sources.values():
         schema = Schema(tuple(f for f in nodes[n].schema.fields if f.name in live[n]))
-        operator = replace(cast("Source", nodes[n].operator), schema=schema)
+        operator = replace(cast("SourceOperator", nodes[n].operator), schema=schema)
         nodes[n] = replace(nodes[n], operator=operator, schema=schema)
     return replace(graph, nodes=tuple(nodes))
 
@@ -344,7 +344,7 @@ def lower_plan(
     return LoweredFlow({name: made[n] for name, n in graph.sinks.items()}, swallowed)
 
 
-_CHEAP = (DeferTick, Filter, Select, Sink, Source, Union)
+_CHEAP = (DeferTick, Filter, Select, SinkOperator, SourceOperator, Union)
 
 
 def costly_forks(graph: FlowGraph, after: Sequence[Sequence[int]]) -> frozenset[int]:
@@ -356,7 +356,7 @@ def costly_forks(graph: FlowGraph, after: Sequence[Sequence[int]]) -> frozenset[
     costly = [False] * len(graph.nodes)
     groups = strongly_connected_components(after)
     for group in groups:
-        sinks = {n for n in group if isinstance(graph.nodes[n].operator, Sink)}
+        sinks = {n for n in group if isinstance(graph.nodes[n].operator, SinkOperator)}
         sinks.update(s for n in group for m in after[n] for s in reached[m])
         for n in group:
             reached[n] = sinks

@@ -26,7 +26,7 @@ from headrace.expr.tree import Call, Column, Expr
 from headrace.expr.types import Rows
 from headrace.graph.node import FlowGraph, Node
 from headrace.graph.operator_declarations import Facts
-from headrace.operators.endpoints import Sink, Source
+from headrace.operators.endpoints import SinkOperator, SourceOperator
 from headrace.spark.batch.frames import (
     BATCH,
     ORDINAL,
@@ -169,7 +169,7 @@ _NONE = Facts()
 
 
 @dataclass(frozen=True, slots=True)
-class SubplanSource(Source):
+class SubplanSource(SourceOperator):
     """Source of a subplan, with the facts known about its rows in the whole flow."""
 
     facts: Facts = _NONE
@@ -222,7 +222,7 @@ def loop_flow(graph: FlowGraph, loop: Sequence[int]) -> SubplanFlow:
     outside = dict.fromkeys(i for r in reads.values() for i in r if i not in reads)
     entries = tuple(SubplanBorder(n, f"in{at}", graph.nodes[n].schema) for at, n in enumerate(outside))
     exits = [n for n in loop if any(n in m.inputs for m in graph.nodes if m.id not in reads)]
-    return _cut_out(graph, reads, entries, [Source(e.name, e.schema) for e in entries], exits)
+    return _cut_out(graph, reads, entries, [SourceOperator(e.name, e.schema) for e in entries], exits)
 
 
 def _source(name: str, schema: Schema, facts: Facts) -> SubplanSource:
@@ -245,13 +245,13 @@ def _cut_out(
     graph: FlowGraph,
     reads: Mapping[int, Sequence[int | None]],
     entries: tuple[SubplanBorder, ...],
-    sources: Sequence[Source],
+    sources: Sequence[SourceOperator],
     exits: Iterable[int],
 ) -> SubplanFlow:
     """Build a flow of the nodes in `reads`; an input of None becomes a source that ends at once."""
     nodes: list[Node] = []
 
-    def add(like: int, operator: Source | Sink, inputs: tuple[int, ...] = ()) -> int:
+    def add(like: int, operator: SourceOperator | SinkOperator, inputs: tuple[int, ...] = ()) -> int:
         at, original = len(nodes), graph.nodes[like]
         nodes.append(Node(at, operator.name, operator, inputs, original.schema, original.location))
         return at
@@ -270,7 +270,9 @@ def _cut_out(
         inputs = tuple(ended[n, port] if i is None else at[i] for port, i in enumerate(read))
         nodes.append(replace(graph.nodes[n], id=at[n], inputs=inputs))
     leaving = tuple(SubplanBorder(n, f"out{number}", graph.nodes[n].schema) for number, n in enumerate(exits))
-    sinks = {border.name: add(border.node, Sink(border.name), (at[border.node],)) for border in leaving}
+    sinks = {
+        border.name: add(border.node, SinkOperator(border.name), (at[border.node],)) for border in leaving
+    }
     whole = FlowGraph(graph.name, tuple(nodes), given, sinks, given_ticks=True)
     return SubplanFlow(whole, entries, tuple(sorted(nodes[n].name for n in ended.values())), leaving)
 

@@ -29,7 +29,7 @@ from headrace.graph.graph_algorithms import (
     strongly_connected_components,
     topological_order,
 )
-from headrace.operators.endpoints import Sink
+from headrace.operators.endpoints import SinkOperator
 from headrace.operators.feedback import FeedbackOperator
 from headrace.operators.join.join import Join
 from headrace.spark.placing.row_placement import (
@@ -122,7 +122,7 @@ class Levels:
             self._place_together(unit)
         elif not node.inputs:
             self.level[node.id], self.spread[node.id] = 0, ANYHOW
-        elif isinstance(node.operator, Sink):
+        elif isinstance(node.operator, SinkOperator):
             self._place_sink(node, node.operator)
         elif node.operator.unites:
             self._place_union(node)
@@ -244,7 +244,7 @@ class Levels:
                 spreads.append(self.spread[source])
         self._settle(node, level, spreads)
 
-    def _place_sink(self, node: Node, sink: Sink) -> None:
+    def _place_sink(self, node: Node, sink: SinkOperator) -> None:
         source = node.inputs[0]
         wanted = self.tables.get(sink.name)
         if wanted is not None and not self.spread[source].on_one:
@@ -262,7 +262,7 @@ class Levels:
     def _let_append_sinks_stay(self) -> None:
         # No row of an append stream cancels another, so they need not meet before they leave.
         for node in self.graph.nodes:
-            is_plain = isinstance(node.operator, Sink) and node.operator.name not in self.tables
+            is_plain = isinstance(node.operator, SinkOperator) and node.operator.name not in self.tables
             if is_plain and self.facts[node.inputs[0]].append:
                 self.routes.pop((node.id, 0), None)
                 self.level[node.id] = self.level[node.inputs[0]]
@@ -361,7 +361,7 @@ class RoundsLevels(Levels):
 
     def _place_reader(self, node: Node) -> None:
         source = node.inputs[0]
-        is_plain = isinstance(node.operator, Sink) and node.operator.name not in self.tables
+        is_plain = isinstance(node.operator, SinkOperator) and node.operator.name not in self.tables
         if _one_by_one(node) or is_plain:
             # It can do its part in each round: no row of it is ever taken back.
             self.home[node.id] = self.home[source]
@@ -371,7 +371,7 @@ class RoundsLevels(Levels):
                 self.routes[node.id, port] = ByKey(whole_row_key(node.schema))
             level = max(self.level[s] for s in node.inputs) + 1
             self._settle(node, level, [self._arrived(ByKey(whole_row_key(node.schema)))] * len(node.inputs))
-        elif self._is_whole(node) or isinstance(node.operator, Sink) or keys_of(node, self.graph):
+        elif self._is_whole(node) or isinstance(node.operator, SinkOperator) or keys_of(node, self.graph):
             Levels.place(self, [node.id])
         else:
             keys = whole_row_key(self.graph.nodes[source].schema)

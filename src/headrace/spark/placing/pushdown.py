@@ -34,7 +34,7 @@ from headrace.graph.node import FlowGraph, Node, Operator
 from headrace.io.source import WEIGHT
 from headrace.operators.aggregate.aggregate import Aggregate
 from headrace.operators.aggregate.aggregation import all_partial_columns
-from headrace.operators.endpoints import Sink, Source
+from headrace.operators.endpoints import SinkOperator, SourceOperator
 from headrace.operators.event_time.window import Window
 from headrace.operators.lifetime import Lifetime
 from headrace.operators.rows import Filter, Select
@@ -123,14 +123,14 @@ def _shortened(stage: Stage, chains: Mapping[str, NativeChain]) -> Stage:
         if origin in ends:
             name = ends[origin]
             source = chains[name][0].operator
-            assert isinstance(source, Source)
+            assert isinstance(source, SourceOperator)
             schema = chains[name][-1].schema
             operator = replace(source, schema=schema)
             nodes.append(replace(node, id=new[old], schema=schema, operator=operator, inputs=()))
         else:
             nodes.append(replace(node, id=new[old], inputs=tuple(new[i] for i in node.inputs)))
-    sources = {n.operator.name: n.id for n in nodes if isinstance(n.operator, Source)}
-    sinks = {n.operator.name: n.id for n in nodes if isinstance(n.operator, Sink)}
+    sources = {n.operator.name: n.id for n in nodes if isinstance(n.operator, SourceOperator)}
+    sinks = {n.operator.name: n.id for n in nodes if isinstance(n.operator, SinkOperator)}
     graph = replace(stage.graph, nodes=tuple(nodes), sources=sources, sinks=sinks)
     return replace(stage, graph=graph, origins=tuple(stage.origins[old] for old in numbers))
 

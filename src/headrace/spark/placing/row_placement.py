@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from headrace.expr.check import check
-from headrace.expr.compile_python import Scope, dict_key_source, runtime_names
+from headrace.expr.compile_python import CodeScope, dict_key_source, runtime_names
 from headrace.expr.tree import Call, Column, Expr, columns_of
 from headrace.expr.types import DataType, Rows, Schema, StrType, parts_of
 from headrace.expr.typing_rules import is_bounded
@@ -424,7 +424,7 @@ def _shards_of_keys(
 
 def _key_function(route: ByKey, schema: Schema, weighted: bool) -> Callable[[Rows], list[Any]]:
     variables = tuple(f"c{at}" for at in range(len(schema.fields)))
-    scope = Scope(schema, variables, {})
+    scope = CodeScope(schema, variables, {})
     values = "".join(f"{dict_key_source(e, scope)}, " for e in route.keys)
     unpack = "".join(f"{v}, " for v in (*variables, *(("weight",) if weighted else ())))
     source = f"def keys_of(rows):\n    return [({values}) for {unpack}in rows]\n"

@@ -21,7 +21,7 @@ from headrace.engine.flow_parts import live_consumers
 from headrace.engine.partial_operators import ExchangeSink
 from headrace.errors import NoFixpoint, SourceLocation, Step
 from headrace.graph.node import FlowGraph, Node
-from headrace.operators.endpoints import Sink, Source
+from headrace.operators.endpoints import SinkOperator, SourceOperator
 from headrace.operators.feedback import FeedbackOperator
 from headrace.spark.placing.earliest_stages import Levels, RoundsLevels
 from headrace.spark.placing.row_placement import ByBucket, Route
@@ -258,7 +258,7 @@ class _Cutter:
         nodes: list[Node] = []
         for e in arriving:
             origin = self.graph.nodes[e.node]
-            source = Source(e.name, e.schema, self.facts[e.node].bounded, e.append)
+            source = SourceOperator(e.name, e.schema, self.facts[e.node].bounded, e.append)
             nodes.append(Node(len(nodes), f"{origin.name} ({e.name})", source, (), e.schema, origin.location))
         for node in own:
             inputs = tuple(ids[self._origin(node, port, exchanges)] for port in range(len(node.inputs)))
@@ -296,8 +296,8 @@ def _finished(
     arriving: tuple[Exchange, ...],
     leaving: tuple[Exchange, ...],
 ) -> Stage:
-    sources = {n.operator.name: n.id for n in nodes if isinstance(n.operator, Source)}
-    sinks = {n.operator.name: n.id for n in nodes if isinstance(n.operator, Sink)}
+    sources = {n.operator.name: n.id for n in nodes if isinstance(n.operator, SourceOperator)}
+    sinks = {n.operator.name: n.id for n in nodes if isinstance(n.operator, SinkOperator)}
     # The whole flow has passed the checks of guards; a part of it must not fail them again.
     graph = FlowGraph(f"{whole.name}, stage {number}", nodes, sources, sinks, given_ticks=True)
     inside = {e.name for e in (*arriving, *leaving)}

@@ -28,7 +28,7 @@ from headrace.io.files.file_reader import open_format
 from headrace.io.files.file_source import WHOLE, FilePart, Files, Listing, UnreadFile
 from headrace.io.in_process import TickTime
 from headrace.io.source import WEIGHT, Feed
-from headrace.operators.endpoints import Source as SourceOperator
+from headrace.operators.endpoints import SourceOperator
 from headrace.spark.placing.pushdown import NativeChain, apply_native_chain
 from headrace.spark.session import tasks_at_a_time
 from headrace.spark.sources.arrivals import (

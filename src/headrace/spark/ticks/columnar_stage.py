@@ -19,7 +19,7 @@ from headrace.expr.tree import Column
 from headrace.expr.types import Rows
 from headrace.io.arrow import arrow_schema, table_to_rows, with_all_columns
 from headrace.lowering.forms import has_columnar_form
-from headrace.operators.endpoints import Sink
+from headrace.operators.endpoints import SinkOperator
 from headrace.operators.rows import Select
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _changes_rows(operator: Operator) -> bool:
     """Return whether an operator without state may run on columns, and does more than to end a stream."""
     if isinstance(operator, PartialAggregate):
         return True
-    return has_columnar_form(operator) and not isinstance(operator, Sink)
+    return has_columnar_form(operator) and not isinstance(operator, SinkOperator)
 
 
 def _computes(operator: Operator) -> bool:

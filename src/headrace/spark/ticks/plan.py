@@ -29,7 +29,7 @@ from headrace.graph.node import Edge, FlowGraph, Node
 from headrace.io.arrow import arrow_schema
 from headrace.io.files.file_source import Files
 from headrace.io.source import WEIGHT
-from headrace.operators.endpoints import Sink
+from headrace.operators.endpoints import SinkOperator
 from headrace.operators.event_time.late_rows import OnTime
 from headrace.operators.event_time.watermark import EndOfInput
 from headrace.operators.rows import Select
@@ -304,7 +304,7 @@ def _forwarded(stage: Stage, plan: TickPlan, in_columns: Container[str]) -> Iter
     for source in plan.inputs:
         node, columns = _renamed(stage.graph, readers, stage.graph.nodes[stage.graph.sources[source.name]])
         targets = [stage.graph.nodes[edge.target].operator for edge in readers[node.id]]
-        names = [target.name for target in targets if isinstance(target, Sink)]
+        names = [target.name for target in targets if isinstance(target, SinkOperator)]
         if len(names) < len(targets) or not all(name in in_columns for name in names):
             continue
         if source.append:

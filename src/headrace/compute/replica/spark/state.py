@@ -24,7 +24,7 @@ from headrace.compute.replica.spark.inputs import GoesOn, Inputs, ReadSummary, V
 from headrace.errors import CheckpointDamaged, FlowChanged
 from headrace.expr.typing_rules import CodeBounds
 from headrace.flow.flow import Flow
-from headrace.operators.endpoints import Source
+from headrace.operators.endpoints import SourceOperator
 from headrace.spark.external_ticks import DrivenFlow, Session, TimedRows
 from headrace.spark.ticks.output import ChangeFiles
 from headrace.tables.change_files import LAST_HASH
@@ -160,7 +160,7 @@ def passthrough_sources(flow: Flow) -> dict[str, str] | None:
     for sink, node in graph.sinks.items():
         (above,) = graph.nodes[node].inputs
         operator = graph.nodes[above].operator
-        if not isinstance(operator, Source) or operator.append:
+        if not isinstance(operator, SourceOperator) or operator.append:
             return None
         found[sink] = operator.name
     return found
