@@ -24,9 +24,9 @@ from headrace.errors import BadInput, HeadraceError, SparkUnavailable
 from headrace.file_system import local_path
 
 if TYPE_CHECKING:
-    from headrace.analysis.claims import ClaimResult
     from pyspark.sql import SparkSession
 
+    from headrace.analysis.claims import ClaimResult
     from headrace.analysis.flow_report import Finding
     from headrace.errors import SourceLocation
     from headrace.flow.flow import Flow
@@ -158,7 +158,6 @@ def _output_to_stderr() -> Generator[None]:
 
 def _checked_flows(name: str, examples: int | None) -> CheckedFile:
     from headrace.analysis.claims import try_claims
-
     from headrace.analysis.flow_report import Finding, Severity, findings_of
     from headrace.cli.load_flow import load_flows
 
