@@ -51,7 +51,7 @@ from headrace.operators.lifetime import (
     WithLifetime,
     describe_lifetime,
 )
-from headrace.state.codec import Exact
+from headrace.state.marked_values import Exact
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr

@@ -30,8 +30,8 @@ from headrace.errors import FlowChanged, SourceLocation
 from headrace.expr.code_runtime import NAN
 from headrace.state.arranged_store import pieces_of
 from headrace.state.chain import BatchChain, FileRef, Run, check_file, damaged, sync
-from headrace.state.codec import ASIDE, ERASED
 from headrace.state.commit import read_checked, write_checked
+from headrace.state.marked_values import ASIDE, ERASED
 
 
 @dataclass(frozen=True, slots=True)

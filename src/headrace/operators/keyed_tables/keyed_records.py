@@ -31,8 +31,8 @@ from headrace.expr.types import Schema, StructType
 from headrace.expr.typing_rules import is_float
 from headrace.operators.keyed_tables.upsert import KeyedRecords, misfit_texts, tie_rule
 from headrace.requirements import np, pl
-from headrace.state import codec
-from headrace.state.codec import Erasable
+from headrace.state import marked_values
+from headrace.state.marked_values import Erasable
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType
@@ -58,8 +58,8 @@ class RecordKind(IntEnum):
     DELETED = 0
     ROW = 1
     AMONG = 2
-    ASIDE = codec.ASIDE
-    ERASED = codec.ERASED
+    ASIDE = marked_values.ASIDE
+    ERASED = marked_values.ERASED
     GONE = 5
 
 

@@ -32,9 +32,10 @@ from headrace.expr.types import (
 from headrace.expr.value_keys import any_key
 from headrace.graph.node import ADDED_LATER
 from headrace.graph.operator_declarations import IN_ORDER, OLD_TOMBSTONES, Facts, Need
+from headrace.lowering.generated_source import register_runtime
 from headrace.lowering.reference import Bags, NotOfBags, function_of, functions_of, rank
 from headrace.operators.time_spans import TIME_TYPES, check_span, shown_span
-from headrace.state.codec import Erasable
+from headrace.state.marked_values import Erasable
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr
@@ -529,7 +530,9 @@ def _encoder() -> Callable[[object], bytes]:
     return key_encoder()
 
 
-RUNTIME: dict[str, Any] = {
-    "x_upsert_in_order": upsert_in_order,
-    "x_sequenced": Sequenced,
-}
+register_runtime(
+    {
+        "x_upsert_in_order": upsert_in_order,
+        "x_sequenced": Sequenced,
+    }
+)
