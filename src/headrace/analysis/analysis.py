@@ -32,7 +32,7 @@ from headrace.graph.operator_declarations import Facts, meet
 from headrace.operators.aggregate.aggregate import Aggregate
 from headrace.operators.aggregate.sums import Mean
 from headrace.operators.event_time.window import Window
-from headrace.operators.over.over import ComputeOver
+from headrace.operators.over.over import OverAggregate
 from headrace.shown import Shown
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ def _means(operator: Operator) -> Iterator[tuple[str, Mean]]:
     functions: Sequence[tuple[str, WindowFunction]] = ()
     if isinstance(operator, Aggregate | Window):
         functions = operator.aggregations
-    elif isinstance(operator, ComputeOver):
+    elif isinstance(operator, OverAggregate):
         functions = [(name, over.function) for name, over in operator.functions]
     yield from ((name, function) for name, function in functions if isinstance(function, Mean))
 

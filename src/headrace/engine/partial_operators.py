@@ -34,7 +34,7 @@ from headrace.graph.operator_declarations import (
     place_by_key,
 )
 from headrace.lowering.forms import (
-    ColumnarSite,
+    ColumnarContext,
     PreReduction,
     apply_operator,
     choose_reduction,
@@ -519,7 +519,7 @@ class MergedPlan(AggregatePlan):
     """Plan for the merge of partial groups over frames."""
 
     @classmethod
-    def of(cls, site: ColumnarSite) -> Self:
+    def of(cls, site: ColumnarContext) -> Self:
         operator, (schema,) = site.node.operator, site.schemas
         assert isinstance(operator, MergedAggregate)
         if site.append:

@@ -36,7 +36,7 @@ from headrace.graph.operator_declarations import (
 from headrace.lowering.forms import (
     ArrangedPlan,
     ArrangedState,
-    ColumnarSite,
+    ColumnarContext,
     PreReduction,
     choose_reduction,
     lower_operator,
@@ -69,13 +69,13 @@ if TYPE_CHECKING:
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Node
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
-    from headrace.lowering.forms import ArrangedOperator, BatchSite
+    from headrace.lowering.forms import ArrangedOperator, BatchContext
     from headrace.lowering.slot import SlotMapping
     from headrace.lowering.step_writer import StepWriter
     from headrace.operators.time_spans import Span
 
 
-class OneCopy(WithLifetime):
+class DistinctOperator(WithLifetime):
     """Base of operators that emit one copy of each row.
 
     columns: every column of the input, as expressions; a field of each subclass.
@@ -109,7 +109,7 @@ class OneCopy(WithLifetime):
 
 
 @dataclass(frozen=True, slots=True)
-class Distinct(OneCopy):
+class Distinct(DistinctOperator):
     """Each row once: emitted with its first copy and retracted with its last.
 
     A tick without changes emits nothing. With lifetime TICK, each tick is separate, and rows keep the order
@@ -149,7 +149,7 @@ class Distinct(OneCopy):
 
 
 @dataclass(frozen=True, slots=True)
-class Unique(OneCopy):
+class Unique(DistinctOperator):
     """The first occurrence of each row, in row order, emitted at once.
 
     Equivalent to `distinct`, but keeps the order if there is one. For a table, a row is retracted with its
@@ -194,7 +194,7 @@ class Unique(OneCopy):
 
 
 @dataclass(frozen=True, slots=True)
-class DistinctOnTime(Operator):
+class ExpiringDistinct(Operator):
     """Each row once, emitted with its first copy and forgotten when the watermark passes its time.
 
     columns: every column of the input, as expressions. time: the column with the watermark.
@@ -261,13 +261,13 @@ class DistinctOnTime(Operator):
         return f"forgets what {self.time} has passed"
 
 
-@register_step(DistinctOnTime)
+@register_step(ExpiringDistinct)
 class DistinctOnTimeStep(ExpiringStep):
     """Step of distinct with state expiry. Slot: copies, row -> 1."""
 
     def __init__(self, node: Node, writer: StepWriter) -> None:
         operator = node.operator
-        assert isinstance(operator, DistinctOnTime)
+        assert isinstance(operator, ExpiringDistinct)
         super().__init__(node, writer, operator.time, operator.width)
 
     def slots(self) -> tuple[Slot, ...]:
@@ -360,7 +360,7 @@ class TableDistinctStep(Step):
 
 @step_for.register(Distinct)
 @step_for.register(Unique)
-def _step(operator: OneCopy, node: Node, writer: StepWriter) -> Step:
+def _step(operator: DistinctOperator, node: Node, writer: StepWriter) -> Step:
     if operator.lifetime is Lifetime.TICK:
         return AppendDistinctStep(node, writer, of_a_tick=True)
     return distinct_step(node, writer)
@@ -381,20 +381,20 @@ register_loop_step(Distinct)(SetLoopStep)
 
 @lower_operator.register(Distinct)
 @lower_operator.register(Unique)
-@lower_operator.register(DistinctOnTime)
-def _on_spark(operator: OneCopy | DistinctOnTime, site: BatchSite) -> DataFrame:
+@lower_operator.register(ExpiringDistinct)
+def _on_spark(operator: DistinctOperator | ExpiringDistinct, site: BatchContext) -> DataFrame:
     return site.inputs[0].distinct()
 
 
 @answer_of_bags.register(Distinct)
 @answer_of_bags.register(Unique)
-def _answer(operator: OneCopy, node: Node, inputs: Bags) -> Bag:
+def _answer(operator: DistinctOperator, node: Node, inputs: Bags) -> Bag:
     return Counter(set(inputs[0][1]))
 
 
 @output_of_tick.register(Distinct)
 @output_of_tick.register(Unique)
-def _output_of_tick(operator: OneCopy, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
+def _output_of_tick(operator: DistinctOperator, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
     return answer_of_bags(operator, node, rows_by_lifetime((operator.lifetime,), inputs))
 
 
@@ -436,7 +436,7 @@ class DistinctPlan(ArrangedPlan):
     output_append: bool
 
     @classmethod
-    def of(cls, site: ColumnarSite) -> Self:
+    def of(cls, site: ColumnarContext) -> Self:
         operator = site.node.operator
         if isinstance(operator, Distinct | Unique) and operator.lifetime is Lifetime.TICK:
             raise NotLowered("it answers each tick for itself")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Unservable
-    from headrace.lowering.forms import BatchSite
+    from headrace.lowering.forms import BatchContext
 
 
 # --- source operator: entry point of rows ---------------------------------------------------------
@@ -235,7 +235,7 @@ class NullStep(Step):
 
 
 @lower_operator.register(Null)
-def _null_on_spark(operator: Null, site: BatchSite) -> DataFrame:
+def _null_on_spark(operator: Null, site: BatchContext) -> DataFrame:
     return site.empty()
 
 
@@ -298,7 +298,7 @@ def _sink_on_columns(
 
 
 @lower_operator.register(SinkOperator)
-def _sink_on_spark(operator: SinkOperator, site: BatchSite) -> DataFrame:
+def _sink_on_spark(operator: SinkOperator, site: BatchContext) -> DataFrame:
     return site.inputs[0]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.arrangement.batch import batch_of, bounded, select, take
 from headrace.arrangement.spine import Probe
 from headrace.columns.column_stream import build_stream, with_one_zero
-from headrace.columns.columns import Columns, weights_of
+from headrace.columns.columns import Columns, constant_weights
 from headrace.expr.constructors import col
 from headrace.graph.node import ALTERABLE, Operator, identity_lineage
 from headrace.graph.operator_declarations import (
@@ -325,13 +325,13 @@ class ColumnarFeedback:
         """Return the distinct rows of a round that were not seen before."""
         layout, slot = self.plan.layout, self.plan.slot
         rows = with_one_zero(inputs[0]).collected()
-        found = batch_of(layout, rows.hstack([weights_of(1, rows.height)]))
+        found = batch_of(layout, rows.hstack([constant_weights(1, rows.height)]))
         probe = Probe(layout, layout.keys_of(found.frame), found.codes, None)
         known = np.zeros(len(found), np.bool_)
         for batch in self.slots.spine(slot).batches:
             known[probe.find(batch).asked] = True
         at = np.flatnonzero(~known)
         made = select(take(found.frame, at), layout.keys)
-        weighted = made.hstack([weights_of(1, len(at))])
+        weighted = made.hstack([constant_weights(1, len(at))])
         self.slots.prepare_batch(slot, bounded(layout, found.codes[at], weighted))
         return build_stream(Columns(self.plan.schema, True, made))

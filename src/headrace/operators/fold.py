@@ -46,8 +46,8 @@ from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step, step_for
 from headrace.operators.lifetime import (
     DEPENDS_ON_CUT,
-    CutDependent,
     Lifetime,
+    TickDependent,
     WithLifetime,
     describe_lifetime,
 )
@@ -234,7 +234,7 @@ class Fold(FoldOperator):
 
 
 @dataclass(frozen=True, slots=True)
-class FoldTick(FoldOperator, CutDependent):
+class FoldTick(FoldOperator, TickDependent):
     """`function(accumulated, row)` over the rows of a tick, starting from `init`: `fold(lifetime="tick")`.
 
     It emits one plain row in every tick that runs; without input rows, the value is `init`.

@@ -33,7 +33,7 @@ from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
 from headrace.operators.aggregate.counts import count
 from headrace.operators.fold import items_by_key
-from headrace.operators.lifetime import CutDependent
+from headrace.operators.lifetime import TickDependent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +54,7 @@ def _counting_up(pairs: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class LatticeGrowth(CutDependent):
+class LatticeGrowth(TickDependent):
     """Lattice fold in a cycle within a tick: non-blocking and without retractions.
 
     Each item that makes the value grow emits the new value, so the cycle ends when no value grows any more.

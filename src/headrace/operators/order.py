@@ -17,8 +17,8 @@ from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
 from headrace.operators.lifetime import (
     DEPENDS_ON_CUT,
-    CutDependent,
     Lifetime,
+    TickDependent,
     WithLifetime,
     describe_lifetime,
     with_lifetimes,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage, Unservable
-    from headrace.lowering.forms import BatchSite
+    from headrace.lowering.forms import BatchContext
     from headrace.lowering.step_writer import StepWriter
 
 
@@ -160,7 +160,7 @@ class SortStep(Step):
 
 
 @lower_operator.register(Sort)
-def _sort_on_spark(operator: Sort, site: BatchSite) -> DataFrame:
+def _sort_on_spark(operator: Sort, site: BatchContext) -> DataFrame:
     # A bag has no order. Operators that read the order run in a subplan.
     return site.inputs[0]
 
@@ -176,7 +176,7 @@ def _tick_output(operator: Sort, node: Node, inputs: Sequence[OperatorInput]) ->
 
 
 @dataclass(frozen=True, slots=True)
-class AssumeOrdered(CutDependent):
+class AssumeOrdered(TickDependent):
     """The input as an ordered stream, for operators that need an order.
 
     nondet: reason why results may depend on the order of arrival. That depends on the cut into ticks, so the
@@ -230,7 +230,7 @@ class AssumeOrderedStep(Step):
 
 
 @lower_operator.register(AssumeOrdered)
-def _assume_ordered_on_spark(operator: AssumeOrdered, site: BatchSite) -> DataFrame:
+def _assume_ordered_on_spark(operator: AssumeOrdered, site: BatchContext) -> DataFrame:
     return site.inputs[0]
 
 
@@ -243,7 +243,7 @@ def _assume_ordered_answer(operator: AssumeOrdered, node: Node, inputs: Bags) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Zip(CutDependent):
+class Zip(TickDependent):
     """Pairs of the first rows, the second rows, and so on.
 
     A row without a partner waits for one: across ticks if its input has lifetime STATIC, until the end of its
@@ -314,7 +314,7 @@ def position_needs(port: int) -> tuple[Need, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class ZipLongest(CutDependent):
+class ZipLongest(TickDependent):
     """Pairs of the rows of each tick by position, with nulls where one input is shorter.
 
     Both inputs are complete first, since only then the longer one is known. Each tick starts over. A tick

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage, Unservable
-    from headrace.lowering.forms import BatchSite
+    from headrace.lowering.forms import BatchContext
     from headrace.lowering.step_writer import StepWriter
 
 
@@ -169,7 +169,7 @@ def _filter_on_columns(
 
 
 @lower_operator.register(Filter)
-def _filter_on_spark(operator: Filter, site: BatchSite) -> DataFrame:
+def _filter_on_spark(operator: Filter, site: BatchContext) -> DataFrame:
     assert isinstance(operator.predicate, Expr)
     return site.inputs[0].filter(site.column(operator.predicate))
 
@@ -299,7 +299,7 @@ def _select_on_columns(
 
 
 @lower_operator.register(Select)
-def _select_on_spark(operator: Select, site: BatchSite) -> DataFrame:
+def _select_on_spark(operator: Select, site: BatchContext) -> DataFrame:
     return site.inputs[0].select(*(site.column(expr).alias(name) for name, expr in operator.columns))
 
 

@@ -11,7 +11,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.arrangement.batch import Layout, batch_of, distinct_keys, negated, select, stacked
+from headrace.arrangement.batch import Layout, batch_of, concat_frames, distinct_keys, negated, select
 from headrace.arrangement.reading import change_of_first_rows
 from headrace.arrangement.spine import FoundRows
 from headrace.columns.column_stream import ColumnStream, build_stream, each_copy
@@ -26,7 +26,7 @@ from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placeme
 from headrace.lowering.forms import (
     ArrangedPlan,
     ArrangedState,
-    ColumnarSite,
+    ColumnarContext,
     lower_operator,
     register_arranged,
 )
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from headrace.expr.types import Field, Schema
     from headrace.graph.check_context import CheckContext
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
-    from headrace.lowering.forms import ArrangedOperator, BatchSite
+    from headrace.lowering.forms import ArrangedOperator, BatchContext
     from headrace.lowering.slot import SlotMapping
     from headrace.lowering.step_writer import StepWriter
 
@@ -310,7 +310,7 @@ RUNTIME: dict[str, Any] = {
 
 
 @lower_operator.register(TopK)
-def _on_spark(operator: TopK, site: BatchSite) -> DataFrame:
+def _on_spark(operator: TopK, site: BatchContext) -> DataFrame:
     from pyspark.sql import Window
 
     names = site.schemas[0].names
@@ -356,7 +356,7 @@ class TopPlan(ArrangedPlan):
     output_append: bool
 
     @classmethod
-    def of(cls, site: ColumnarSite) -> TopPlan:
+    def of(cls, site: ColumnarContext) -> TopPlan:
         node, operator = site.node, site.node.operator
         assert isinstance(operator, TopK)
         if operator.lifetime is Lifetime.TICK:
@@ -431,5 +431,5 @@ _ASKED = "#"
 def _differences(layout: Layout, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
     """Return which rows go and come, group by group."""
     of_groups = Layout({**layout.types, _ASKED: pl.Int64()}, (_ASKED,), (WEIGHT,), nullable=False)
-    changes = batch_of(of_groups, stacked([negated(of_groups, before), after]))
+    changes = batch_of(of_groups, concat_frames([negated(of_groups, before), after]))
     return select(changes.frame, layout.types)

@@ -18,7 +18,7 @@ from headrace.lowering.step import LoopStep, Step, register_loop_step, register_
 from headrace.operators.distinct import Distinct
 from headrace.operators.feedback import Feedback
 from headrace.operators.join.join import Join
-from headrace.operators.lifetime import CutDependent
+from headrace.operators.lifetime import TickDependent
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage, Unservable
-    from headrace.lowering.forms import BatchSite
+    from headrace.lowering.forms import BatchContext
     from headrace.lowering.step_writer import StepWriter
 
 
@@ -184,7 +184,7 @@ def _on_columns(
 
 
 @lower_operator.register(Union)
-def _on_spark(operator: Union, site: BatchSite) -> DataFrame:
+def _on_spark(operator: Union, site: BatchContext) -> DataFrame:
     return reduce(lambda one, other: one.unionAll(other), site.inputs)
 
 
@@ -249,7 +249,7 @@ class Chain(Operator):
 
 
 @dataclass(frozen=True, slots=True)
-class ChainFirstN(CutDependent):
+class ChainFirstN(TickDependent):
     """The first `count` rows of each tick, from the inputs in port order.
 
     Every input is complete before the next one is read. Rows beyond `count` are dropped. A tick without rows
@@ -360,7 +360,7 @@ class ChainFirstNStep(Step):
 
 
 @lower_operator.register(Chain)
-def _chain_on_spark(operator: Chain, site: BatchSite) -> DataFrame:
+def _chain_on_spark(operator: Chain, site: BatchContext) -> DataFrame:
     first, second = site.inputs
     return first.unionAll(second)
 

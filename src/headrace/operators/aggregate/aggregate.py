@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Columns, Operator
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
-    from headrace.lowering.forms import BatchSite
+    from headrace.lowering.forms import BatchContext
     from headrace.lowering.step_writer import StepWriter
     from headrace.operators.aggregate.aggregation import Aggregation
 
@@ -282,7 +282,7 @@ def _step(operator: Aggregate, node: Node, writer: StepWriter) -> Step:
 
 
 @lower_operator.register(Aggregate)
-def _on_spark(operator: Aggregate, site: BatchSite) -> DataFrame:
+def _on_spark(operator: Aggregate, site: BatchContext) -> DataFrame:
     (schema,) = site.schemas
     typed = [check(expr, schema) for _, expr in operator.keys]
     keys = tuple(Field(f"key {at}", key.type, key.nullable) for at, key in enumerate(typed))
