@@ -51,8 +51,8 @@ def find_facts(graph: FlowGraph) -> tuple[Facts, ...]:
     while waiting:
         node = graph.nodes[waiting.popleft()]
         queued[node.id] = False
-        # The meet only removes facts, so this terminates even for an operator whose `gives` is not monotone.
-        found = meet((facts[node.id], node.operator.gives([facts[i] for i in node.inputs])))
+        # The meet only removes facts, so this terminates even if `output_facts` of an operator is not monotone.
+        found = meet((facts[node.id], node.operator.output_facts([facts[i] for i in node.inputs])))
         if found == facts[node.id]:
             continue
         facts[node.id] = found
@@ -81,7 +81,7 @@ def find_zero_normalization(graph: FlowGraph, facts: Sequence[Facts]) -> ZeroNor
     made: set[int] = set()
     for node in graph.nodes:
         read = [one[i] or not facts[i].append for i in node.inputs]
-        if one[node.id] or node.operator.one_zero(read):
+        if one[node.id] or node.operator.free_of_negative_zero(read):
             one[node.id] = True
         elif not facts[node.id].append:
             one[node.id] = True

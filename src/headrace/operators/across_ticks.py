@@ -79,10 +79,10 @@ class TickDelay(TickDependent):
         # The state must be kept on some shard, and any will do.
         return place_by_key(EQUAL_ROWS)
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(bounded=False, det=inputs[0].det and self.nondet is None)
 
 
@@ -174,16 +174,16 @@ class DeferSignal(TickDependent):
     def unservable(self) -> Unservable | None:
         return LATER
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         rows, signal = inputs
         return rows.but(
             bounded=rows.bounded and signal.bounded, det=rows.det and signal.det and self.nondet is None
         )
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return (
             Need(
                 1,
@@ -316,14 +316,14 @@ class EveryTick(TickDependent):
     def unservable(self) -> Unservable | None:
         return LATER
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         rows = inputs[0]
         return rows.but(bounded=False, append=True, det=rows.det and self.nondet is None)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return (
             Need(
                 0,
@@ -378,10 +378,10 @@ class MultisetDelta(TickDependent):
     def unservable(self) -> Unservable | None:
         return LATER
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(append=True, det=inputs[0].det and self.nondet is None)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return (
             Need(
                 0,

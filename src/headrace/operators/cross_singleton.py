@@ -73,13 +73,13 @@ class CrossSingleton(TickDependent):
         # The order determines the first row of `single`.
         return port == 1
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         rows, single = inputs
         return rows.but(
             append=True, once=rows.once and single.once, det=rows.det and single.det and self.nondet is None
         )
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return tick_needs((Lifetime.TICK, Lifetime.TICK))
 
     def depends_on_cut(self) -> str:

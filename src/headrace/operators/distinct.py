@@ -82,7 +82,7 @@ class DistinctOperator(WithLifetime):
     """
 
     __slots__ = ()
-    merges_equal: ClassVar[bool] = True
+    picks_representative: ClassVar[bool] = True
     columns: tuple[Expr, ...]
 
     def ports(self) -> tuple[Port, ...]:
@@ -101,7 +101,7 @@ class DistinctOperator(WithLifetime):
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
         return {"copies": KeyedSlot(bare=appends[0])}
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return True
 
     def placement(self) -> Placement:
@@ -127,18 +127,18 @@ class Distinct(DistinctOperator):
     kind: ClassVar[str] = "distinct"
     examples: ClassVar[Examples] = {"distinct": lambda x, y: y.distinct()}
     runs_in_rounds: ClassVar[bool] = True
-    nets: ClassVar[bool] = True
+    reads_net_changes: ClassVar[bool] = True
     columns: tuple[Expr, ...]
     lifetime: Lifetime = Lifetime.STATIC
     nondet: str | None = field(default=None, metadata=ALTERABLE)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         rows = inputs[0]
         if self.lifetime is Lifetime.TICK:
             return rows.but(append=True, once=True, det=rows.det and self.nondet is None)
         return rows.but(ordered=False, once=True)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return tick_needs((self.lifetime,))
 
     def refused_in_changing_loop(self, goes_round: Sequence[bool]) -> str:
@@ -171,7 +171,7 @@ class Unique(DistinctOperator):
     lifetime: Lifetime = Lifetime.STATIC
     nondet: str | None = field(default=None, metadata=ALTERABLE)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         if self.lifetime is Lifetime.STATIC:
             return ()
         return (
@@ -183,7 +183,7 @@ class Unique(DistinctOperator):
             ),
         )
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         rows = inputs[0]
         if self.lifetime is Lifetime.TICK:
             return rows.but(det=rows.det and self.nondet is None)
@@ -213,7 +213,7 @@ class ExpiringDistinct(Operator):
     kind: ClassVar[str] = "distinct"
     plan_name: ClassVar[str | None] = "distinct_on_time"
     examples: ClassVar[Examples] = {"of a time": lambda x, y: x.watermark(col.a, lateness=1).distinct()}
-    merges_equal: ClassVar[bool] = True
+    picks_representative: ClassVar[bool] = True
     columns: tuple[Expr, ...]
     time: str
     width: Span
@@ -238,10 +238,10 @@ class ExpiringDistinct(Operator):
         copies = KeyedSlot(bare=False)
         return {"copies": copies, **calendar_slots("", copies)}
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return True
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return (
             Need(
                 0,
@@ -251,7 +251,7 @@ class ExpiringDistinct(Operator):
             ),
         )
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(ordered=False, once=True)
 
     def placement(self) -> Placement:

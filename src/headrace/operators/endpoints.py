@@ -87,7 +87,7 @@ class SourceOperator(Operator):
     def placement(self) -> Placement:
         return ANYWHERE
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return Facts(bounded=self.bounded, append=self.append, ordered=self.append)
 
     def columns_given(self, live: frozenset[str]) -> frozenset[str]:
@@ -165,7 +165,7 @@ class Initialize(Operator):
     def at_most_one_row(self) -> bool:
         return True
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return Facts(bounded=True, append=True, ordered=True)
 
     def placement(self) -> Placement:
@@ -207,7 +207,7 @@ class Null(Operator):
     def placement(self) -> Placement:
         return ANYWHERE
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return meet(())
 
 
@@ -264,7 +264,7 @@ class SinkOperator(Operator):
 
     kind: ClassVar[str] = "sink"
     examples: ClassVar[Examples] = {"sink": lambda x, y: y, "append": lambda x, y: x}
-    nets: ClassVar[bool] = True
+    reads_net_changes: ClassVar[bool] = True
     name: str
 
     def ports(self) -> tuple[Port, ...]:
@@ -282,7 +282,7 @@ class SinkOperator(Operator):
     def placement(self) -> Placement:
         return ANYWHERE
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
 

@@ -66,7 +66,7 @@ class FeedbackOperator(Operator):
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
         return (identity_lineage(output),)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return (
             Need(
                 0,
@@ -124,8 +124,8 @@ class Feedback(FeedbackOperator):
         "fixpoint": lambda x, y: x.flow.fixpoint(_count_down, x),
         "fixpoint of rows that come and go": lambda x, y: x.flow.fixpoint(_count_down, y),
     }
-    nets: ClassVar[bool] = True
-    merges_equal: ClassVar[bool] = True
+    reads_net_changes: ClassVar[bool] = True
+    picks_representative: ClassVar[bool] = True
     why_irrevocable: ClassVar[str] = "what followed from it may hold itself up"
     columns: tuple[Expr, ...]
     max_iterations: int = field(default=10_000, metadata=ALTERABLE)
@@ -141,10 +141,10 @@ class Feedback(FeedbackOperator):
     def placement(self) -> Placement:
         return place_by_key(EQUAL_ROWS)
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return True
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(ordered=False, once=True)
 
 
@@ -228,10 +228,10 @@ class BagFeedback(FeedbackOperator):
         context.require(self.max_iterations > 0, "a loop has no rounds")
         return context.output.fields
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(ordered=False)
 
     def placement(self) -> Placement:

@@ -53,10 +53,10 @@ class KeyedFoldOperator(FoldOperator, WithLifetime):
     def value_schema(self, output: Schema) -> Schema:
         return Schema(output.fields[-1:], scalar=True)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return folded_facts(inputs[0], self.lifetime, self.nondet)
 
-    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
+    def monotone_columns(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
         if self.lifetime is Lifetime.TICK or not self.claims.monotone:
             return None
         return MonotoneColumns(tuple(name for name, _ in self.keys), {self.into: Max()})

@@ -71,7 +71,7 @@ class Sort(WithLifetime):
     def unservable(self) -> Unservable | None:
         return IN_ORDER
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         per_tick = self.lifetime is Lifetime.TICK
         append = Need(
             0,
@@ -90,7 +90,7 @@ class Sort(WithLifetime):
         )
         return (bounded, append)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         det = inputs[0].det and (self.lifetime is Lifetime.STATIC or self.nondet is None)
         return inputs[0].but(ordered=True, det=det)
 
@@ -213,10 +213,10 @@ class AssumeOrdered(TickDependent):
     def placement(self) -> Placement:
         return ANYWHERE
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(ordered=True, det=inputs[0].det and self.nondet is None)
 
     def depends_on_cut(self) -> str:
@@ -274,11 +274,11 @@ class Zip(TickDependent):
     def unservable(self) -> Unservable | None:
         return IN_ORDER
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         both = meet(inputs)
         return both.but(append=True, ordered=True, det=both.det and self.nondet is None)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return position_needs(0) + position_needs(1)
 
     def depends_on_cut(self) -> str:
@@ -348,11 +348,11 @@ class ZipLongest(TickDependent):
     def placement(self) -> Placement:
         return WHOLE
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         both = meet(inputs)
         return both.but(append=True, ordered=True, det=both.det and self.nondet is None)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return position_needs(0) + position_needs(1)
 
     def depends_on_cut(self) -> str:

@@ -109,10 +109,10 @@ class Filter(RowByRow):
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
         return (identity_lineage(inputs[0]),)
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
-    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
+    def monotone_columns(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
         (before,) = inputs
         if before is None or not isinstance(self.predicate, Expr):
             return None
@@ -220,10 +220,10 @@ class Select(RowByRow):
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
         return (dict(self.columns),)
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs) and all(isinstance(expr, Column) for _, expr in self.columns)
 
-    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
+    def monotone_columns(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
         (before,) = inputs
         names = {expr.name: name for name, expr in self.columns if isinstance(expr, Column)}
         if before is None or any(key not in names for key in before.keys):
@@ -371,7 +371,7 @@ class Partition(RowByRow):
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
         return (identity_lineage(inputs[0]),)
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:

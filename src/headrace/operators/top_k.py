@@ -79,8 +79,8 @@ class TopK(WithLifetime):
     """
 
     kind: ClassVar[str] = "top_k"
-    nets: ClassVar[bool] = True
-    merges_equal: ClassVar[bool] = True
+    reads_net_changes: ClassVar[bool] = True
+    picks_representative: ClassVar[bool] = True
     examples: ClassVar[Examples] = {
         "top_k": lambda x, y: y.top_k(2, by=col.b.desc(), per="a"),
         "of all": lambda x, y: y.top_k(2, by=col.a),
@@ -112,16 +112,16 @@ class TopK(WithLifetime):
     def placement(self) -> Placement:
         return place_by_key(self.per)
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return True
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         rows = inputs[0]
         if self.lifetime is Lifetime.TICK:
             return rows.but(append=True, ordered=False, det=rows.det and self.nondet is None)
         return rows.but(append=rows.append and rows.bounded, ordered=False)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return tick_needs((self.lifetime,))
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:

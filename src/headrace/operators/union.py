@@ -53,7 +53,7 @@ class Union(Operator):
         "union": lambda x, y: x.union(y),
     }
     runs_in_rounds: ClassVar[bool] = True
-    unites: ClassVar[bool] = True
+    is_union: ClassVar[bool] = True
     linear: ClassVar[bool] = True
     count: int
 
@@ -77,10 +77,10 @@ class Union(Operator):
     def placement(self) -> Placement:
         return ANYWHERE
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return meet(inputs).but(ordered=False)
 
 
@@ -214,7 +214,7 @@ class Chain(Operator):
 
     kind: ClassVar[str] = "chain"
     examples: ClassVar[Examples] = {"chain": lambda x, y: x.chain(y)}
-    unites: ClassVar[bool] = True
+    is_union: ClassVar[bool] = True
 
     def ports(self) -> tuple[Port, ...]:
         why = "its rows come before those of 'second'"
@@ -237,10 +237,10 @@ class Chain(Operator):
     def placement(self) -> Placement:
         return ANYWHERE
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         both = meet(inputs)
         return both.but(ordered=both.ordered and inputs[0].bounded)
 
@@ -286,11 +286,11 @@ class ChainFirstN(TickDependent):
     def placement(self) -> Placement:
         return WHOLE
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         both = meet(inputs)
         return both.but(append=True, ordered=True, det=both.det and self.nondet is None)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return tuple(need for port in range(self.inputs) for need in _needs(port))
 
     def depends_on_cut(self) -> str:

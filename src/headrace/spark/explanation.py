@@ -218,7 +218,7 @@ class _Explanation:
             return (
                 f"a loop that cannot run in rounds: {why}" if why else 'a loop; loops="rounds" cuts it by key'
             )
-        if any(need.fact == "ordered" for need in node.operator.needs()):
+        if any(need.fact == "ordered" for need in node.operator.required_facts()):
             return "it reads the order of rows"
         if node.operator.placement().whole:
             return "all its rows meet"

@@ -156,13 +156,13 @@ class IntervalJoin(Operator):
     def placement(self) -> Placement:
         return place_by_key(self.join.left_keys, self.join.right_keys, None, None)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         why = "a row that was forgotten could not be taken back"
         fix = "put the watermark behind what takes rows back"
         return (Need(0, "append", why, fix), Need(1, "append", why, fix))
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
-        return self.join.gives(inputs[:2])
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
+        return self.join.output_facts(inputs[:2])
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield from self.join.expressions()

@@ -248,10 +248,10 @@ class Join(TickDependent):
             else place_by_key(EQUAL_ROWS, None)
         )
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         left, right = inputs
         both = meet(inputs).but(ordered=False)
         if Lifetime.TICK in self.lifetimes:
@@ -263,7 +263,7 @@ class Join(TickDependent):
             return both.but(append=left.append and right.append and right.bounded)
         return both
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return tick_needs(self.lifetimes)
 
     def depends_on_cut(self) -> str:
@@ -402,10 +402,10 @@ class Difference(TickDependent):
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
         return {"left": KeyedSlot(0, bare=False), "right": KeyedSlot(1, bare=False)}
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         pos, neg = inputs
         if Lifetime.TICK in self.lifetimes:
             return meet(inputs).but(
@@ -414,7 +414,7 @@ class Difference(TickDependent):
         append = pos.append and neg.append and neg.bounded
         return meet(inputs).but(append=append, ordered=False)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return tick_needs(self.lifetimes)
 
     def depends_on_cut(self) -> str:

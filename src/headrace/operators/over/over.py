@@ -60,8 +60,8 @@ class OverAggregate(Operator):
     """
 
     kind: ClassVar[str] = "over"
-    nets: ClassVar[bool] = True
-    merges_equal: ClassVar[bool] = True
+    reads_net_changes: ClassVar[bool] = True
+    picks_representative: ClassVar[bool] = True
     examples: ClassVar[Examples] = {
         "row_number": lambda x, y: y.with_columns(
             x=functions.row_number().over(partition_by="a", order_by="b")
@@ -117,16 +117,16 @@ class OverAggregate(Operator):
     def placement(self) -> Placement:
         return place_by_key(self.per)
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         # Functions such as lag hand on what they compute.
         given = (expr for _, over in self.functions for expr in over.function.arguments())
         return all(inputs) and all(isinstance(expr, Column) for expr in given)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         rows = inputs[0]
         return rows.but(append=rows.append and rows.bounded, ordered=False)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return ()
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:

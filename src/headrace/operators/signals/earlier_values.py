@@ -459,7 +459,7 @@ class LastRow(TickDependent, SignalOperator):
     def output(self, context: CheckContext) -> Columns:
         return context.input.fields
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return (
             Need(
                 0,
@@ -475,7 +475,7 @@ class LastRow(TickDependent, SignalOperator):
             ),
         )
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return Facts(ordered=True, det=inputs[0].det and self.nondet is None)
 
     def depends_on_cut(self) -> str:

@@ -124,7 +124,7 @@ class Levels:
             self.level[node.id], self.spread[node.id] = 0, ANYHOW
         elif isinstance(node.operator, SinkOperator):
             self._place_sink(node, node.operator)
-        elif node.operator.unites:
+        elif node.operator.is_union:
             self._place_union(node)
         else:
             keys = keys_of(node, self.graph)
@@ -139,7 +139,7 @@ class Levels:
         placement = operator.placement()
         if placement.whole:
             return True
-        if placement.keys is None and (operator.linear or not operator.unites):
+        if placement.keys is None and (operator.linear or not operator.is_union):
             return False
         return node.id in self.order_read
 
@@ -366,7 +366,7 @@ class RoundsLevels(Levels):
             # It can do its part in each round: no row of it is ever taken back.
             self.home[node.id] = self.home[source]
             self.level[node.id], self.spread[node.id] = self.level[source], ANYHOW
-        elif node.operator.unites and not self._is_whole(node):
+        elif node.operator.is_union and not self._is_whole(node):
             for port in range(len(node.inputs)):
                 self.routes[node.id, port] = ByKey(whole_row_key(node.schema))
             level = max(self.level[s] for s in node.inputs) + 1

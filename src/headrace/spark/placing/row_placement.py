@@ -183,7 +183,7 @@ def spread_after(node: Node, graph: FlowGraph, inputs: Sequence[RowDistribution]
     found = [spread.renamed(known.items()) for spread, known in zip(inputs, lineage, strict=True)]
     if not found:
         return ANYHOW
-    return _of_either(found) if node.operator.unites else _of_both(found)
+    return _of_either(found) if node.operator.is_union else _of_both(found)
 
 
 def _of_either(spreads: Sequence[RowDistribution]) -> RowDistribution:
