@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, core, settings
 from hypothesis.internal.conjecture import providers
 
-from headrace.testing.pull import trial
+from headrace.testing.pull import module_checks
 from tests.postgres_server import Postgres, binaries, postgres_server
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if settings().derandomize:
     # imported: what a test draws would depend on which ones ran before it, and on the name of the checkout.
     providers._get_local_constants = lambda constants=providers.Constants(): constants
 if FRESH:
-    core.global_force_seed = trial.FIRST_SEED = int(FRESH)
+    core.global_force_seed = module_checks.FIRST_SEED = int(FRESH)
 
 
 SKIPPED_IN_CI = {

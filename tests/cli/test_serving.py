@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from headrace.cli.main import app
 from headrace.cli.views import _table
-from headrace.compute.channels import Limits
+from headrace.compute.channels import ConnectionLimits
 from headrace.compute.client.client import Client
 from headrace.compute.client.conversation import Endpoint
 from headrace.compute.client.subscription import Batch, CachedDescription, Update
@@ -261,7 +261,7 @@ def test_writes_above_the_limit_of_messages_say_how_many_rows_fit(
 ) -> None:
     headrace("view", "create", f"{served.folder / 'flows.py'}:stock", "--name", "large")
     before = headrace("peek", "large", "--format", "json").stdout
-    small = partial(Endpoint, limits=Limits(message=10_000))
+    small = partial(Endpoint, limits=ConnectionLimits(message=10_000))
     monkeypatch.setattr("headrace.compute.client.client.Endpoint", small)
     rows, row = tmp_path / "rows.jsonl", tmp_path / "row.jsonl"
     rows.write_text("".join(f'{{"shop": "{shop:0100}", "price": 1}}\n' for shop in range(200)))

@@ -35,7 +35,7 @@ from headrace.compute.protocol.commands import (
     InstanceConfig,
     Parameters,
     Peek,
-    Plan,
+    PlanBytes,
     Schedule,
     SubscribeExport,
     UpdateConfiguration,
@@ -216,7 +216,7 @@ def dataflow(exports: list[Export], imports: list[str], plan: str = "", as_of: o
     """Create a dataflow with these exports. imports: ids of collections (beginning with s) and indexes."""
     at = frontier_of(list(cast("tuple[int, ...]", as_of)))
     return Dataflow(
-        Plan(plan.encode()),
+        PlanBytes(plan.encode()),
         tuple(CollectionImport(f"in {id}", id) for id in imports if id.startswith("s")),
         tuple(IndexImport(f"in {id}", id) for id in imports if not id.startswith("s")),
         tuple(exports),

@@ -11,7 +11,7 @@ from headrace.compute.controller.subscriptions import undelivered
 from headrace.compute.errors import ComputeError, ResultTooLarge, TotalResultTooLarge
 from headrace.compute.frontier import Frontier
 from headrace.compute.protocol.responses import (
-    Batch,
+    BatchResponse,
     Canceled,
     CopyToResponse,
     Dropped,
@@ -21,7 +21,7 @@ from headrace.compute.protocol.responses import (
     Problem,
     Response,
     RowCount,
-    Rows,
+    RowsResponse,
     SubscribeResponse,
 )
 from headrace.compute.replica.replica import NotReported, Reported, ReportedFrontiers
@@ -160,7 +160,7 @@ def _response(case: Fields, id: str, said: Any, about: _Asked = _Asked.PEEK) -> 
         return Frontiers(id, **{kind: frontier_of(frontiers[kind]) for kind in frontiers})
     match cast("list[Any]", said):
         case ["Rows", rows]:
-            return PeekResponse(uuid_of(id), Rows(tuple(((row,), count) for row, count in rows)))
+            return PeekResponse(uuid_of(id), RowsResponse(tuple(((row,), count) for row, count in rows)))
         case ["Canceled"]:
             return PeekResponse(uuid_of(id), Canceled())
         case ["Error", text] if about is _Asked.PEEK:
@@ -181,18 +181,18 @@ def _response(case: Fields, id: str, said: Any, about: _Asked = _Asked.PEEK) -> 
             raise InWords(f"{shown(said)} is no response")
 
 
-def _batch(case: Fields, lower: object, upper: object, updates: object) -> Batch:
+def _batch(case: Fields, lower: object, upper: object, updates: object) -> BatchResponse:
     """Read a batch of updates, plain or as `{"Ok": updates}`; or `{"Err": text}`."""
     if isinstance(updates, dict):
         given = Fields(cast("object", updates), case.case, "the updates of a batch")
         given.only("Ok", "Err")
         if "Err" in given:
-            return Batch(frontier_of(lower), frontier_of(upper), _problem(case, given.value("Err")))
+            return BatchResponse(frontier_of(lower), frontier_of(upper), _problem(case, given.value("Err")))
         updates = given.items("Ok")
     if not isinstance(updates, list):
         raise case.build_error(f"the updates of a batch are {shown(updates)}", 'an array, or {"Err": text}')
     changes = tuple(((row,), time, weight) for time, row, weight in cast("list[Any]", updates))
-    return Batch(frontier_of(lower), frontier_of(upper), changes)
+    return BatchResponse(frontier_of(lower), frontier_of(upper), changes)
 
 
 def _problem(case: Fields, text: object) -> Problem:
@@ -247,13 +247,13 @@ def _shown(response: Response | None) -> Any:
         case Frontiers():
             told = {kind: cast("Frontier | None", getattr(response, kind)) for kind in _KINDS}
             return {kind: shown_frontier(at) for kind, at in told.items() if at is not None}
-        case PeekResponse(_, Rows(rows)):
+        case PeekResponse(_, RowsResponse(rows)):
             return ["Rows", [[row[0], count] for row, count in rows]]
         case PeekResponse(_, Problem() as problem):
             return ["Error", _shown_problem(problem)]
         case SubscribeResponse(_, DroppedAt(at)):
             return ["DroppedAt", shown_frontier(at)]
-        case SubscribeResponse(_, Batch() as batch):
+        case SubscribeResponse(_, BatchResponse() as batch):
             return ["Batch", *_shown_batch(batch)]
         case CopyToResponse(_, RowCount(rows)):
             return ["RowCount", rows]
@@ -266,7 +266,7 @@ def _shown(response: Response | None) -> Any:
             return response
 
 
-def _shown_batch(batch: Batch) -> list[Any]:
+def _shown_batch(batch: BatchResponse) -> list[Any]:
     changes: Any
     if isinstance(batch.updates, Problem):
         changes = {"Err": _shown_problem(batch.updates)}

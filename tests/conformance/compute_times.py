@@ -29,7 +29,7 @@ from headrace.compute.protocol.commands import (
     IndexExport,
     IndexImport,
     Parameters,
-    Plan,
+    PlanBytes,
     Schedule,
     UpdateConfiguration,
 )
@@ -77,7 +77,7 @@ def _reading(
 ) -> Dataflow:
     out = CollectionExport(export, "out", export) if export in bounds else IndexExport(export, "out")
     return Dataflow(
-        Plan(export.encode()),
+        PlanBytes(export.encode()),
         tuple(CollectionImport(id, id) for id in inputs if id not in exports),
         tuple(IndexImport(id, id) for id in inputs if id in exports),
         (out,),

@@ -16,7 +16,7 @@ from headrace.errors import BadInput, BadOption, BadRow, UserFunctionFailed
 from headrace.io import Changelog, Memory, Rows
 from headrace.io.files.changelog import ChangelogWriter
 from headrace.pull import (
-    Source,
+    PullSource,
     async_map,
     collect,
     count,
@@ -69,7 +69,7 @@ class Told:
     def __init__(self) -> None:
         self.given = 0
         self.stops: list[End] = []
-        self.source = Source.of("told", lambda _module: self._read)
+        self.source = PullSource.of("told", lambda _module: self._read)
 
     def _read(self, abort: End | None, answer: AnswerTo) -> None:
         if abort is not None:
@@ -313,7 +313,7 @@ def test_a_sink_may_have_enough_while_the_flow_waits_for_its_sources() -> None:
 def test_a_sink_is_told_when_all_sources_have_confirmed() -> None:
     said: list[str] = []
 
-    def slow(name: str) -> Source:
+    def slow(name: str) -> PullSource:
         def open(module: Module) -> Read:
             def confirm(abort: End, answer: AnswerTo) -> None:
                 said.append(name)
@@ -325,7 +325,7 @@ def test_a_sink_is_told_when_all_sources_have_confirmed() -> None:
 
             return read
 
-        return Source.of(name, open)
+        return PullSource.of(name, open)
 
     flow = hr.Flow("both")
     flow.sink("out", flow.source("a", int).union(flow.source("b", int), flow.source("c", int)))
@@ -627,7 +627,7 @@ def test_rows_taken_before_are_skipped_in_parts(tmp_path: Path) -> None:
 
         return read
 
-    rows = Source.of("rows", open, batches=True, linear=True)
+    rows = PullSource.of("rows", open, batches=True, linear=True)
     for _ in range(2):
         assert hr.run(numbers(), {"n": rows}, {"n_out": collect()}, checkpoint=tmp_path).last_tick == 5
     assert max(asked) == 1000

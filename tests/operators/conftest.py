@@ -15,7 +15,7 @@ from headrace.errors import NotOnSpark
 from headrace.lowering.reference import NotOfBags
 from headrace.spark.refusals import check_runs_on_spark
 from headrace.testing import Backend, InProcess
-from headrace.testing.tick_oracle import TickOracle
+from headrace.testing.oracle import TickOracle
 from headrace.testing.tick_tables import TickInput
 from tests.random_flows.cases import Accumulated, Case
 from tests.spark.tasks_in_process import SPOOLED, InProcessTasks

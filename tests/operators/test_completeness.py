@@ -24,7 +24,7 @@ from headrace.spark import run
 from headrace.spark.batch.batch_plan import plan_batch
 from headrace.spark.placing.stages import cut_stages
 from headrace.testing import Backend
-from headrace.testing.tick_oracle import TickOracle
+from headrace.testing.oracle import TickOracle
 from tests.operators.examples import ALL, EXAMPLES, PAIR, TICKS, ExamplePair, X, Y, example
 from tests.spark.batch_rows_of import bags_in_one_tick, json_of_many, told_in_json
 from tests.spark.tasks_in_process import InProcessTasks

@@ -20,7 +20,7 @@ from headrace.engine.run import RunOptions, StartedRun
 from headrace.errors import UserFunctionFailed
 from headrace.io import Batch, Feed, Reader, SinkRequest, SinkTarget, Writer, open_sink, open_source
 from headrace.io.source import Source as IoSource
-from headrace.pull import Recorder, Source, collect, drain, find, for_each, probe, pull, take
+from headrace.pull import PullSource, Recorder, collect, drain, find, for_each, probe, pull, take
 from headrace.pull.module_context import Module
 from headrace.pull.protocol import AnswerTo, End, Read
 from headrace.pull.rules.checker import check
@@ -44,7 +44,7 @@ class Ended:
 # --- ends of the protocol ------------------------------------------------------------
 
 
-def source_for(numbers: random.Random, seen: Ended) -> Source:
+def source_for(numbers: random.Random, seen: Ended) -> PullSource:
     """A source of some numbers that ends, fails or goes on for ever, and answers now or later."""
     count = numbers.choice([0, 1, 3, 8, 10**9])
     failure = Planned("source") if numbers.random() < 0.3 else None
@@ -79,7 +79,7 @@ def source_for(numbers: random.Random, seen: Ended) -> Source:
 
         return read
 
-    return Source.of("random source", open, linear=True)
+    return PullSource.of("random source", open, linear=True)
 
 
 def sink_for(numbers: random.Random) -> Any:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.engine.engine import Engine
-from headrace.testing.tick_oracle import TickOracle
+from headrace.testing.oracle import TickOracle
 from headrace.testing.tick_tables import check_consolidated
 from tests.properties.effort import examples
 from tests.properties.test_state import restarted

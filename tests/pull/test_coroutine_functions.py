@@ -13,7 +13,7 @@ import pytest
 
 from headrace import pull as callback
 from headrace.pull import dataflow
-from headrace.pull.edge import Edge
+from headrace.pull.edge import PullEdge
 from headrace.pull.errors import NotAModule, NotAwaited
 from headrace.pull.module_context import Module
 from headrace.testing.pull import VirtualRuntime
@@ -113,7 +113,7 @@ REFUSED: dict[str, Use] = {
 """Called and not awaited: what returns a coroutine is refused, too, when it has done so."""
 
 
-def _logged(sink: callback.Sink) -> Any:
+def _logged(sink: callback.PullSink) -> Any:
     return callback.pull(callback.values([1, 2]), sink).run()
 
 
@@ -142,9 +142,9 @@ AT_ONCE: dict[str, Callable[[Any], Any]] = {
     "reconnect(wait)": lambda f: callback.reconnect(lambda: callback.values([1]), wait=f),
     "reconnect(position)": lambda f: callback.reconnect(lambda _at: callback.values([1]), position=f),
     "back_off(jitter)": lambda f: callback.back_off(jitter=f),
-    "Source.of(open)": lambda f: callback.Source.of("odd", f),
-    "Transformer.of(open)": lambda f: callback.Transformer.of("odd", f),
-    "Sink.of(open)": lambda f: callback.Sink.of("odd", f),
+    "PullSource.of(open)": lambda f: callback.PullSource.of("odd", f),
+    "PullTransformer.of(open)": lambda f: callback.PullTransformer.of("odd", f),
+    "PullSink.of(open)": lambda f: callback.PullSink.of("odd", f),
     "Run.when_finished(listener)": lambda f: (
         callback.pull(callback.values(), callback.drain()).start().when_finished(f)
     ),
@@ -154,11 +154,11 @@ AT_ONCE: dict[str, Callable[[Any], Any]] = {
 ELSEWHERE = {
     "Lender.lend(borrower)",  # as lend
     "Run.shared(make)",  # of modules, between each other
-    "Transformer.of_kernel(kernel)",  # must return a function that is called with values
+    "PullTransformer.of_kernel(kernel)",  # must return a function that is called with values
     "dataflow.ModuleContext.begin(thread)",  # coroutine functions: dataflow threads
-    "dataflow.Source.of(thread)",
-    "dataflow.Transformer.of(thread)",
-    "dataflow.Sink.of(thread)",
+    "dataflow.DataflowSource.of(thread)",
+    "dataflow.DataflowTransformer.of(thread)",
+    "dataflow.DataflowSink.of(thread)",
     "dataflow.working(work)",
     "dataflow.ModuleContext.thread(coroutine)",
     "dataflow.ModuleContext.task(coroutine)",
@@ -286,7 +286,7 @@ def test_a_coroutine_function_is_awaited(name: str, wrap: Any) -> None:
 # --- modules of one's own ------------------------------------------------------------------------
 
 
-def _asks(module: Module, edge: Edge, answered: Any) -> None:
+def _asks(module: Module, edge: PullEdge, answered: Any) -> None:
     edge(None, answered)
 
 
@@ -296,22 +296,22 @@ def _closes(module: Module, close: Any) -> None:
 
 
 OWN: dict[str, Callable[[Any], Any]] = {
-    "a read": lambda f: callback.pull(callback.Source.of("own", lambda _module: f), callback.collect()),
+    "a read": lambda f: callback.pull(callback.PullSource.of("own", lambda _module: f), callback.collect()),
     "an answer": lambda f: callback.pull(
-        callback.values([1]), callback.Sink.of("own", lambda module, edge: _asks(module, edge, f))
+        callback.values([1]), callback.PullSink.of("own", lambda module, edge: _asks(module, edge, f))
     ),
-    "the opening of a sink": lambda f: callback.pull(callback.values([1]), callback.Sink.of("own", f)),
-    "the opening of a source": lambda f: callback.pull(callback.Source.of("own", f), callback.collect()),
+    "the opening of a sink": lambda f: callback.pull(callback.values([1]), callback.PullSink.of("own", f)),
+    "the opening of a source": lambda f: callback.pull(callback.PullSource.of("own", f), callback.collect()),
     "a timer": lambda f: callback.pull(
-        callback.values([1]), callback.Sink.of("own", lambda module, _edge: module.later(1.0, f) and None)
+        callback.values([1]), callback.PullSink.of("own", lambda module, _edge: module.later(1.0, f) and None)
     ),
     "the end of a task": lambda f: callback.pull(
         callback.values([1]),
-        callback.Sink.of("own", lambda module, _edge: module.spawn(asyncio.sleep(1), f) and None),
+        callback.PullSink.of("own", lambda module, _edge: module.spawn(asyncio.sleep(1), f) and None),
     ),
     "what closes": lambda f: callback.pull(
         callback.values([1]),
-        callback.Sink.of("own", lambda module, _edge: _closes(module, f)),
+        callback.PullSink.of("own", lambda module, _edge: _closes(module, f)),
     ),
 }
 
@@ -324,12 +324,12 @@ def test_a_function_of_a_module_that_returns_a_coroutine_fails_it(name: str) -> 
 
 
 def test_threads_do_things_when_variables_are_bound_and_wait_for_no_coroutine_function() -> None:
-    async def thread(module: dataflow.ModuleContext, upstream: dataflow.Edge) -> None:
+    async def thread(module: dataflow.ModuleContext, upstream: dataflow.DataflowEdge) -> None:
         module.when(upstream.ask(), coroutine)
 
     with pytest.raises(NotAwaited, match="'own'"):
-        dataflow.pull(dataflow.values([1]), dataflow.Sink.of("own", thread)).run()
-    variable: dataflow.Variable[int] = dataflow.Variable()
+        dataflow.pull(dataflow.values([1]), dataflow.DataflowSink.of("own", thread)).run()
+    variable: dataflow.DataflowVariable[int] = dataflow.DataflowVariable()
     variable.when_bound(coroutine)
     with pytest.raises(NotAwaited, match="when_bound"):
         variable.bind(1)
@@ -340,11 +340,11 @@ def test_threads_do_things_when_variables_are_bound_and_wait_for_no_coroutine_fu
 # --- what opens no module ------------------------------------------------------------------------
 
 DATAFLOW: dict[str, Callable[[Any], Any]] = {
-    "source": lambda f: dataflow.pull(dataflow.Source.of("plain", f), dataflow.collect()),
+    "source": lambda f: dataflow.pull(dataflow.DataflowSource.of("plain", f), dataflow.collect()),
     "transformer": lambda f: dataflow.pull(
-        dataflow.values([1]), dataflow.Transformer.of("plain", f), dataflow.collect()
+        dataflow.values([1]), dataflow.DataflowTransformer.of("plain", f), dataflow.collect()
     ),
-    "sink": lambda f: dataflow.pull(dataflow.values([1]), dataflow.Sink.of("plain", f)),
+    "sink": lambda f: dataflow.pull(dataflow.values([1]), dataflow.DataflowSink.of("plain", f)),
 }
 
 
@@ -372,8 +372,8 @@ def test_a_function_that_raises_before_there_is_a_thread_fails_its_module(kind: 
 
 @pytest.mark.parametrize("opened", [None, 7, []])
 def test_a_callback_module_that_is_opened_without_a_read_is_named(opened: Any) -> None:
-    sources = callback.Source.of("plain", lambda _module: opened), callback.values([1])
-    transformers = callback.map(str), callback.Transformer.of("plain", lambda _module, _edge: opened)
+    sources = callback.PullSource.of("plain", lambda _module: opened), callback.values([1])
+    transformers = callback.map(str), callback.PullTransformer.of("plain", lambda _module, _edge: opened)
     for source, transformer in zip(sources, transformers, strict=True):
         with pytest.raises(NotAModule, match="'plain'"):
             callback.pull(source, transformer, callback.collect()).run()

@@ -11,10 +11,10 @@ import pytest
 
 import headrace.pull
 from headrace.pull import (
-    Duplex,
-    Sink,
-    Source,
-    Transformer,
+    PullDuplex,
+    PullSink,
+    PullSource,
+    PullTransformer,
     async_map,
     closing_handshake,
     collect,
@@ -60,11 +60,11 @@ async def ten_times(x: int) -> int:
     return 10 * x
 
 
-def times_ten() -> Transformer:
+def times_ten() -> PullTransformer:
     return map(lambda x: 10 * x)
 
 
-def quits(after: int) -> Transformer:
+def quits(after: int) -> PullTransformer:
     return pull(take(after), times_ten())
 
 
@@ -84,7 +84,7 @@ def counting() -> Any:
     return plain_source(read, name="source")
 
 
-def collecting(found: list[int]) -> Sink:
+def collecting(found: list[int]) -> PullSink:
     """A sink in the callback form, written by hand."""
 
     def connect(read: Any) -> list[int]:
@@ -104,21 +104,21 @@ def text_file(path: Path) -> Path:
     return path
 
 
-def echoed() -> Source:
+def echoed() -> PullSource:
     """What one end of a duplex pair sends, and the other end sends back."""
     here, there = duplex_pair()
     back = pull(there, times_ten(), there)
-    return Source(here.source.part, here.source.then, (pull(values([1, 2]), here.sink), back))
+    return PullSource(here.source.part, here.source.then, (pull(values([1, 2]), here.sink), back))
 
 
-def well_parted() -> Source:
+def well_parted() -> PullSource:
     """Says goodbye, and is told so."""
-    end = closing_handshake(Duplex(values([1, 2]), collect()), message="bye")
+    end = closing_handshake(PullDuplex(values([1, 2]), collect()), message="bye")
     heard = pull(reference_source(3, sync=False), map(lambda x: "bye" if x == 3 else x), end.sink)
-    return Source(end.source.part, end.source.then, (*end.source.beside, heard))
+    return PullSource(end.source.part, end.source.then, (*end.source.beside, heard))
 
 
-SOURCES: dict[str, tuple[Callable[[Path], Source], Options]] = {
+SOURCES: dict[str, tuple[Callable[[Path], PullSource], Options]] = {
     "infinite": (lambda _: infinite(lambda: 7), {"endless": True}),
     "count": (lambda _: count(), {"endless": True}),
     "iterate": (lambda _: iterate(iter([1, 2, 3])), {"expected": [1, 2, 3]}),
@@ -131,7 +131,7 @@ SOURCES: dict[str, tuple[Callable[[Path], Source], Options]] = {
     "closing_handshake": (lambda _: well_parted(), {"expected": [1, 2, "bye"]}),
 }
 
-TRANSFORMERS: dict[str, tuple[Callable[[], Transformer], Options]] = {
+TRANSFORMERS: dict[str, tuple[Callable[[], PullTransformer], Options]] = {
     "transformer": (lambda: transformer(passing, name="transformer"), {"expected": list}),
     "async_map": (lambda: async_map(ten_times, 2), {"expected": tenfold}),
     "paramap": (lambda: paramap(lambda x: 10 * x, 2), {"expected": tenfold, "seeds": 20}),
@@ -152,7 +152,7 @@ TRANSFORMERS: dict[str, tuple[Callable[[], Transformer], Options]] = {
     ),
 }
 
-SINKS: dict[str, tuple[Callable[[Path], Sink], Options]] = {
+SINKS: dict[str, tuple[Callable[[Path], PullSink], Options]] = {
     "sink": (lambda _: collecting([]), {"result": list, "partial": list}),
     "to_file": (lambda path: pull(map(lambda x: b"%d" % x), to_file(path)), {"result": len}),
     "to_lines": (lambda path: pull(map(str), to_lines(path)), {}),
@@ -178,7 +178,7 @@ NAMED = {
 """Public functions that the checks do not try out, and why."""
 
 
-def made(path: Path) -> Iterator[Source | Transformer | Sink]:
+def made(path: Path) -> Iterator[PullSource | PullTransformer | PullSink]:
     """The pieces of all tables: here and beside the tests of each area."""
     for make, _ in SOURCES.values():
         yield make(path)
@@ -190,10 +190,10 @@ def made(path: Path) -> Iterator[Source | Transformer | Sink]:
         yield make(path)
 
 
-def named(piece: Source | Transformer | Sink) -> Iterator[str]:
+def named(piece: PullSource | PullTransformer | PullSink) -> Iterator[str]:
     """The names of the modules that a piece is made of."""
-    parts: list[Any] = [*(piece.before if isinstance(piece, Sink) else piece.then)]
-    if not isinstance(piece, Transformer):
+    parts: list[Any] = [*(piece.before if isinstance(piece, PullSink) else piece.then)]
+    if not isinstance(piece, PullTransformer):
         parts.append(piece.part)
     for part in parts:
         yield part.name.split()[0]

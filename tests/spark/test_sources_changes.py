@@ -271,7 +271,7 @@ class Number(NamedTuple):
     value: int
 
 
-def numbers(last: int) -> pull.Source:
+def numbers(last: int) -> pull.PullSource:
     return pull.pull(pull.values(range(last)), pull.map(Number))
 
 
@@ -359,7 +359,7 @@ def test_what_a_pull_stream_fails_with_is_told(spark: Any) -> None:
         copied(spark, _unpicklable(), Number, table=False)
 
 
-def _unpicklable() -> pull.Source:
+def _unpicklable() -> pull.PullSource:
     import threading
 
     lock = threading.Lock()

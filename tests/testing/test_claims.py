@@ -10,12 +10,12 @@ import pytest
 
 import headrace as hr
 from headrace import col
+from headrace.analysis.claim_examples import find_list, pools
+from headrace.analysis.claims import try_claims
 from headrace.errors import BrokenClaim
 from headrace.expr.row_classes import from_user, schema_of
 from headrace.lattice import Max, Merging, SetUnion
 from headrace.testing import check_claims
-from headrace.testing.claim_examples import find_list, pools
-from headrace.testing.claims import try_claims
 from tests.cli.conftest import Run
 from tests.golden import assert_golden
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from headrace.pull import (
+    PullSource,
+    PullTransformer,
     Recorder,
-    Source,
-    Transformer,
     async_map,
     collect,
     probe,
@@ -22,7 +22,7 @@ from headrace.pull import (
     tap,
     values,
 )
-from headrace.pull.edge import Edge
+from headrace.pull.edge import PullEdge
 from headrace.pull.errors import EndNotConfirmed, NeverAnswered
 from headrace.pull.module_context import Module
 from headrace.pull.protocol import AnswerTo, End
@@ -37,16 +37,16 @@ def runtimes() -> list[Callable[[], VirtualRuntime]]:
 every_runtime = pytest.mark.parametrize("make", runtimes())
 
 
-def waiting(seconds: float) -> Transformer:
+def waiting(seconds: float) -> PullTransformer:
     """Passes values on after so many seconds of a timer."""
 
-    def open(module: Module, edge: Edge) -> Any:
+    def open(module: Module, edge: PullEdge) -> Any:
         def read(abort: End | None, answer: AnswerTo) -> None:
             edge(abort, lambda end, value=None, /: module.later(seconds, answer, end, value))
 
         return read
 
-    return Transformer.of("waiting", open, linear=True)
+    return PullTransformer.of("waiting", open, linear=True)
 
 
 async def sleepy(value: int) -> int:
@@ -184,7 +184,7 @@ def test_threads_are_waited_for_in_real_time(make: Callable[[], VirtualRuntime])
         return read
 
     with make() as runtime:
-        run = pull(Source.of("thread", from_a_thread, linear=True), collect()).start(runtime)
+        run = pull(PullSource.of("thread", from_a_thread, linear=True), collect()).start(runtime)
         assert run.result() == [1, 2, 3]
 
 
@@ -282,7 +282,7 @@ def test_after_each_thing_that_happens_an_invariant_is_looked_at() -> None:
 
 
 def test_a_run_that_is_stuck_says_its_seed() -> None:
-    silent = Source.of("silent", lambda _module: lambda _abort, _answer: None)
+    silent = PullSource.of("silent", lambda _module: lambda _abort, _answer: None)
     run = pull(silent, collect()).start(RandomRuntime(17))
     with pytest.raises(NeverAnswered) as stuck:
         run.result()
@@ -296,7 +296,7 @@ def test_an_end_that_is_not_confirmed_is_an_error_in_virtual_time() -> None:
 
     with RandomRuntime(5) as runtime:
         assert runtime.loop.time() == 0.0
-        run = pull(Source.of("silent", open), reference_sink(SinkCase(stops_after=0))).start(runtime)
+        run = pull(PullSource.of("silent", open), reference_sink(SinkCase(stops_after=0))).start(runtime)
         with pytest.raises(EndNotConfirmed):
             run.result()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.pull import Source, Transformer
+from headrace.pull import PullSource, PullTransformer
 from headrace.testing import ModuleFailed, check_sink, check_source, check_transformer
 from tests.testing.pull_zoo.broken import ZOO, Broken
 from tests.testing.pull_zoo.sinks import asking, rightly
@@ -29,9 +29,9 @@ def test_a_sink_that_is_right_passes() -> None:
 def check(make: Broken, **options: Any) -> int:
     """The check for its kind of module."""
     piece = make()
-    if isinstance(piece, Source):
+    if isinstance(piece, PullSource):
         return check_source(make, expected=[1, 2, 3], **options)
-    if isinstance(piece, Transformer):
+    if isinstance(piece, PullTransformer):
         return check_transformer(make, expected=list, **options)
     return check_sink(make, result=list, partial=list, **options)
 

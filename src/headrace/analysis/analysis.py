@@ -51,7 +51,7 @@ def find_facts(graph: FlowGraph) -> tuple[Facts, ...]:
     while waiting:
         node = graph.nodes[waiting.popleft()]
         queued[node.id] = False
-        # The meet only removes facts, so this terminates even if `output_facts` of an operator is not monotone.
+        # The meet only removes facts, so this ends even if an operator's `output_facts` is not monotone.
         found = meet((facts[node.id], node.operator.output_facts([facts[i] for i in node.inputs])))
         if found == facts[node.id]:
             continue

@@ -26,11 +26,11 @@ from headrace.file_system import local_path
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headrace.analysis.claims import ClaimResult
     from headrace.analysis.flow_report import Finding
     from headrace.errors import SourceLocation
     from headrace.flow.flow import Flow
     from headrace.spark.host_examination import SparkFinding
-    from headrace.testing.claims import ClaimResult
 
 
 _SPEC_ENDINGS = (".yml", ".yaml")
@@ -157,9 +157,9 @@ def _output_to_stderr() -> Generator[None]:
 
 
 def _checked_flows(name: str, examples: int | None) -> CheckedFile:
+    from headrace.analysis.claims import try_claims
     from headrace.analysis.flow_report import Finding, Severity, findings_of
     from headrace.cli.load_flow import load_flows
-    from headrace.testing.claims import try_claims
 
     findings: list[Finding] = []
     claims: list[ClaimResult] = []

@@ -32,7 +32,7 @@ from headrace.compute.errors import (
     problem_of_any,
 )
 from headrace.compute.protocol import serialization
-from headrace.compute.protocol.commands import Command, CreateDataflow, Epoch, Peek, Plan
+from headrace.compute.protocol.commands import Command, CreateDataflow, Epoch, Peek, PlanBytes
 from headrace.compute.protocol.responses import Problem
 from headrace.errors import BadOption, HeadraceError, SourceLocation
 
@@ -87,7 +87,7 @@ MEGABYTE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ConnectionLimits:
     """Limits of a connection.
 
     message: bytes of one message, in either direction.
@@ -109,7 +109,7 @@ class Limits:
     idle: float = 3.0
     silence: float = 5.0
 
-    def check_plan(self, plan: Plan) -> None:
+    def check_plan(self, plan: PlanBytes) -> None:
         """Raise `MessageTooLarge` for a plan above the limit, which every replica would refuse."""
         size = len(plan.body) + len(plan.places)
         if size > self.plan:
@@ -284,7 +284,7 @@ METADATA = 64 * 1024
 """Limit on metadata, in bytes; it carries problems."""
 
 
-def _options(limits: Limits) -> list[tuple[str, int | str]]:
+def _options(limits: ConnectionLimits) -> list[tuple[str, int | str]]:
     return [
         # Plus room for the message's tags and a compression flag.
         ("grpc.max_send_message_length", limits.message + 1024),
@@ -301,12 +301,12 @@ def _options(limits: Limits) -> list[tuple[str, int | str]]:
     ]
 
 
-def open_channel(address: str, security: Security, limits: Limits) -> Any:
+def open_channel(address: str, security: Security, limits: ConnectionLimits) -> Any:
     """Create a `grpc.aio` channel, which connects on first use. Raises `InsecureAddress`."""
     return channel_to(security.target(address), security, limits)
 
 
-def channel_to(target: str, security: Security, limits: Limits) -> Any:
+def channel_to(target: str, security: Security, limits: ConnectionLimits) -> Any:
     """Create a channel as `open_channel` does, to a target resolved by `Security.target`."""
     options = [
         *_options(limits),
@@ -327,7 +327,7 @@ def channel_to(target: str, security: Security, limits: Limits) -> Any:
     return _grpc.aio.secure_channel(target, credentials, options)
 
 
-def make_server(security: Security, limits: Limits) -> Any:
+def make_server(security: Security, limits: ConnectionLimits) -> Any:
     """Create a `grpc.aio` server that does not listen yet."""
     interval = max(1, int(limits.idle * 500))
     options = [

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from headrace.graph.node import FlowGraph
     from headrace.io import Batch
     from headrace.pull.ask_buffer import StopOnce
-    from headrace.pull.edge import Edge
+    from headrace.pull.edge import PullEdge
     from headrace.pull.protocol import AnswerTo, End
 
 
@@ -73,7 +73,7 @@ class SourceEndpoint:
     """
 
     name: str
-    edge: Edge
+    edge: PullEdge
     stop: StopOnce
     readers: frozenset[str]
     bounded: bool
@@ -98,7 +98,7 @@ class SinkEndpoint:
     name: str
     append: bool
     at_once: bool
-    edge: Edge = field(init=False)
+    edge: PullEdge = field(init=False)
     ask: AnswerTo | None = None
     left: bool = False
     rows: list[tuple[Any, ...]] | None = None
@@ -126,8 +126,8 @@ def _upstream(graph: FlowGraph, node: int) -> set[int]:
     return found
 
 
-AnySource = Source | Iterable[Any] | AsyncIterable[Any] | Callable[[], AsyncIterable[Any]] | pull.Source
-AnySink = SinkTarget | list[Any] | Callable[[int, Sequence[Any]], object] | pull.Sink
+AnySource = Source | Iterable[Any] | AsyncIterable[Any] | Callable[[], AsyncIterable[Any]] | pull.PullSource
+AnySink = SinkTarget | list[Any] | Callable[[int, Sequence[Any]], object] | pull.PullSink
 
 TICK_ROWS = 1000
 """Default limit on the rows that a tick takes from one source."""
@@ -175,7 +175,7 @@ def check_names(
         if name not in graph.sinks:
             raise unknown_sink(name, graph.sinks)
         function = sink.function if isinstance(sink, Call) else sink
-        if isinstance(sink, Call) or (callable(sink) and not isinstance(sink, SinkTarget | pull.Sink)):
+        if isinstance(sink, Call) or (callable(sink) and not isinstance(sink, SinkTarget | pull.PullSink)):
             check_function(f"sink {name!r}", function, ("tick", "changes"), SourceLocation.of_caller())
     for name, node in graph.sources.items():
         if name not in sources:
@@ -252,7 +252,7 @@ class OpenSource:
     """
 
     name: str
-    stream: pull.Source
+    stream: pull.PullSource
     bounded: bool
     positions: MutableMapping[Any, Any] | None
     dead_letters: DeadLetters | None
@@ -313,10 +313,10 @@ def as_read_by(operator: object, source: Any) -> Any:
     return record_source(source, operator.name, operator.keyed)
 
 
-def _batches(source: Any, feed: Feed, limit: int | None, closing: ExitStack) -> pull.Source:
+def _batches(source: Any, feed: Feed, limit: int | None, closing: ExitStack) -> pull.PullSource:
     if isasyncgenfunction(source):
         source = source()
-    if isinstance(source, pull.Source):
+    if isinstance(source, pull.PullSource):
         return pull.pull(source, group_into_batches(feed, limit))
     if isinstance(source, AsyncIterable):
         return pull.pull(
@@ -365,7 +365,7 @@ class OpenSink:
     """
 
     name: str
-    stream: pull.Sink
+    stream: pull.PullSink
     recover: Callable[[int], object]
     append: bool
     only_holds: bool
@@ -392,7 +392,7 @@ def open_sinks(
         request = SinkRequest(
             name, schema, spool, lambda rows, user=user: Changes(rows, False, user), sources, keep_ticks
         )
-        if isinstance(sink, pull.Sink):
+        if isinstance(sink, pull.PullSink):
             handover = CommittedTickDelivery(request)
             stream = pull.pull(handover.transformer(), sink)
             opened.append(OpenSink(name, stream, handover.recover, append, handover.only_holds, None))

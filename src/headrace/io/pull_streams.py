@@ -39,8 +39,8 @@ from headrace.io.source import (
     guarantee_of,
     open_source,
 )
-from headrace.pull import Sink, Source, Transformer, pull
-from headrace.pull.edge import Edge
+from headrace.pull import PullSink, PullSource, PullTransformer, pull
+from headrace.pull.edge import PullEdge
 from headrace.pull.errors import CallCancelled
 from headrace.pull.fusion import Kernel
 from headrace.pull.module_context import Module
@@ -84,14 +84,14 @@ class PendingPositions(ChainMap[Any, Any]):
 
 def reader_source(
     name: str, reader: Reader, limit: int | None, close: CloseOnce, pending: PendingPositions | None = None
-) -> Source:
+) -> PullSource:
     """Build a source of a reader's batches, `limit` rows (None: all available) per request, for one run.
 
     close: closes the reader. pending: the reader's positions, if they should travel with the batches.
     The reader is read only on request. If it has nothing yet, the answer comes later. The source is done when
     the reader is; a stop closes the reader before it is confirmed.
     """
-    return Source.of(
+    return PullSource.of(
         name, lambda module: ReaderSourceRun(module, reader, limit, close, pending).read, linear=True
     )
 
@@ -141,25 +141,25 @@ _AT_ONCE = 1000
 
 
 @guarantee_of.register
-def _(end: Source) -> Guarantee:
+def _(end: PullSource) -> Guarantee:
     return Guarantee("exactly once", "if the source brings the same rows again: those taken are skipped")
 
 
-def group_into_batches(feed: Feed, limit: int | None) -> Transformer:
+def group_into_batches(feed: Feed, limit: int | None) -> PullTransformer:
     """Group rows into batches: each request, for `limit` rows or all, makes upstream's answer one batch.
 
     The position is the number of rows taken. A later run skips as many, so upstream must produce the same
     rows again. Raises `BadRow` for a value that is not a row.
     """
 
-    def open(_module: Module, edge: Edge) -> Read:
+    def open(_module: Module, edge: PullEdge) -> Read:
         return (_Whole if limit is None else _Parts)(feed, edge, limit or _AT_ONCE).read
 
-    return Transformer.of("rows", open, linear=True)
+    return PullTransformer.of("rows", open, linear=True)
 
 
 class _Parts:
-    def __init__(self, feed: Feed, edge: Edge, limit: int) -> None:
+    def __init__(self, feed: Feed, edge: PullEdge, limit: int) -> None:
         self._feed = feed
         self._edge = edge
         self._limit = limit
@@ -203,7 +203,7 @@ class _Parts:
 class _Whole(_Parts):
     """Accumulator of all rows into one batch."""
 
-    def __init__(self, feed: Feed, edge: Edge, limit: int) -> None:
+    def __init__(self, feed: Feed, edge: PullEdge, limit: int) -> None:
         super().__init__(feed, edge, limit)
         self._rows: list[Any] = []
 
@@ -224,7 +224,7 @@ class _Whole(_Parts):
 
 def rows_of(
     source: Any, rows: Any, *, name: str = "rows", follow: bool = False, read_rows: int = 1000
-) -> Source:
+) -> PullSource:
     """Create a source of the rows of a `headrace.io` source, as objects of their class `rows`, in order.
 
     name:      name of the source in errors and dead letter files.
@@ -254,10 +254,10 @@ def rows_of(
         reader = open_source(source, Feed(name, schema, follow=follow, from_user=convert))
         return ReaderSourceRun(module, reader, read_rows, CloseOnce(reader.close), None).read
 
-    return pull(Source.of("rows_of", open, linear=True), _unpacked(schema, letters))
+    return pull(PullSource.of("rows_of", open, linear=True), _unpacked(schema, letters))
 
 
-def _unpacked(schema: Schema, letters: DeadLetters | None) -> Transformer:
+def _unpacked(schema: Schema, letters: DeadLetters | None) -> PullTransformer:
     """Transform batches to user rows, setting unreadable ones aside."""
     user = to_user(schema)
 
@@ -275,16 +275,18 @@ def _unpacked(schema: Schema, letters: DeadLetters | None) -> Transformer:
 
         return rows
 
-    return Transformer.of_kernel("rows_of", kernel)
+    return PullTransformer.of_kernel("rows_of", kernel)
 
 
-def prefetch_rows(rows: AsyncIterable[Any], room: int | None) -> Source:
+def prefetch_rows(rows: AsyncIterable[Any], room: int | None) -> PullSource:
     """Build a source of an asynchronous iterable's rows that reads up to `room` rows ahead (None: unlimited).
 
     Reading starts with the first request. An exception of the iterable is answered after the rows before it.
     A stop cancels the pending read, and is confirmed once the iterable is closed.
     """
-    return Source.of("async rows", lambda module: _Ahead(module, rows, room).read, batches=True, linear=True)
+    return PullSource.of(
+        "async rows", lambda module: _Ahead(module, rows, room).read, batches=True, linear=True
+    )
 
 
 class _Ahead:
@@ -414,10 +416,10 @@ class Publish(NamedTuple):
 Step = Prepare | Publish
 
 
-def writer_sink(name: str, writer: Writer, close: CloseOnce) -> Sink:
+def writer_sink(name: str, writer: Writer, close: CloseOnce) -> PullSink:
     """Build a sink, for one run, over a recovered writer, which it closes at the end."""
 
-    def open(module: Module, edge: Edge) -> None:
+    def open(module: Module, edge: PullEdge) -> None:
         def got(end: End | None, step: Any = None, /) -> None:
             if end is None:
                 if step.__class__ is Publish:
@@ -439,11 +441,11 @@ def writer_sink(name: str, writer: Writer, close: CloseOnce) -> Sink:
         module.closing(closing)
         edge(None, got)
 
-    return Sink.of(name, open)
+    return PullSink.of(name, open)
 
 
 @guarantee_of.register
-def _(end: Sink) -> Guarantee:
+def _(end: PullSink) -> Guarantee:
     return Guarantee(
         "at least once",
         "a tick has arrived once the sink asks for more after its last change, otherwise it comes again",
@@ -476,9 +478,9 @@ class CommittedTickDelivery:
             self._spool.drop_others(tick)
             self._show(tick, self._spool.rows_of_tick(tick) or [])
 
-    def transformer(self) -> Transformer:
+    def transformer(self) -> PullTransformer:
         """Build a transformer from tick steps to changes, asking for a step once all are delivered."""
-        return Transformer.of("changes", lambda _module, edge: _Changes(self, edge).read, batches=True)
+        return PullTransformer.of("changes", lambda _module, edge: _Changes(self, edge).read, batches=True)
 
     # -- for its module -------------------------------------------------------------------------
 
@@ -510,7 +512,7 @@ class CommittedTickDelivery:
 
 
 class _Changes:
-    def __init__(self, handover: CommittedTickDelivery, edge: Edge) -> None:
+    def __init__(self, handover: CommittedTickDelivery, edge: PullEdge) -> None:
         self._handover = handover
         self._edge = edge
         self._asks: deque[tuple[AnswerTo, int]] = deque()

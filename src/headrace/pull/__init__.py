@@ -39,7 +39,7 @@ from headrace.pull.grouping import batch, eager, flat_map, flatten, high_waterma
 from headrace.pull.io.files import from_file, from_lines, to_file, to_lines
 from headrace.pull.io.lines import join_lines, lines, split
 from headrace.pull.lending import Lender, Loan, lend
-from headrace.pull.modules import Duplex, Sink, Source, Transformer, sink, source, transformer
+from headrace.pull.modules import PullDuplex, PullSink, PullSource, PullTransformer, sink, source, transformer
 from headrace.pull.pairs import closing_handshake, duplex_pair, pair
 from headrace.pull.pipeline_run import Run
 from headrace.pull.pushable import Pushable, pushable
@@ -77,19 +77,19 @@ __all__ = [
     "DeferredSink",
     "DeferredSource",
     "DeferredTransformer",
-    "Duplex",
     "Lender",
     "Loan",
     "Many",
     "Notify",
     "Pipeline",
+    "PullDuplex",
+    "PullSink",
+    "PullSource",
+    "PullTransformer",
     "Pushable",
     "Recorder",
     "Run",
-    "Sink",
-    "Source",
     "Trace",
-    "Transformer",
     "Violation",
     "abortable",
     "aiter_values",

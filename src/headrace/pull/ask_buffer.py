@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from headrace.pull.edge import Edge
+from headrace.pull.edge import PullEdge
 from headrace.pull.protocol import AnswerTo, End
 
 
@@ -58,7 +58,7 @@ class FetchLoop:
           list. Not called after `stop`.
     """
 
-    def __init__(self, edge: Edge, buffer: Buffer, take: Callable[[list[Any]], object]) -> None:
+    def __init__(self, edge: PullEdge, buffer: Buffer, take: Callable[[list[Any]], object]) -> None:
         self._edge = edge
         self._buffer = buffer
         self._take = take
@@ -110,7 +110,7 @@ class FetchLoop:
 class StopOnce:
     """Function that stops an edge on the first call, and answers all calls once the edge has confirmed."""
 
-    def __init__(self, edge: Edge) -> None:
+    def __init__(self, edge: PullEdge) -> None:
         self._edge = edge
         self._waiting: list[AnswerTo] = []
         self._end: End | None = None

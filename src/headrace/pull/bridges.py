@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from headrace.errors import BadOption, SourceLocation
 from headrace.pull.argument_checks import check_integer
 from headrace.pull.compose import pull
-from headrace.pull.edge import Edge
+from headrace.pull.edge import PullEdge
 from headrace.pull.module_context import Module
-from headrace.pull.modules import Sink, Source
+from headrace.pull.modules import PullSink, PullSource
 from headrace.pull.pipeline_run import CONFIRM_WITHIN, Run
 from headrace.pull.pipeline_runtime import Runtime
 from headrace.pull.protocol import AnswerTo, BatchRead, End
@@ -29,7 +29,7 @@ class IterationState:
     """
 
     def __init__(self, name: str, batch: int) -> None:
-        self.sink = Sink.of(name, self._open)
+        self.sink = PullSink.of(name, self._open)
         self.arrived: deque[list[Any]] = deque()
         self.woken: Callable[[], object] | None = None
         self.over = False
@@ -37,7 +37,7 @@ class IterationState:
         self._under_way = 0
         self._module: Module | None = None
 
-    def _open(self, module: Module, edge: Edge) -> None:
+    def _open(self, module: Module, edge: PullEdge) -> None:
         self._module = module
         self._edge = edge
         if self.over:
@@ -82,7 +82,7 @@ class IterationState:
 
 
 def iter_values(
-    source: Source,
+    source: PullSource,
     *,
     batch: int = 1,
     window: int | None = None,
@@ -112,7 +112,7 @@ def iter_values(
 
 
 def _values(
-    source: Source, reading: IterationState, window: int | None, confirm_within: float | None
+    source: PullSource, reading: IterationState, window: int | None, confirm_within: float | None
 ) -> Generator[Any]:
     run = pull(source, reading.sink).start(Runtime(), window=window, confirm_within=confirm_within)
     try:
@@ -140,7 +140,7 @@ def _work(run: Run, reading: IterationState) -> None:
 
 
 def aiter_values(
-    source: Source,
+    source: PullSource,
     *,
     batch: int = 1,
     window: int | None = None,
@@ -164,7 +164,7 @@ def aiter_values(
 
 
 async def _values_awaited(
-    source: Source, reading: IterationState, window: int | None, confirm_within: float | None
+    source: PullSource, reading: IterationState, window: int | None, confirm_within: float | None
 ) -> AsyncGenerator[Any]:
     import asyncio
 
@@ -317,7 +317,7 @@ async def _until(condition: threading.Condition, holds: Callable[[], bool]) -> N
 _NONE = object()
 
 
-def from_queue(queue: ForThreads | asyncio.Queue[Any], *, end: Any = _NONE) -> Source:
+def from_queue(queue: ForThreads | asyncio.Queue[Any], *, end: Any = _NONE) -> PullSource:
     """Read the items of a `queue.Queue` or an `asyncio.Queue`, in the queue's order.
 
     end: item that marks the end, compared by `is`. Without it, the stream lasts until it is stopped.
@@ -339,7 +339,7 @@ def from_queue(queue: ForThreads | asyncio.Queue[Any], *, end: Any = _NONE) -> S
     def open(module: Module) -> BatchRead:
         return _Taking(module, items, end).read
 
-    return Source.of("from_queue", open, batches=True)
+    return PullSource.of("from_queue", open, batches=True)
 
 
 class _Taking:
@@ -394,7 +394,7 @@ class _Taking:
         self._give()
 
 
-def to_queue(queue: ForThreads | asyncio.Queue[Any], *, end: Any = _NONE) -> Sink:
+def to_queue(queue: ForThreads | asyncio.Queue[Any], *, end: Any = _NONE) -> PullSink:
     """Put the values into a `queue.Queue` or an `asyncio.Queue`; the result is the number of values.
 
     end: item to put after the last value, even if the stream failed; by default none.
@@ -411,13 +411,13 @@ def to_queue(queue: ForThreads | asyncio.Queue[Any], *, end: Any = _NONE) -> Sin
     ['a', 'b']
     """
     items = queue_adapter("to_queue", queue)
-    return Sink.of("to_queue", lambda module, edge: _Putting(module, edge, items, end).ask())
+    return PullSink.of("to_queue", lambda module, edge: _Putting(module, edge, items, end).ask())
 
 
 class _Putting:
     """State of the sink. Waiting values and open requests together fill at most one window."""
 
-    def __init__(self, module: Module, edge: Edge, items: QueueAdapter, last: Any) -> None:
+    def __init__(self, module: Module, edge: PullEdge, items: QueueAdapter, last: Any) -> None:
         self._module = module
         self._edge = edge
         self._items = items

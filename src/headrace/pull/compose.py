@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 from headrace.errors import SourceLocation
 from headrace.pull.argument_checks import check_confirm_within, check_integer
 from headrace.pull.errors import NotComposable
-from headrace.pull.modules import AnyModule, Duplex, Sink, Source, Transformer
+from headrace.pull.modules import AnyModule, PullDuplex, PullSink, PullSource, PullTransformer
 from headrace.pull.pipeline_run import CONFIRM_WITHIN, Run
 from headrace.pull.pipeline_runtime import Runtime, running_loop
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class Segment:
     """Source connected to a sink."""
 
-    source: Source
-    sink: Sink
+    source: PullSource
+    sink: PullSink
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -98,12 +98,12 @@ class Pipeline:
 
 
 @overload
-def pull(first: Source, /, *then: Transformer) -> Source: ...
+def pull(first: PullSource, /, *then: PullTransformer) -> PullSource: ...
 @overload
-def pull(first: Transformer, /, *then: Transformer) -> Transformer: ...
+def pull(first: PullTransformer, /, *then: PullTransformer) -> PullTransformer: ...
 @overload
 def pull(*modules: AnyModule) -> Any: ...
-def pull(*modules: AnyModule) -> Source | Transformer | Sink | Duplex | Pipeline:
+def pull(*modules: AnyModule) -> PullSource | PullTransformer | PullSink | PullDuplex | Pipeline:
     """Compose modules in the order in which values flow. Nothing runs yet: the result is a module itself.
 
     source, transformers...         a source
@@ -122,17 +122,17 @@ def pull(*modules: AnyModule) -> Source | Transformer | Sink | Duplex | Pipeline
             "pull() got no modules", where=[location], fix="give at least one source, transformer or sink"
         )
     for at, module in enumerate(modules, 1):
-        if not isinstance(module, Source | Transformer | Sink | Duplex):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(module, PullSource | PullTransformer | PullSink | PullDuplex):  # pyright: ignore[reportUnnecessaryIsInstance]
             _not_a_module(module, at, location)
     for at in range(1, len(modules)):
         before, module = modules[at - 1], modules[at]
-        if isinstance(before, Sink):
+        if isinstance(before, PullSink):
             _misplaced(before, at, "A sink ends a pipeline, and something follows it.", location)
-        if isinstance(module, Source):
+        if isinstance(module, PullSource):
             _misplaced(
                 module, at + 1, "A source begins a pipeline, and something stands before it.", location
             )
-    if len(modules) > 1 and isinstance(modules[0], Duplex) and modules[0] is modules[-1]:
+    if len(modules) > 1 and isinstance(modules[0], PullDuplex) and modules[0] is modules[-1]:
         return reduce(_join, (*modules[1:-1], modules[0].sink), modules[0].source)  # type: ignore[return-value]
     return reduce(_join, modules)  # type: ignore[return-value]
 
@@ -148,48 +148,48 @@ def connect_modules(right: Any, left: Any) -> Any:
 
 
 @connect_modules.register
-def _(right: Transformer, left: Any) -> Any:
-    beside = left.beside + right.beside if not isinstance(left, Duplex) else right.beside
-    if isinstance(left, Source):
-        return Source(left.part, left.then + right.then, beside)
-    if isinstance(left, Transformer):
-        return Transformer(left.then + right.then, beside)
-    assert isinstance(left, Duplex)
-    return Duplex(connect_modules(right, left.source), left.sink, left.name, left.location)
+def _(right: PullTransformer, left: Any) -> Any:
+    beside = left.beside + right.beside if not isinstance(left, PullDuplex) else right.beside
+    if isinstance(left, PullSource):
+        return PullSource(left.part, left.then + right.then, beside)
+    if isinstance(left, PullTransformer):
+        return PullTransformer(left.then + right.then, beside)
+    assert isinstance(left, PullDuplex)
+    return PullDuplex(connect_modules(right, left.source), left.sink, left.name, left.location)
 
 
 @connect_modules.register
-def _(right: Sink, left: Any) -> Any:
-    if isinstance(left, Source):
+def _(right: PullSink, left: Any) -> Any:
+    if isinstance(left, PullSource):
         return Pipeline((Segment(left, right),))
-    if isinstance(left, Transformer):
-        return Sink(right.part, left.then + right.before, left.beside + right.beside, right.behind)
-    assert isinstance(left, Duplex)
+    if isinstance(left, PullTransformer):
+        return PullSink(right.part, left.then + right.before, left.beside + right.beside, right.behind)
+    assert isinstance(left, PullDuplex)
     along = Pipeline((Segment(left.source, right),))
     into = left.sink
     beside = into.beside if into.behind is None else (*into.beside, into.behind)
-    return Sink(into.part, into.before, beside, along)
+    return PullSink(into.part, into.before, beside, along)
 
 
 @connect_modules.register
-def _(right: Duplex, left: Any) -> Any:
+def _(right: PullDuplex, left: Any) -> Any:
     into = connect_modules(right.sink, left)
     if isinstance(into, Pipeline):
-        return Source(right.source.part, right.source.then, (*right.source.beside, into))
-    if isinstance(left, Duplex):
+        return PullSource(right.source.part, right.source.then, (*right.source.beside, into))
+    if isinstance(left, PullDuplex):
         along = Pipeline((Segment(left.source, right.sink),))
-        source = Source(right.source.part, right.source.then, (*right.source.beside, along))
-        return Duplex(source, left.sink, f"{left.name}+{right.name}", right.location)
-    return Duplex(right.source, into, right.name, right.location)
+        source = PullSource(right.source.part, right.source.then, (*right.source.beside, along))
+        return PullDuplex(source, left.sink, f"{left.name}+{right.name}", right.location)
+    return PullDuplex(right.source, into, right.name, right.location)
 
 
 def describe(module: object) -> str:
     """Describe a module for an error message."""
-    if isinstance(module, Source | Sink):
-        return f"the {type(module).__name__.lower()} {module.part.name!r}"
-    if isinstance(module, Transformer):
+    if isinstance(module, PullSource | PullSink):
+        return f"the {module.kind} {module.part.name!r}"
+    if isinstance(module, PullTransformer):
         return f"the transformer {module.then[0].name if module.then else 'of nothing'!r}"
-    return f"the duplex {module.name!r}" if isinstance(module, Duplex) else type(module).__name__
+    return f"the duplex {module.name!r}" if isinstance(module, PullDuplex) else type(module).__name__
 
 
 def _misplaced(module: AnyModule, at: int, why: str, location: SourceLocation) -> NoReturn:
@@ -220,11 +220,11 @@ def _not_a_module(module: object, at: int, location: SourceLocation) -> NoReturn
     )
 
 
-K = TypeVar("K", Source, Duplex, Pipeline)
+K = TypeVar("K", PullSource, PullDuplex, Pipeline)
 
 _WANTED: dict[type[Any], tuple[str, str]] = {
-    Source: ("source", "values([...]) or iterate(...) make a source of what can be iterated"),
-    Duplex: ("duplex", "Duplex(source, sink) makes one of its halves"),
+    PullSource: ("source", "values([...]) or iterate(...) make a source of what can be iterated"),
+    PullDuplex: ("duplex", "PullDuplex(source, sink) makes one of its halves"),
     Pipeline: ("complete pipeline", "pull(source, transformers..., sink) makes one"),
 }
 
@@ -239,7 +239,7 @@ def require_one_kind(kind: type[K], constructor: str, given: Iterable[object]) -
         if not isinstance(each, kind):
             wanted, fix = _WANTED[kind]
             what = "a complete pipeline" if isinstance(each, Pipeline) else describe(each)
-            is_module = isinstance(each, Source | Transformer | Sink | Duplex | Pipeline)
+            is_module = isinstance(each, PullSource | PullTransformer | PullSink | PullDuplex | Pipeline)
             raise NotComposable(
                 f"{constructor}() was given {what if is_module else type(each).__name__}, not a {wanted}",
                 where=[SourceLocation.of_caller()],

@@ -9,10 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.pull.argument_checks import check_integer, refuse_async
-from headrace.pull.edge import Edge
+from headrace.pull.edge import PullEdge
 from headrace.pull.errors import CallCancelled
 from headrace.pull.module_context import Module
-from headrace.pull.modules import Transformer
+from headrace.pull.modules import PullTransformer
 from headrace.pull.pipeline_runtime import Cancellable
 from headrace.pull.protocol import AnswerTo, End, Read, attach_close_error, failure
 
@@ -48,7 +48,9 @@ class ConcurrentCalls:
     with the error, and once the other calls are over, downstream gets it.
     """
 
-    def __init__(self, edge: Edge, start: Start, width: int, *, ordered: bool, cancel: bool = False) -> None:
+    def __init__(
+        self, edge: PullEdge, start: Start, width: int, *, ordered: bool, cancel: bool = False
+    ) -> None:
         self._edge = edge
         self._start = start
         self._width = width
@@ -157,7 +159,7 @@ class ConcurrentCalls:
 
 def async_map(
     function: Callable[[Any], Awaitable[Any]], width: int = 1, *, ordered: bool = True, cancel: bool = False
-) -> Transformer:
+) -> PullTransformer:
     """Apply `await function(value)` to each value, `width` at once.
 
     ordered: emit results in the order of the values; otherwise in order of completion.
@@ -179,11 +181,11 @@ def async_map(
     """
     check_integer("async_map", "width", width, least=1)
 
-    def open(module: Module, edge: Edge) -> Read:
+    def open(module: Module, edge: PullEdge) -> Read:
         start = partial(_AsyncCall, module, function)
         return ConcurrentCalls(edge, start, width, ordered=ordered, cancel=cancel).read
 
-    return Transformer.of("async_map", open, width=width)
+    return PullTransformer.of("async_map", open, width=width)
 
 
 class _AsyncCall:
@@ -229,7 +231,7 @@ def paramap(
     *,
     ordered: bool = True,
     executor: Executor | None = None,
-) -> Transformer:
+) -> PullTransformer:
     """Apply a blocking `function(value)` to each value in a worker thread, `width` at once.
 
     executor: pool of the caller, for example of processes (the function and the values are then pickled),
@@ -246,7 +248,7 @@ def paramap(
     check_integer("paramap", "width", width, least=1)
     refuse_async("paramap", function, fix="async_map(function, width) awaits it", passes_on=True)
 
-    def open(module: Module, edge: Edge) -> Read:
+    def open(module: Module, edge: PullEdge) -> Read:
         from concurrent.futures import ThreadPoolExecutor
 
         pool = executor or ThreadPoolExecutor(width, thread_name_prefix="paramap")
@@ -261,7 +263,7 @@ def paramap(
 
         return ConcurrentCalls(edge, start, width, ordered=ordered, cancel=True).read
 
-    return Transformer.of("paramap", open, width=width)
+    return PullTransformer.of("paramap", open, width=width)
 
 
 @dataclass(frozen=True)

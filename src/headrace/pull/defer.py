@@ -9,18 +9,18 @@ from typing import Any, Generic, TypeVar, overload
 
 from headrace.errors import SourceLocation
 from headrace.pull.compose import describe
-from headrace.pull.edge import Edge
+from headrace.pull.edge import PullEdge
 from headrace.pull.elementwise import take
 from headrace.pull.errors import AlreadyUsed, NotComposable, WrongThread
 from headrace.pull.module_context import Module, Registry
 from headrace.pull.modules import (
     AnyModule,
-    Duplex,
-    Sink,
+    PullDuplex,
+    PullSink,
+    PullSource,
+    PullTransformer,
     SinkPart,
-    Source,
     SourcePart,
-    Transformer,
     TransformerPart,
     open_through,
 )
@@ -30,10 +30,10 @@ from headrace.pull.protocol import AnswerTo, BatchRead, End, Read
 from headrace.pull.sources import empty
 from headrace.pull.sources import error as failed
 
-P = TypeVar("P", Source, Transformer, Sink, Duplex)
+P = TypeVar("P", PullSource, PullTransformer, PullSink, PullDuplex)
 
 
-class DeferredModule(Generic[P]):
+class Deferred(Generic[P]):
     """Module to be resolved once. Resolving connects running pipelines; later runs connect at their start."""
 
     def __init__(self, kind: type[P], location: SourceLocation) -> None:
@@ -74,8 +74,8 @@ class DeferredModule(Generic[P]):
             raise NotComposable(
                 f"defer({kind}) cannot become {found}",
                 where=where,
-                why=f"It stands in its pipelines as a {kind.lower()}.",
-                fix=f"resolve it with a {kind.lower()}",
+                why=f"It stands in its pipelines as a {self._kind.kind}.",
+                fix=f"resolve it with a {self._kind.kind}",
             )
         if self._actual is not None:
             raise AlreadyUsed(
@@ -111,7 +111,7 @@ class HeldRequests:
 
     def __init__(self) -> None:
         self._waiting: list[tuple[End | None, AnswerTo, int]] = []
-        self._edge: Edge | None = None
+        self._edge: PullEdge | None = None
 
     def read(self, abort: End | None, answer: AnswerTo, most: int) -> None:
         if self._edge is None:
@@ -121,21 +121,21 @@ class HeldRequests:
         else:
             self._edge(abort, answer)
 
-    def connect(self, edge: Edge) -> None:
+    def connect(self, edge: PullEdge) -> None:
         self._edge = edge
         waiting, self._waiting = self._waiting, []
         for abort, answer, most in waiting:
             self.read(abort, answer, most)
 
 
-class DeferredSource(Source):
+class DeferredSource(PullSource):
     """Placeholder for a source, with the handle to resolve it; see `defer`."""
 
     __slots__ = ("_later",)
-    _later: DeferredModule[Source]
+    _later: Deferred[PullSource]
 
     def __init__(self, location: SourceLocation, width: int) -> None:
-        later = DeferredModule(Source, location)
+        later = Deferred(PullSource, location)
 
         def open(module: Module) -> BatchRead:
             requests = HeldRequests()
@@ -145,7 +145,7 @@ class DeferredSource(Source):
         super().__init__(SourcePart("defer", location, open, batches=True, width=width))
         object.__setattr__(self, "_later", later)
 
-    def resolve(self, source: Source) -> None:
+    def resolve(self, source: PullSource) -> None:
         """Connect the source."""
         self._later.resolve(source)
 
@@ -154,16 +154,16 @@ class DeferredSource(Source):
         self.resolve(empty() if error is None else failed(error))
 
 
-class DeferredTransformer(Transformer):
+class DeferredTransformer(PullTransformer):
     """Placeholder for a transformer, with the handle to resolve it; see `defer`."""
 
     __slots__ = ("_later",)
-    _later: DeferredModule[Transformer]
+    _later: Deferred[PullTransformer]
 
     def __init__(self, location: SourceLocation, width: int) -> None:
-        later = DeferredModule(Transformer, location)
+        later = Deferred(PullTransformer, location)
 
-        def open(module: Module, edge: Edge) -> BatchRead:
+        def open(module: Module, edge: PullEdge) -> BatchRead:
             requests = HeldRequests()
             later.when(module, lambda actual: requests.connect(_opened(module, edge, actual)))
             return requests.read
@@ -171,7 +171,7 @@ class DeferredTransformer(Transformer):
         super().__init__((TransformerPart("defer", location, open, batches=True, width=width),))
         object.__setattr__(self, "_later", later)
 
-    def resolve(self, transformer: Transformer) -> None:
+    def resolve(self, transformer: PullTransformer) -> None:
         """Connect the transformer."""
         self._later.resolve(transformer)
 
@@ -180,7 +180,7 @@ class DeferredTransformer(Transformer):
         self.resolve(take(0) if error is None else _failing(error))
 
 
-def _opened(module: Module, edge: Edge, actual: Transformer) -> Edge:
+def _opened(module: Module, edge: PullEdge, actual: PullTransformer) -> PullEdge:
     for pipeline in actual.beside:
         pipeline.open_in(module.run)
     module.inputs.pop(edge, None)
@@ -189,45 +189,45 @@ def _opened(module: Module, edge: Edge, actual: Transformer) -> Edge:
     return end
 
 
-def _failing(error: Exception) -> Transformer:
-    def open(_module: Module, _edge: Edge) -> Read:
+def _failing(error: Exception) -> PullTransformer:
+    def open(_module: Module, _edge: PullEdge) -> Read:
         raise error
 
-    return Transformer.of("defer", open)
+    return PullTransformer.of("defer", open)
 
 
-class DeferredSink(Sink):
+class DeferredSink(PullSink):
     """Placeholder for a sink, with the handle to resolve it; see `defer`."""
 
     __slots__ = ("_later",)
-    _later: DeferredModule[Sink]
+    _later: Deferred[PullSink]
 
     def __init__(self, location: SourceLocation) -> None:
-        later = DeferredModule(Sink, location)
+        later = Deferred(PullSink, location)
 
-        def open(module: Module, edge: Edge) -> None:
+        def open(module: Module, edge: PullEdge) -> None:
             later.when(module, lambda actual: _become(module, edge, actual))
 
         super().__init__(SinkPart("defer", location, open))
         object.__setattr__(self, "_later", later)
 
-    def resolve(self, sink: Sink) -> None:
+    def resolve(self, sink: PullSink) -> None:
         """Connect the sink. Its result becomes that of the pipeline."""
         self._later.resolve(sink)
 
     def abort(self, error: Exception | None = None) -> None:
         """Give up on a sink: abort the stream (the result is None), or fail it with `error`."""
 
-        def open(module: Module, _edge: Edge) -> None:
+        def open(module: Module, _edge: PullEdge) -> None:
             if error is None:
                 module.done()
             else:
                 module.fail(error)
 
-        self.resolve(Sink.of("defer", open))
+        self.resolve(PullSink.of("defer", open))
 
 
-def _become(module: Module, edge: Edge, sink: Sink) -> None:
+def _become(module: Module, edge: PullEdge, sink: PullSink) -> None:
     """Turn the waiting module into the resolved sink's module, under that sink's name."""
     for pipeline in sink.beside:
         pipeline.open_in(module.run)
@@ -246,17 +246,17 @@ def _become(module: Module, edge: Edge, sink: Sink) -> None:
         module.run.when_finished(hand_over)
 
 
-class DeferredDuplex(Duplex):
+class DeferredDuplex(PullDuplex):
     """Placeholder for a duplex, with the handle to resolve it; see `defer`."""
 
     __slots__ = ("_later",)
-    _later: DeferredModule[Duplex]
+    _later: Deferred[PullDuplex]
 
     def __init__(self, location: SourceLocation, width: int) -> None:
         super().__init__(DeferredSource(location, width), DeferredSink(location), "defer", location)
-        object.__setattr__(self, "_later", DeferredModule(Duplex, location))
+        object.__setattr__(self, "_later", Deferred(PullDuplex, location))
 
-    def resolve(self, duplex: Duplex) -> None:
+    def resolve(self, duplex: PullDuplex) -> None:
         """Connect the duplex."""
         self._later.resolve(duplex)
         self._halves[0].resolve(duplex.source)
@@ -275,43 +275,43 @@ class DeferredDuplex(Duplex):
 
 
 @overload
-def defer(kind: type[Source] = Source, *, width: int = 0) -> DeferredSource: ...
+def defer(kind: type[PullSource] = PullSource, *, width: int = 0) -> DeferredSource: ...
 @overload
-def defer(kind: type[Transformer], *, width: int = 0) -> DeferredTransformer: ...
+def defer(kind: type[PullTransformer], *, width: int = 0) -> DeferredTransformer: ...
 @overload
-def defer(kind: type[Sink]) -> DeferredSink: ...
+def defer(kind: type[PullSink]) -> DeferredSink: ...
 @overload
-def defer(kind: type[Duplex], *, width: int = 0) -> DeferredDuplex: ...
-def defer(kind: Any = Source, *, width: int = 0) -> Any:
+def defer(kind: type[PullDuplex], *, width: int = 0) -> DeferredDuplex: ...
+def defer(kind: Any = PullSource, *, width: int = 0) -> Any:
     """Create a placeholder for a module of this kind, connected later by `handle.resolve(module)`.
 
-    kind:  `Source`, `Transformer`, `Sink` or `Duplex`.
+    kind:  `PullSource`, `PullTransformer`, `PullSink` or `PullDuplex`.
     width: requests to hold back at once, if the module will be able to work on several.
 
     Until then, requests wait in order, including aborts, and nothing is opened. Instead of `resolve`,
     `handle.abort(error)` ends both sides; without `error`, as an abort does. Call one of them, once, in the
     thread of the pipeline. Every run opens the module anew, whether started before or after.
 
-    >>> from headrace.pull import Source, collect, pull, values
-    >>> later = defer(Source)
+    >>> from headrace.pull import PullSource, collect, pull, values
+    >>> later = defer(PullSource)
     >>> run = pull(later, collect()).start()
     >>> later.resolve(values([7, 8]))
     >>> run.result()
     [7, 8]
     """
     location = SourceLocation.of_caller()
-    if kind is Source:
+    if kind is PullSource:
         return DeferredSource(location, width)
-    if kind is Transformer:
+    if kind is PullTransformer:
         return DeferredTransformer(location, width)
-    if kind is Sink:
+    if kind is PullSink:
         return DeferredSink(location)
-    if kind is Duplex:
+    if kind is PullDuplex:
         return DeferredDuplex(location, width)
     raise NotComposable(
         f"defer() of {_called(kind)}, which is not a kind of module",
         where=[location],
-        fix="defer(Source), defer(Transformer), defer(Sink) or defer(Duplex)",
+        fix="defer(PullSource), defer(PullTransformer), defer(PullSink) or defer(PullDuplex)",
     )
 
 

@@ -50,17 +50,17 @@ class EdgeRun(Protocol):
     runtime: Runtime
     window: int | None
 
-    def opened(self, edge: Edge) -> None: ...
+    def opened(self, edge: PullEdge) -> None: ...
 
-    def stopping(self, module: EdgeModule, edge: Edge) -> None:
+    def stopping(self, module: EdgeModule, edge: PullEdge) -> None:
         """Called when the module upstream of an edge has been stopped."""
         ...
 
-    def closed(self, edge: Edge) -> None:
+    def closed(self, edge: PullEdge) -> None:
         """Called when a stream has ended and all its requests are answered."""
         ...
 
-    def heard(self, edge: Edge) -> None:
+    def heard(self, edge: PullEdge) -> None:
         """Called when the end of an edge was delivered downstream."""
         ...
 
@@ -75,8 +75,8 @@ class NamedModule(Protocol):
 class EdgeModule(NamedModule, Protocol):
     """Interface of a module for its edges and run, implemented by `headrace.pull.module_context.Module`."""
 
-    inputs: dict[Edge, None]
-    outputs: list[Edge]
+    inputs: dict[PullEdge, None]
+    outputs: list[PullEdge]
     advice: tuple[str, str] | None
 
     @property
@@ -108,7 +108,7 @@ class EdgeObserver(Protocol):
         """Called when the module upstream breaks a rule; a returned exception fails that module."""
 
 
-class Edge:
+class PullEdge:
     """Connection from a module to its downstream neighbour. Called as `read(abort, answer)`.
 
     upper, lower: the modules it connects.
@@ -343,7 +343,7 @@ class Edge:
                     self.upper.crash(error)
 
 
-class CallbackEdge(Edge):
+class CallbackEdge(PullEdge):
     """Edge below a module in callback form, whose `read` is called with one of these answer functions.
 
     batches: it answers with lists. linear: it is asked again only after it has answered.
@@ -412,7 +412,7 @@ def not_a_request(module: NamedModule | None, what: object, fix: str) -> WrongVa
     )
 
 
-def stop_all(edges: list[Edge], cause: End, then: Callable[[End], object]) -> None:
+def stop_all(edges: list[PullEdge], cause: End, then: Callable[[End], object]) -> None:
     """Stop all edges that have not ended, and call `then(end)` once each has confirmed.
 
     end: `cause`, or for an abort (True) the first error while closing, with later ones attached.

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from headrace.errors import SourceLocation
-from headrace.pull.edge import Edge, NamedModule
+from headrace.pull.edge import NamedModule, PullEdge
 from headrace.pull.edge_state import PendingRequest
 from headrace.pull.errors import ProtocolBroken
-from headrace.pull.modules import MarkPart, Transformer
+from headrace.pull.modules import MarkPart, PullTransformer
 from headrace.pull.protocol import End
 from headrace.pull.rules.trace import Answer, AnswerPort, Event, Request, RequestKind, Trace
 
@@ -62,7 +62,7 @@ class LowerObserver:
     """Observer at an edge's lower end, which records it under the ports of one interface."""
 
     def __init__(
-        self, recorder: Recorder, edge: Edge, down: Literal["D", "TI"], up: Literal["U", "TO"]
+        self, recorder: Recorder, edge: PullEdge, down: Literal["D", "TI"], up: Literal["U", "TO"]
     ) -> None:
         self._recorder = recorder
         self._edge = edge
@@ -115,7 +115,7 @@ class UpperObserver(LowerObserver):
         return self._edge.in_batches
 
 
-def probe(recorder: Recorder, *, below: bool = False) -> Transformer:
+def probe(recorder: Recorder, *, below: bool = False) -> PullTransformer:
     """Record an edge: `pull(source, probe(recorder), sink)`.
 
     A probe is not a module and only affects speed: transformers on its two sides are not fused.
@@ -133,24 +133,24 @@ def probe(recorder: Recorder, *, below: bool = False) -> Transformer:
     D:ask1 U:ans1=value(7) D:ask2 U:ans2=done
     """
 
-    def mark(edge: Edge) -> None:
+    def mark(edge: PullEdge) -> None:
         if below:
             edge.seen_below = LowerObserver(recorder, edge, "D", "U")
         else:
             edge.seen_above = UpperObserver(recorder, edge, "D", "U")
 
-    return Transformer((MarkPart("probe", SourceLocation.of_caller(), mark),))
+    return PullTransformer((MarkPart("probe", SourceLocation.of_caller(), mark),))
 
 
-def probe_around(transformer: Transformer, recorder: Recorder) -> Transformer:
+def probe_around(transformer: PullTransformer, recorder: Recorder) -> PullTransformer:
     """Record both edges of a transformer as one trace, in the order in which it met the events."""
 
-    def below(edge: Edge) -> None:
+    def below(edge: PullEdge) -> None:
         edge.seen_below = LowerObserver(recorder, edge, "TI", "U")
 
-    def above(edge: Edge) -> None:
+    def above(edge: PullEdge) -> None:
         edge.seen_above = UpperObserver(recorder, edge, "D", "TO")
 
     location = SourceLocation.of_caller()
     marks = MarkPart("probe", location, below), MarkPart("probe", location, above)
-    return Transformer((marks[0], *transformer.then, marks[1]), transformer.beside)
+    return PullTransformer((marks[0], *transformer.then, marks[1]), transformer.beside)

@@ -17,17 +17,17 @@ from headrace.pull.argument_checks import (
 )
 from headrace.pull.ask_buffer import StopOnce
 from headrace.pull.compose import pull
-from headrace.pull.edge import Edge
+from headrace.pull.edge import PullEdge
 from headrace.pull.errors import NotHashable
 from headrace.pull.fusion import Kernel
 from headrace.pull.module_context import Module
-from headrace.pull.modules import Transformer
+from headrace.pull.modules import PullTransformer
 from headrace.pull.protocol import AnswerTo, BatchRead, End, attach_close_error
 
 AWAIT_AND_RETURN = "async_map() of a function that awaits it and returns the value"
 
 
-def map(function: Callable[[Any], Any]) -> Transformer:
+def map(function: Callable[[Any], Any]) -> PullTransformer:
     """Apply `function(value)` to each value, in order. Fused with its neighbours.
 
     An exception of the function fails upstream; once that has confirmed, downstream gets it.
@@ -38,10 +38,10 @@ def map(function: Callable[[Any], Any]) -> Transformer:
     """
     refuse_async("map", function, fix="async_map(function) awaits it", passes_on=True)
     # Not the builtin: a StopIteration raised by the function would end the batch.
-    return Transformer.of_kernel("map", lambda: lambda items: (function(item) for item in items))
+    return PullTransformer.of_kernel("map", lambda: lambda items: (function(item) for item in items))
 
 
-def filter(test: Callable[[Any], Any] | None = None) -> Transformer:
+def filter(test: Callable[[Any], Any] | None = None) -> PullTransformer:
     """Keep the values for which `test(value)` is true, in order; without a test, the truthy ones.
 
     For each ask, it asks upstream until a value passes. Done and errors are passed on; an abort goes
@@ -55,13 +55,13 @@ def filter(test: Callable[[Any], Any] | None = None) -> Transformer:
     keep = bool if test is None else test
     checked = synchronous_check("filter", keep, fix=AWAIT_BEFORE)
     # Not the builtin: a StopIteration raised by the test would end the batch.
-    return Transformer.of_kernel(
+    return PullTransformer.of_kernel(
         "filter",
         lambda: lambda items: (i for i in items if (kept := keep(i)) is True or (kept and checked(kept))),
     )
 
 
-def filter_not(test: Callable[[Any], Any] | None = None) -> Transformer:
+def filter_not(test: Callable[[Any], Any] | None = None) -> PullTransformer:
     """Keep the values for which `test(value)` is false, in order. In other respects like `filter`.
 
     >>> from headrace.pull import collect, pull, values
@@ -70,7 +70,7 @@ def filter_not(test: Callable[[Any], Any] | None = None) -> Transformer:
     """
     drop = bool if test is None else test
     checked = synchronous_check("filter_not", drop, fix=AWAIT_BEFORE)
-    return Transformer.of_kernel(
+    return PullTransformer.of_kernel(
         "filter_not",
         lambda: (
             lambda items: (
@@ -80,7 +80,7 @@ def filter_not(test: Callable[[Any], Any] | None = None) -> Transformer:
     )
 
 
-def skip(count: int) -> Transformer:
+def skip(count: int) -> PullTransformer:
     """Drop the first `count` values (0 or less: none), and keep the rest in order.
 
     The first ask asks upstream `count + 1` times, every later one once. A stream that ends earlier is empty.
@@ -106,10 +106,10 @@ def skip(count: int) -> Transformer:
 
         return lambda items: dropping(items) if left > 0 else items
 
-    return Transformer.of_kernel("skip", make)
+    return PullTransformer.of_kernel("skip", make)
 
 
-def skip_while(test: Callable[[Any], Any]) -> Transformer:
+def skip_while(test: Callable[[Any], Any]) -> PullTransformer:
     """Drop the leading values for which `test(value)` is true; later ones are not tested.
 
     The first ask asks upstream until a value is kept, every later one once. Done, errors and aborts are
@@ -133,10 +133,10 @@ def skip_while(test: Callable[[Any], Any]) -> Transformer:
 
         return lambda items: items if begun else dropping(items)
 
-    return Transformer.of_kernel("skip_while", make)
+    return PullTransformer.of_kernel("skip_while", make)
 
 
-def sliding(size: int, reduce: Callable[[list[Any]], Any] | None = None) -> Transformer:
+def sliding(size: int, reduce: Callable[[list[Any]], Any] | None = None) -> PullTransformer:
     """Emit a sliding window: for each value from the `size`-th on, the list of the last `size` values.
 
     With `reduce`, emit its result for each list instead. Fewer than `size` values make an empty stream. The
@@ -163,10 +163,10 @@ def sliding(size: int, reduce: Callable[[list[Any]], Any] | None = None) -> Tran
 
         return windows
 
-    return Transformer.of_kernel("sliding", make)
+    return PullTransformer.of_kernel("sliding", make)
 
 
-def tap(on_value: Callable[[Any], object]) -> Transformer:
+def tap(on_value: Callable[[Any], object]) -> PullTransformer:
     """Call `on_value(value)` for each value before passing it on; the return value is ignored.
 
     Each ask asks upstream once. An exception of the function fails the stream on both sides.
@@ -186,10 +186,10 @@ def tap(on_value: Callable[[Any], object]) -> Transformer:
                 checked(returned)
             yield item
 
-    return Transformer.of_kernel("tap", lambda: kernel)
+    return PullTransformer.of_kernel("tap", lambda: kernel)
 
 
-def unbatch() -> Transformer:
+def unbatch() -> PullTransformer:
     """Emit the items of each value (a list or other finite iterable), in order.
 
     Upstream is asked once all items of the previous value are taken. A value that cannot be iterated fails
@@ -199,10 +199,10 @@ def unbatch() -> Transformer:
     >>> pull(values([[1, 2], [], [3]]), unbatch(), collect()).run()
     [1, 2, 3]
     """
-    return Transformer.of_kernel("unbatch", lambda: chain.from_iterable)
+    return PullTransformer.of_kernel("unbatch", lambda: chain.from_iterable)
 
 
-def unique(key: Callable[[Any], Any] | None = None) -> Transformer:
+def unique(key: Callable[[Any], Any] | None = None) -> PullTransformer:
     """Keep the first value of each key, in order. key: a function of the value; by default the value itself.
 
     Keys are compared as in Python (`1 == 1.0 == True`, `1 != "1"`; the original compares texts) and must be
@@ -215,17 +215,17 @@ def unique(key: Callable[[Any], Any] | None = None) -> Transformer:
     >>> pull(values(["ab", "cd", "xyz"]), unique(len), collect()).run()
     ['ab', 'xyz']
     """
-    return Transformer.of_kernel("unique", _kernels("unique", key, repeated=False))
+    return PullTransformer.of_kernel("unique", _kernels("unique", key, repeated=False))
 
 
-def non_unique(key: Callable[[Any], Any] | None = None) -> Transformer:
+def non_unique(key: Callable[[Any], Any] | None = None) -> PullTransformer:
     """Keep the values whose key was seen before, that is, repetitions only. In other respects like `unique`.
 
     >>> from headrace.pull import collect, pull, values
     >>> pull(values([1, 2, 1, 1, 2]), non_unique(), collect()).run()
     [1, 1, 2]
     """
-    return Transformer.of_kernel("non_unique", _kernels("non_unique", key, repeated=True))
+    return PullTransformer.of_kernel("non_unique", _kernels("non_unique", key, repeated=True))
 
 
 def _kernels(name: str, key: Callable[[Any], Any] | None, *, repeated: bool) -> Callable[[], Kernel]:
@@ -266,7 +266,7 @@ def _check_hashable(name: str, key: Any, location: SourceLocation) -> None:
         ) from error
 
 
-def take(count: int) -> Transformer:
+def take(count: int) -> PullTransformer:
     """Keep the first `count` values (0 or less: none), and ask upstream for no more.
 
     The ask after the last value aborts upstream, once; any error of closing is its answer.
@@ -276,13 +276,13 @@ def take(count: int) -> Transformer:
     [1, 2]
     """
     check_integer("take", "count", count)
-    return Transformer.of("take", lambda _module, edge: _Take(edge, count).read, batches=True)
+    return PullTransformer.of("take", lambda _module, edge: _Take(edge, count).read, batches=True)
 
 
 class _Take:
     """Running `take`. Asks beyond the last value wait, because an abort would drop the pending values."""
 
-    def __init__(self, edge: Edge, count: int) -> None:
+    def __init__(self, edge: PullEdge, count: int) -> None:
         self._edge = edge
         self._left = count  # number of values not asked for yet
         self._in_flight = 0
@@ -318,7 +318,7 @@ class _Take:
         self._edge(None, got, most)
 
 
-def take_while(test: Callable[[Any], Any], *, last: bool = False) -> Transformer:
+def take_while(test: Callable[[Any], Any], *, last: bool = False) -> PullTransformer:
     """Keep the values before the first for which `test(value)` is false; later ones are not tested.
 
     last: also keep the value that fails the test.
@@ -335,10 +335,12 @@ def take_while(test: Callable[[Any], Any], *, last: bool = False) -> Transformer
     [1, 2, 9]
     """
     checked = synchronous_check("take_while", test, fix=AWAIT_BEFORE).calling(test)
-    return Transformer.of("take_while", lambda _module, edge: _take_while(edge, checked, last), batches=True)
+    return PullTransformer.of(
+        "take_while", lambda _module, edge: _take_while(edge, checked, last), batches=True
+    )
 
 
-def _take_while(edge: Edge, test: Callable[[Any], Any], last: bool) -> BatchRead:
+def _take_while(edge: PullEdge, test: Callable[[Any], Any], last: bool) -> BatchRead:
     asks: deque[AnswerTo] = deque()
     stop = StopOnce(edge)
     last_seen = False
@@ -392,7 +394,7 @@ OnEnd = Callable[[Exception | None], object]
 """Callback for the end of a stream: with None after done or an abort, otherwise with the error."""
 
 
-def through(on_value: Callable[[Any], object] | None = None, on_end: OnEnd | None = None) -> Transformer:
+def through(on_value: Callable[[Any], object] | None = None, on_end: OnEnd | None = None) -> PullTransformer:
     """Call `on_value(value)` for each value, and `on_end(error)` once before the end is passed on.
 
     on_end gets None for a normal end and for a confirmed abort, otherwise the error: of upstream, of
@@ -403,17 +405,17 @@ def through(on_value: Callable[[Any], object] | None = None, on_end: OnEnd | Non
     >>> pull(values("abc"), through(on_end=ended.append), take(1), collect()).run(), ended
     (['a'], [None])
     """
-    parts: list[Transformer] = []
+    parts: list[PullTransformer] = []
     if on_value is not None:
         refuse_async("through", on_value, fix=AWAIT_AND_RETURN)
         parts.append(tap(on_value))
     if on_end is not None:
         parts.append(_at_end(synchronous_check("through", on_end, fix=IN_A_TASK).calling(on_end)))
-    return pull(Transformer(()), *parts)
+    return pull(PullTransformer(()), *parts)
 
 
-def _at_end(on_end: OnEnd) -> Transformer:
-    def open(_module: Module, edge: Edge) -> BatchRead:
+def _at_end(on_end: OnEnd) -> PullTransformer:
+    def open(_module: Module, edge: PullEdge) -> BatchRead:
         over = EndOnce(on_end)
 
         def read(abort: End | None, answer: AnswerTo, most: int) -> None:
@@ -427,7 +429,7 @@ def _at_end(on_end: OnEnd) -> Transformer:
 
         return read
 
-    return Transformer.of("through", open, batches=True)
+    return PullTransformer.of("through", open, batches=True)
 
 
 class EndOnce:

@@ -11,10 +11,10 @@ from typing import Any, Literal
 from headrace.errors import BadOption, SourceLocation
 from headrace.pull.argument_checks import AWAIT_BEFORE, synchronous_check
 from headrace.pull.compose import describe, require_one_kind
-from headrace.pull.edge import Edge, stop_all
+from headrace.pull.edge import PullEdge, stop_all
 from headrace.pull.errors import AlreadyUsed, NotComposable, NotSorted
 from headrace.pull.module_context import Module, Registry
-from headrace.pull.modules import AnyModule, Source, SourcePart
+from headrace.pull.modules import AnyModule, PullSource, SourcePart
 from headrace.pull.protocol import AnswerTo, BatchRead, End
 from headrace.pull.sources import close_generator, iteration_starter
 
@@ -31,14 +31,14 @@ class MergeState:
     def __init__(
         self,
         module: Module,
-        sources: Iterable[Source],
+        sources: Iterable[PullSource],
         *,
         capped: bool = True,
     ) -> None:
         self._module = module
         self._capped = capped
         self._asks: deque[tuple[AnswerTo, int]] = deque()
-        self._ready: deque[tuple[Edge, list[Any]]] = deque()
+        self._ready: deque[tuple[PullEdge, list[Any]]] = deque()
         self._most = 0  # values per request of downstream; reading starts with the first request
         self._inputs = [module.open(source) for source in sources]
         self._open = dict.fromkeys(self._inputs)
@@ -58,7 +58,7 @@ class MergeState:
                 self._ask_ahead(edge)
         self._give()
 
-    def add(self, source: Source) -> None:
+    def add(self, source: PullSource) -> None:
         """Add an input."""
         if self._closing:
             return
@@ -74,14 +74,14 @@ class MergeState:
         self._capped = True
         self._give()
 
-    def _ask_ahead(self, edge: Edge) -> None:
+    def _ask_ahead(self, edge: PullEdge) -> None:
         for _ in range(edge.window):
             self._ask(edge)
 
-    def _ask(self, edge: Edge) -> None:
+    def _ask(self, edge: PullEdge) -> None:
         edge(None, partial(self._got, edge), self._most)
 
-    def _got(self, edge: Edge, end: End | None, values: Any = None, /) -> None:
+    def _got(self, edge: PullEdge, end: End | None, values: Any = None, /) -> None:
         if self._closing:
             return
         if isinstance(end, Exception):
@@ -115,7 +115,7 @@ class MergeState:
             self._ask(edge)
 
 
-def merge(*sources: Source) -> Source:
+def merge(*sources: PullSource) -> PullSource:
     """Merge the values of all sources in order of arrival; each source's own order is kept.
 
     From the first request on, each source is asked ahead for one value (or for its window, if it works on
@@ -131,11 +131,11 @@ def merge(*sources: Source) -> Source:
     >>> pull(merge(values("ace"), values("bd")), collect()).run()
     ['a', 'b', 'c', 'd', 'e']
     """
-    require_one_kind(Source, "merge", sources)
-    return Source.of("merge", lambda module: MergeState(module, sources).read, batches=True)
+    require_one_kind(PullSource, "merge", sources)
+    return PullSource.of("merge", lambda module: MergeState(module, sources).read, batches=True)
 
 
-def many(sources: Iterable[Source] = (), *, open_ended: bool = False) -> Many:
+def many(sources: Iterable[PullSource] = (), *, open_ended: bool = False) -> Many:
     """Merge sources as `merge` does, with a handle to add more.
 
     open_ended: keep the stream open when all sources have ended; `add(source)` adds more, until `cap()`.
@@ -148,11 +148,11 @@ def many(sources: Iterable[Source] = (), *, open_ended: bool = False) -> Many:
     ['a', 'b', 'd', 'c', 'e']
     """
     location = SourceLocation.of_caller()
-    inputs = _Inputs(require_one_kind(Source, "many", sources), open_ended)
+    inputs = _Inputs(require_one_kind(PullSource, "many", sources), open_ended)
     return Many(SourcePart("many", location, inputs.open, batches=True), inputs)
 
 
-class Many(Source):
+class Many(PullSource):
     """Merged source that is also the handle to add sources; see `many`.
 
     It may run several times: each run reads the original sources. Added sources go to all active runs, or to
@@ -171,9 +171,9 @@ class Many(Source):
         """Whether the source accepts no further sources."""
         return self._inputs.capped
 
-    def add(self, source: Source) -> None:
+    def add(self, source: PullSource) -> None:
         """Add a source. Raises `AlreadyUsed` after `cap`, and without `open_ended`."""
-        self._inputs.add(*require_one_kind(Source, "add", [source]))
+        self._inputs.add(*require_one_kind(PullSource, "add", [source]))
 
     def cap(self) -> None:
         """Accept no further sources, and end with the existing ones. Later calls have no effect."""
@@ -183,10 +183,10 @@ class Many(Source):
 class _Inputs:
     """Distributor of added sources to the active runs."""
 
-    def __init__(self, sources: tuple[Source, ...], open_ended: bool) -> None:
+    def __init__(self, sources: tuple[PullSource, ...], open_ended: bool) -> None:
         self.capped = not open_ended
         self._sources = sources
-        self._waiting: list[Source] = []
+        self._waiting: list[PullSource] = []
         self.at_work: Registry[tuple[Module, MergeState]] = Registry()
 
     def open(self, module: Module) -> BatchRead:
@@ -195,7 +195,7 @@ class _Inputs:
         self.at_work.add(module, (module, joined))
         return joined.read
 
-    def add(self, source: Source) -> None:
+    def add(self, source: PullSource) -> None:
         if self.capped:
             raise AlreadyUsed(
                 "no source can be added to many() any more",
@@ -218,7 +218,7 @@ Equal = Literal["both", "left", "right"]
 Key = Callable[[Any], Any]
 
 
-def sorted_merge(*sources: Source, key: Key | None = None, equal: Equal = "both") -> Source:
+def sorted_merge(*sources: PullSource, key: Key | None = None, equal: Equal = "both") -> PullSource:
     """Merge sources that are each sorted in ascending order of `key(value)`, or of the value.
 
     equal: of values with equal keys, "both" emits all, in the order of the sources; "left" only those of the
@@ -237,7 +237,7 @@ def sorted_merge(*sources: Source, key: Key | None = None, equal: Equal = "both"
     [1, 2, 3, 4, 4, 6]
     """
     location = SourceLocation.of_caller()
-    require_one_kind(Source, "sorted_merge", sources)
+    require_one_kind(PullSource, "sorted_merge", sources)
     if equal not in ("both", "left", "right"):
         raise BadOption(
             f"sorted_merge() cannot work with equal={equal!r}",
@@ -248,7 +248,7 @@ def sorted_merge(*sources: Source, key: Key | None = None, equal: Equal = "both"
             option="equal",
         )
     key_of = _same if key is None else synchronous_check("sorted_merge", key, fix=AWAIT_BEFORE).calling(key)
-    return Source.of(
+    return PullSource.of(
         "sorted_merge", lambda module: _Sorted(module, sources, key_of, equal, location).read, batches=True
     )
 
@@ -263,7 +263,7 @@ _NOTHING = object()
 class _Input:
     """State of one source: its values not yet in the heap. last: key of its last value in the heap."""
 
-    def __init__(self, edge: Edge, rank: int) -> None:
+    def __init__(self, edge: PullEdge, rank: int) -> None:
         self.edge = edge
         self.rank = rank
         self.values: deque[Any] = deque()
@@ -282,7 +282,12 @@ class _Sorted:
     """
 
     def __init__(
-        self, module: Module, sources: tuple[Source, ...], key: Key, equal: Equal, location: SourceLocation
+        self,
+        module: Module,
+        sources: tuple[PullSource, ...],
+        key: Key,
+        equal: Equal,
+        location: SourceLocation,
     ) -> None:
         self._key = key
         self._one_source_only = equal != "both"
@@ -386,7 +391,7 @@ class _Sorted:
         )
 
 
-def cat(sources: Iterable[Source | None], *, width: int = 0) -> Source:
+def cat(sources: Iterable[PullSource | None], *, width: int = 0) -> PullSource:
     """Concatenate the values of several sources; None is skipped.
 
     sources: a collection, or an iterable that creates them one by one, such as a generator. The next source
@@ -401,7 +406,7 @@ def cat(sources: Iterable[Source | None], *, width: int = 0) -> Source:
     [1, 2, 3]
     """
     begin = iteration_starter(sources, "cat")
-    return Source.of("cat", lambda module: _Cat(module, begin).read, batches=True, width=width)
+    return PullSource.of("cat", lambda module: _Cat(module, begin).read, batches=True, width=width)
 
 
 class _Cat:
@@ -410,11 +415,11 @@ class _Cat:
     When the current source is done, it answers them all with done; then they are passed to the next source.
     """
 
-    def __init__(self, module: Module, begin: Callable[[], Iterator[Source | None]]) -> None:
+    def __init__(self, module: Module, begin: Callable[[], Iterator[PullSource | None]]) -> None:
         self._module = module
         self._begin = begin
-        self._sources: Iterator[Source | None] | None = None
-        self._current: Edge | None = None
+        self._sources: Iterator[PullSource | None] | None = None
+        self._current: PullEdge | None = None
         self._asks: deque[tuple[AnswerTo, int]] = deque()
         self._asked = 0
         self._stopping = False
@@ -450,12 +455,12 @@ class _Cat:
             self._current = None
             self._ask()
 
-    def _next(self) -> Edge | None:
+    def _next(self) -> PullEdge | None:
         """Open the next source. Returns None if there is none."""
         if self._sources is None:
             self._sources = self._begin()
         for source in self._sources:
-            if isinstance(source, Source):
+            if isinstance(source, PullSource):
                 return self._module.open(source)
             if source is not None:
                 close_generator(self._sources)

@@ -11,10 +11,10 @@ from headrace.errors import BadOption, QueueFull, SourceLocation, UnknownPort
 from headrace.pull.argument_checks import AWAIT_BEFORE, check_integer, synchronous_check
 from headrace.pull.ask_buffer import Buffer
 from headrace.pull.compose import require_one_kind
-from headrace.pull.edge import CallbackEdge, Edge
+from headrace.pull.edge import CallbackEdge, PullEdge
 from headrace.pull.errors import AlreadyUsed
 from headrace.pull.module_context import Module, Registry
-from headrace.pull.modules import Source, SourcePart
+from headrace.pull.modules import PullSource, SourcePart
 from headrace.pull.pipeline_run import Run
 from headrace.pull.pipeline_runtime import Cancellable
 from headrace.pull.protocol import AnswerTo, BatchRead, End
@@ -50,7 +50,7 @@ class SharedUpstream:
     """
 
     def __init__(
-        self, module: Module, upstream: Edge, count: int, choose: Choose | None, ahead: int | None
+        self, module: Module, upstream: PullEdge, count: int, choose: Choose | None, ahead: int | None
     ) -> None:
         self._upstream = upstream
         self._choose = choose
@@ -120,12 +120,12 @@ class SharedUpstream:
 def branches(
     name: str,
     location: SourceLocation,
-    source: Source,
+    source: PullSource,
     count: int,
     *,
     choose: Choose | None,
     ahead: int | None,
-) -> tuple[Source, ...]:
+) -> tuple[PullSource, ...]:
     """Create the sources that share one upstream in a run."""
     owner = object()
 
@@ -154,14 +154,14 @@ def branches(
         return read
 
     return tuple(
-        Source(
+        PullSource(
             SourcePart(f"{name} {number + 1}/{count}", location, partial(open_branch, number), batches=True)
         )
         for number in range(count)
     )
 
 
-def tee(source: Source, count: int = 2, *, ahead: int | None = 0) -> tuple[Source, ...]:
+def tee(source: PullSource, count: int = 2, *, ahead: int | None = 0) -> tuple[PullSource, ...]:
     """Duplicate a source into `count` sources, reading it once.
 
     All branches belong to the same run: complete each and run them `together`, or combine them again with
@@ -181,7 +181,7 @@ def tee(source: Source, count: int = 2, *, ahead: int | None = 0) -> tuple[Sourc
     >>> together(pull(plain, collect()), pull(squares, map(lambda x: x * x), collect())).run()
     ([1, 2, 3], [1, 4, 9])
     """
-    require_one_kind(Source, "tee", [source])
+    require_one_kind(PullSource, "tee", [source])
     check_integer("tee", "count", count, least=1)
     if ahead is not None:
         check_integer("tee", "ahead", ahead, least=0)
@@ -189,12 +189,12 @@ def tee(source: Source, count: int = 2, *, ahead: int | None = 0) -> tuple[Sourc
 
 
 def fork(
-    source: Source,
+    source: PullSource,
     classify: Callable[[Any], Hashable],
     keys: Sequence[Hashable] = (False, True),
     *,
     ahead: int | None = 0,
-) -> tuple[Source, ...]:
+) -> tuple[PullSource, ...]:
     """Split a source by key: one source per key, with the values for which `classify(value)` is that key.
 
     keys: with the default, `classify` is a predicate, and the first branch has the values that fail it.
@@ -212,7 +212,7 @@ def fork(
     ([1, 3], [0, 2, 4])
     """
     location = SourceLocation.of_caller()
-    require_one_kind(Source, "fork", [source])
+    require_one_kind(PullSource, "fork", [source])
     if ahead is not None:
         check_integer("fork", "ahead", ahead, least=0)
     classify = synchronous_check("fork", classify, fix=AWAIT_BEFORE).calling(classify)
@@ -278,12 +278,12 @@ class Notify:
         """Number of current listeners."""
         return len(self._listeners)
 
-    def listen(self) -> Source:
+    def listen(self) -> PullSource:
         """Create a source of values pushed from the moment a run opens it, until `end`.
 
         An abort stops listening, and is confirmed immediately. After `end`, the source is empty.
         """
-        return Source.of("notify", self._open, batches=True)
+        return PullSource.of("notify", self._open, batches=True)
 
     def push(self, value: Any) -> None:
         """Deliver a value to all listeners; after `end`, to nobody."""

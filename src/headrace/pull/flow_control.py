@@ -10,16 +10,16 @@ from headrace.errors import BadOption, SourceLocation, Step
 from headrace.pull.argument_checks import IN_A_TASK, check_integer, check_positive, synchronous_check
 from headrace.pull.ask_buffer import StopOnce
 from headrace.pull.compose import pull
-from headrace.pull.edge import Edge, NamedModule
+from headrace.pull.edge import NamedModule, PullEdge
 from headrace.pull.elementwise import EndOnce, OnEnd
 from headrace.pull.errors import NoAnswerInTime
 from headrace.pull.module_context import AbortHandle, Module
-from headrace.pull.modules import Duplex, Transformer, TransformerPart
+from headrace.pull.modules import PullDuplex, PullTransformer, TransformerPart
 from headrace.pull.pipeline_runtime import Cancellable
 from headrace.pull.protocol import AnswerTo, BatchRead, End, Read
 
 
-def throttle(*, per_second: float | None = None, every: float | None = None) -> Transformer:
+def throttle(*, per_second: float | None = None, every: float | None = None) -> PullTransformer:
     """Space values at least `every` seconds apart, or 1 / `per_second`; give one of the two.
 
     Each ask immediately asks upstream; values wait here until they are due, and none is lost. The first value
@@ -40,10 +40,10 @@ def throttle(*, per_second: float | None = None, every: float | None = None) -> 
     option, value = ("every", every) if every is not None else ("per_second", per_second)
     check_positive("throttle", option, value)
     seconds = every or 1 / (per_second or 1)
-    return Transformer.of("throttle", lambda module, edge: _throttle(module, edge, seconds))
+    return PullTransformer.of("throttle", lambda module, edge: _throttle(module, edge, seconds))
 
 
-def _throttle(module: Module, edge: Edge, seconds: float) -> Read:
+def _throttle(module: Module, edge: PullEdge, seconds: float) -> Read:
     asks: deque[AnswerTo] = deque()
     came: deque[tuple[End | None, Any]] = deque()
     timer: Cancellable | None = None  # time at which the next value may be passed on
@@ -91,7 +91,7 @@ def _throttle(module: Module, edge: Edge, seconds: float) -> Read:
     return read
 
 
-def timeout(seconds: float) -> Transformer:
+def timeout(seconds: float) -> PullTransformer:
     """Pass values through; fail with `NoAnswerInTime` if an ask is not answered within `seconds`.
 
     The time starts with an ask, and restarts with each answer while further asks wait, since concurrent asks
@@ -104,10 +104,10 @@ def timeout(seconds: float) -> Transformer:
     ['a', 'b']
     """
     check_positive("timeout", "seconds", seconds)
-    return Transformer.of("timeout", lambda module, edge: _timeout(module, edge, seconds), batches=True)
+    return PullTransformer.of("timeout", lambda module, edge: _timeout(module, edge, seconds), batches=True)
 
 
-def _timeout(module: Module, edge: Edge, seconds: float) -> BatchRead:
+def _timeout(module: Module, edge: PullEdge, seconds: float) -> BatchRead:
     # One timer at a time: when it fires, it checks whether the limit has moved since it was set.
     pending, limit, watching = 0, 0.0, False
 
@@ -159,10 +159,10 @@ def _no_answer(module: Module, upper: NamedModule, seconds: float) -> NoAnswerIn
 
 
 @overload
-def limit(inner: Duplex, count: int) -> Duplex: ...
+def limit(inner: PullDuplex, count: int) -> PullDuplex: ...
 @overload
-def limit(inner: Transformer, count: int) -> Transformer: ...
-def limit(inner: Duplex | Transformer, count: int) -> Duplex | Transformer:
+def limit(inner: PullTransformer, count: int) -> PullTransformer: ...
+def limit(inner: PullDuplex | PullTransformer, count: int) -> PullDuplex | PullTransformer:
     """Cap in-flight values at `count`: those that have entered a duplex or transformer and not left it.
 
     For modules that read ahead and emit one value per value. An ask of `inner` waits until there is room,
@@ -180,17 +180,17 @@ def limit(inner: Duplex | Transformer, count: int) -> Duplex | Transformer:
     check_integer("limit", "count", count, least=1)
     owner = object()
 
-    def entrance(module: Module, edge: Edge) -> BatchRead:
+    def entrance(module: Module, edge: PullEdge) -> BatchRead:
         return _Entrance(module, edge, module.shared(owner, lambda: _Gates(count)).of("entrance")).read
 
-    def exit(module: Module, edge: Edge) -> BatchRead:
+    def exit(module: Module, edge: PullEdge) -> BatchRead:
         return _Exit(edge, module.shared(owner, lambda: _Gates(count)).of("exit")).read
 
-    into = Transformer.of("limit", entrance, batches=True)
-    out = Transformer.of("limit", exit, batches=True)
-    if isinstance(inner, Transformer):
+    into = PullTransformer.of("limit", entrance, batches=True)
+    out = PullTransformer.of("limit", exit, batches=True)
+    if isinstance(inner, PullTransformer):
         return pull(into, inner, out)
-    return Duplex(pull(inner.source, out), pull(into, inner.sink), inner.name, inner.location)
+    return PullDuplex(pull(inner.source, out), pull(into, inner.sink), inner.name, inner.location)
 
 
 class _Gates:
@@ -232,7 +232,7 @@ class _Gate:
 
 
 class _Entrance:
-    def __init__(self, module: Module, edge: Edge, gate: _Gate) -> None:
+    def __init__(self, module: Module, edge: PullEdge, gate: _Gate) -> None:
         self.module = module
         self._edge = edge
         self._gate = gate
@@ -266,7 +266,7 @@ class _Entrance:
 
 
 class _Exit:
-    def __init__(self, edge: Edge, gate: _Gate) -> None:
+    def __init__(self, edge: PullEdge, gate: _Gate) -> None:
         self._edge = edge
         self._gate = gate
 
@@ -286,7 +286,7 @@ class _Exit:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Abortable(Transformer):
+class Abortable(PullTransformer):
     """Transformer with a handle to stop it; see `abortable`."""
 
     handle: AbortHandle = field(default_factory=AbortHandle)
@@ -320,7 +320,7 @@ def abortable(on_end: OnEnd | None = None) -> Abortable:
     if on_end is not None:
         on_end = synchronous_check("abortable", on_end, fix=IN_A_TASK).calling(on_end)
 
-    def open(module: Module, edge: Edge) -> BatchRead:
+    def open(module: Module, edge: PullEdge) -> BatchRead:
         over, stop = EndOnce(on_end), StopOnce(edge)
         entry = handle.at_work.add(module, lambda cause: module.enter(abort_now, cause))
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from headrace.errors import SourceLocation
 from headrace.pull.argument_checks import SynchronousCheck, check_integer
-from headrace.pull.edge import Edge
+from headrace.pull.edge import PullEdge
 from headrace.pull.errors import CallCancelled
 from headrace.pull.module_context import Module
-from headrace.pull.modules import Sink
+from headrace.pull.modules import PullSink
 from headrace.pull.pipeline_runtime import Cancellable
 from headrace.pull.protocol import End, attach_close_error
 from headrace.pull.sinks import WorkerLoop
@@ -19,7 +19,7 @@ from headrace.pull.sinks import WorkerLoop
 ASYNC_FOR = "a coroutine function, in which `async for` has the generator run"
 
 
-def for_each(function: Callable[[Any], object], *, width: int = 1, cancel: bool = False) -> Sink:
+def for_each(function: Callable[[Any], object], *, width: int = 1, cancel: bool = False) -> PullSink:
     """Call `function(value)` for each value, and await the result if it is awaitable.
 
     Calls start in the order of the values, up to `width` at once. The result is None, once all calls are
@@ -44,10 +44,10 @@ def for_each(function: Callable[[Any], object], *, width: int = 1, cancel: bool 
     check_integer("for_each", "width", width, least=1)
     check = SynchronousCheck("a function given to for_each()", ASYNC_FOR, SourceLocation.of_caller())
 
-    def open(module: Module, edge: Edge) -> None:
+    def open(module: Module, edge: PullEdge) -> None:
         _Calling(module, edge, function, width, cancel, check).start()
 
-    return Sink.of("for_each", open)
+    return PullSink.of("for_each", open)
 
 
 class _Calling:
@@ -56,7 +56,7 @@ class _Calling:
     def __init__(
         self,
         module: Module,
-        edge: Edge,
+        edge: PullEdge,
         function: Callable[[Any], object],
         width: int,
         cancel: bool,

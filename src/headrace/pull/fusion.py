@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.pull.ask_buffer import Buffer
-from headrace.pull.edge import CallbackEdge, Edge
+from headrace.pull.edge import CallbackEdge, PullEdge
 from headrace.pull.module_context import Module, open_module
 from headrace.pull.protocol import AnswerTo, End
 
@@ -30,7 +30,7 @@ class Fusible(Protocol):
     def kernel(self) -> Callable[[], Kernel]: ...
 
 
-def open_kernels(run: Run, edge: Edge, parts: Sequence[Fusible]) -> Edge:
+def open_kernels(run: Run, edge: PullEdge, parts: Sequence[Fusible]) -> PullEdge:
     """Open all the parts as a single module that reads from `edge`, and return its output edge."""
     # A failing function is most often on the user's last line; the joined names list the candidates.
     module = Module(run, "+".join(part.name for part in parts), parts[-1].location)
@@ -59,7 +59,7 @@ class Expansion:
 
     def __init__(
         self,
-        edge: Edge,
+        edge: PullEdge,
         feed: Kernel,
         rest: Callable[[], Iterable[Any]] = tuple,
         *,

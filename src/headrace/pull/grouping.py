@@ -14,14 +14,14 @@ from typing import Any
 from headrace.errors import BadOption, SourceLocation
 from headrace.pull.argument_checks import check_integer, check_positive, synchronous_check
 from headrace.pull.ask_buffer import Buffer, FetchLoop, StopOnce
-from headrace.pull.edge import Edge
+from headrace.pull.edge import PullEdge
 from headrace.pull.module_context import Module
-from headrace.pull.modules import Source, Transformer
+from headrace.pull.modules import PullSource, PullTransformer
 from headrace.pull.pipeline_runtime import Cancellable
 from headrace.pull.protocol import AnswerTo, BatchRead, End, attach_close_error
 
 
-def batch(size: int) -> Transformer:
+def batch(size: int) -> PullTransformer:
     """Group values into lists of `size`, in order; the last may be shorter, none is empty.
 
     An ask requests exactly `size` values, or for `most` lists, `most` times as many. An error follows the
@@ -35,7 +35,7 @@ def batch(size: int) -> Transformer:
     return batches("batch", size, None)
 
 
-def recent(size: int, seconds: float | None = None) -> Transformer:
+def recent(size: int, seconds: float | None = None) -> PullTransformer:
     """Group values into lists of up to `size`, limited in time; the last list may be shorter.
 
     seconds: a list also ends this long after its first value arrived, regardless of its size.
@@ -51,17 +51,19 @@ def recent(size: int, seconds: float | None = None) -> Transformer:
     return batches("recent", size, seconds)
 
 
-def batches(name: str, size: int, seconds: float | None) -> Transformer:
+def batches(name: str, size: int, seconds: float | None) -> PullTransformer:
     """Group values as `batch` does, also closing lists a number of seconds after their first value."""
     if seconds is not None:
         check_positive(name, "seconds", seconds)
-    return Transformer.of(name, lambda module, edge: _Batches(module, edge, size, seconds).read, batches=True)
+    return PullTransformer.of(
+        name, lambda module, edge: _Batches(module, edge, size, seconds).read, batches=True
+    )
 
 
 class _Batches:
     """Running `batch`. `open` is the list being filled; the buffer holds full lists not yet asked for."""
 
-    def __init__(self, module: Module, edge: Edge, size: int, seconds: float | None) -> None:
+    def __init__(self, module: Module, edge: PullEdge, size: int, seconds: float | None) -> None:
         self._module = module
         self._size = size
         self._seconds = seconds
@@ -109,7 +111,7 @@ class _Batches:
             self._timer = None
 
 
-def eager(bound: int) -> Transformer:
+def eager(bound: int) -> PullTransformer:
     """Keep upstream busy from the first ask on, fetching up to `bound` values beyond those asked for.
 
     Done and errors follow the values before them. An abort or an error from downstream drops the values
@@ -120,10 +122,12 @@ def eager(bound: int) -> Transformer:
     ['a', 'b', 'c']
     """
     check_integer("eager", "bound", bound, least=1)
-    return Transformer.of("eager", lambda _module, edge: _Ahead(edge, bound, bound - 1).read, batches=True)
+    return PullTransformer.of(
+        "eager", lambda _module, edge: _Ahead(edge, bound, bound - 1).read, batches=True
+    )
 
 
-def high_watermark(high: int, low: int | None = None) -> Transformer:
+def high_watermark(high: int, low: int | None = None) -> PullTransformer:
     """Fetch `high` values when the pipeline starts, and refill whenever at most `low` are left.
 
     low: half of `high` by default. Both count values here or in flight, beyond those asked for.
@@ -146,16 +150,16 @@ def high_watermark(high: int, low: int | None = None) -> Transformer:
             fix="give a low that is below high, or none",
         )
 
-    def open(module: Module, edge: Edge) -> BatchRead:
+    def open(module: Module, edge: PullEdge) -> BatchRead:
         ahead = _Ahead(edge, high, least)
         module.enter(ahead.fill)
         return ahead.read
 
-    return Transformer.of("high_watermark", open, batches=True)
+    return PullTransformer.of("high_watermark", open, batches=True)
 
 
 class _Ahead:
-    def __init__(self, edge: Edge, high: int, low: int) -> None:
+    def __init__(self, edge: PullEdge, high: int, low: int) -> None:
         self._high = high
         self._low = low
         self._buffer = Buffer()
@@ -180,8 +184,8 @@ class _Ahead:
         self.fill()
 
 
-def flatten(*, width: int = 0) -> Transformer:
-    """Concatenate the contents of each value: a `Source`'s stream, a mapping's values, an iterable's items.
+def flatten(*, width: int = 0) -> PullTransformer:
+    """Concatenate the contents of each value: the stream of a `PullSource`, values of a mapping, or items.
 
     Text, bytes and values that are not iterable are passed through; None contributes nothing. Only one level
     is flattened.
@@ -199,12 +203,12 @@ def flatten(*, width: int = 0) -> Transformer:
     [1, 2, 3, 'four', 5]
     """
     check_integer("flatten", "width", width, least=0)
-    return Transformer.of(
+    return PullTransformer.of(
         "flatten", lambda module, edge: open_flatten(module, edge, _same), batches=True, width=width
     )
 
 
-def open_flatten(module: Module, edge: Edge, inner_of: Callable[[Any], Any]) -> BatchRead:
+def open_flatten(module: Module, edge: PullEdge, inner_of: Callable[[Any], Any]) -> BatchRead:
     """Open a flattening module. `inner_of` maps each of the edge's values to its contents."""
     return _Flat(module, edge, inner_of).read
 
@@ -231,7 +235,7 @@ class _Flat:
     answer go to the next inner stream. `outer_asked` requests, at most as many as wait here, went upstream.
     """
 
-    def __init__(self, module: Module, outer: Edge, inner_of: Callable[[Any], Any]) -> None:
+    def __init__(self, module: Module, outer: PullEdge, inner_of: Callable[[Any], Any]) -> None:
         self._module = module
         self._outer = outer
         self._inner_of = inner_of
@@ -239,8 +243,8 @@ class _Flat:
         self._asks: deque[tuple[AnswerTo, int]] = deque()
         self._queue: deque[Any] = deque()
         self._items: Iterator[Any] | None = None
-        self._source: Source | None = None
-        self._inner: Edge | None = None
+        self._source: PullSource | None = None
+        self._inner: PullEdge | None = None
         self._inner_asked = 0
         self._outer_asked = 0
         self._end: End | None = None
@@ -291,7 +295,7 @@ class _Flat:
         return self._source is not None or self._items is not None
 
     def _start(self, inner: Any) -> None:
-        if isinstance(inner, Source):
+        if isinstance(inner, PullSource):
             self._source = inner
         else:
             self._items = iter(_items(inner))
@@ -380,12 +384,12 @@ class _Flat:
         return attach_close_error(self._failure, end) if isinstance(end, Exception) else self._failure
 
 
-def flat_map(function: Callable[[Any], Any], *, width: int = 0) -> Transformer:
+def flat_map(function: Callable[[Any], Any], *, width: int = 0) -> PullTransformer:
     """Concatenate the contents of `function(value)` for each value.
 
-    The function returns a collection, a generator, or a `Source`, treated as in `flatten`. It is called once
-    all contents of the previous values are used up. An exception fails upstream; once that has confirmed,
-    downstream gets it.
+    The function returns a collection, a generator, or a `PullSource`, treated as in `flatten`. It is called
+    once all contents of the previous values are used up. An exception fails upstream; once that has
+    confirmed, downstream gets it.
 
     >>> from headrace.pull import collect, pull, values
     >>> pull(values(["a b", "", "c"]), flat_map(str.split), collect()).run()
@@ -394,6 +398,6 @@ def flat_map(function: Callable[[Any], Any], *, width: int = 0) -> Transformer:
     check_integer("flat_map", "width", width, least=0)
     fix = "async_map(function), then flatten(); iterate(generator) is a source of an asynchronous generator"
     checked = synchronous_check("flat_map", function, fix=fix).calling(function)
-    return Transformer.of(
+    return PullTransformer.of(
         "flat_map", lambda module, edge: open_flatten(module, edge, checked), batches=True, width=width
     )

@@ -12,11 +12,19 @@ from headrace.errors import SourceLocation
 from headrace.pull.argument_checks import check_integer
 from headrace.pull.compose import pull
 from headrace.pull.concurrent_calls import async_map
-from headrace.pull.edge import Edge
+from headrace.pull.edge import PullEdge
 from headrace.pull.elementwise import take
 from headrace.pull.errors import NotLending, ProtocolBroken
 from headrace.pull.module_context import Module, Registry
-from headrace.pull.modules import Duplex, Sink, SinkPart, Source, SourcePart, Transformer, TransformerPart
+from headrace.pull.modules import (
+    PullDuplex,
+    PullSink,
+    PullSource,
+    PullTransformer,
+    SinkPart,
+    SourcePart,
+    TransformerPart,
+)
 from headrace.pull.pipeline_run import Run
 from headrace.pull.protocol import AnswerTo, End, Read, attach_close_error
 from headrace.pull.sinks import ReadLoop
@@ -136,20 +144,20 @@ class Borrower:
     """Running borrower. window: number of requests to keep in flight; None for its modules' depth."""
 
     def __init__(
-        self, lending: LenderState, worker: Transformer | Duplex, loan: Loan, window: int | None
+        self, lending: LenderState, worker: PullTransformer | PullDuplex, loan: Loan, window: int | None
     ) -> None:
         self.loan = loan
         self._lending = lending
         self._worker = worker
-        self._lends: list[Edge] = []
+        self._lends: list[PullEdge] = []
         self.run = Run(lending.module.run.runtime, window=window)
         loan.borrower = self
 
     def start(self) -> None:
         """Open the borrower's modules, which start reading."""
         location = self._lending.module.location
-        lent = Source(SourcePart("lent", location, self._open))
-        returned = Sink(SinkPart("returned", location, self._receive))
+        lent = PullSource(SourcePart("lent", location, self._open))
+        returned = PullSink(SinkPart("returned", location, self._receive))
         pipeline = pull(lent, self._worker, returned)
         self.run.when_finished(lambda run: self._lending.handle_end(self, run.error))
         try:
@@ -175,7 +183,7 @@ class Borrower:
 
         return read
 
-    def _receive(self, module: Module, edge: Edge) -> None:
+    def _receive(self, module: Module, edge: PullEdge) -> None:
         def take(results: list[Any]) -> None:
             for result in results:
                 self._lending.answer(self, result)
@@ -211,7 +219,7 @@ class LendingRun:
     downstream stops it, the stream ends when upstream and all borrowers have closed.
     """
 
-    def __init__(self, module: Module, edge: Edge, running: Registry[LendingRun]) -> None:
+    def __init__(self, module: Module, edge: PullEdge, running: Registry[LendingRun]) -> None:
         self.module = module
         self.ledger = Ledger()
         self.over = False
@@ -353,12 +361,12 @@ class LendingRun:
             borrower.stop(self.module.failure)
 
 
-Borrows = Transformer | Duplex | Callable[[Any], Awaitable[Any]]
+Borrows = PullTransformer | PullDuplex | Callable[[Any], Awaitable[Any]]
 """Transformer or duplex with one result per value, or a coroutine function of one value."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Lender(Transformer):
+class Lender(PullTransformer):
     """Transformer with a handle to add borrowers; see `lend`."""
 
     running: Registry[LendingRun] = field(default_factory=lambda: Registry[LendingRun]())
@@ -409,7 +417,7 @@ def lend(*borrowers: Borrows, width: int = 16) -> Lender:
     check_integer("lend", "width", width, least=1)
     running: Registry[LendingRun] = Registry()
 
-    def open(module: Module, edge: Edge) -> Read:
+    def open(module: Module, edge: PullEdge) -> Read:
         lending = LendingRun(module, edge, running)
         for borrower in borrowers:
             _add(lending, borrower, None, Loan())
@@ -419,8 +427,8 @@ def lend(*borrowers: Borrows, width: int = 16) -> Lender:
 
 
 def _add(lending: LendingRun, borrower: Borrows, values: int | None, loan: Loan) -> None:
-    stream = isinstance(borrower, Transformer | Duplex)
-    worker = borrower if isinstance(borrower, Transformer | Duplex) else async_map(borrower)
+    stream = isinstance(borrower, PullTransformer | PullDuplex)
+    worker = borrower if isinstance(borrower, PullTransformer | PullDuplex) else async_map(borrower)
     if values is not None:
         worker = pull(take(values), worker)
     lending.add(Borrower(lending, worker, loan, window=None if stream else 1))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from headrace.errors import SourceLocation
 from headrace.pull.argument_checks import SPAWN, SynchronousCheck, is_unawaited
-from headrace.pull.edge import Edge, stop_all
+from headrace.pull.edge import PullEdge, stop_all
 from headrace.pull.errors import NotAModule
 from headrace.pull.pipeline_runtime import Cancellable
 from headrace.pull.protocol import BatchRead, End, Read, attach_close_error
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 
 
-class Opens(Protocol):
+class Openable(Protocol):
     """Interface for a source that can be opened; see `headrace.pull.modules.Source`."""
 
-    def open_in(self, run: Run) -> Edge: ...
+    def open_in(self, run: Run) -> PullEdge: ...
 
 
 class Module:
@@ -41,8 +41,8 @@ class Module:
         self.run = run
         self.name = name
         self.location = location
-        self.inputs: dict[Edge, None] = {}
-        self.outputs: list[Edge] = []
+        self.inputs: dict[PullEdge, None] = {}
+        self.outputs: list[PullEdge] = []
         self.failure: Exception | None = None
         self.advice: tuple[str, str] | None = None
         self._waits: set[Cancellable] = set()
@@ -124,13 +124,13 @@ class Module:
         """
         self._close = close
 
-    def open(self, source: Opens) -> Edge:
+    def open(self, source: Openable) -> PullEdge:
         """Open a source as a further input of this module."""
         edge = source.open_in(self.run)
         self.connect(edge)
         return edge
 
-    def connect(self, edge: Edge) -> None:
+    def connect(self, edge: PullEdge) -> None:
         edge.lower = self
         self.inputs[edge] = None
 

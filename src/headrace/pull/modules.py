@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from headrace.errors import SourceLocation
 from headrace.pull.argument_checks import SPAWN, refuse_async, synchronous_check
-from headrace.pull.edge import CallbackEdge, Edge
+from headrace.pull.edge import CallbackEdge, PullEdge
 from headrace.pull.fusion import Kernel, open_kernels
 from headrace.pull.module_context import Module, open_module
 from headrace.pull.protocol import AnswerTo, BatchRead, End, Layer, Read
@@ -21,7 +21,7 @@ from headrace.pull.protocol import AnswerTo, BatchRead, End, Layer, Read
 if TYPE_CHECKING:
     from headrace.pull.pipeline_run import Run
 
-_FIX = f"a plain function; {SPAWN}. Threads: Source.of and the like of headrace.pull.dataflow"
+_FIX = f"a plain function; {SPAWN}. Threads: DataflowSource.of and the like of headrace.pull.dataflow"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -54,7 +54,7 @@ class SourcePart(Primitive):
 class TransformerPart(Primitive):
     """Primitive transformer; see `SourcePart`. `open` takes the edge to read from."""
 
-    open: Callable[[Module, Edge], Read | BatchRead]
+    open: Callable[[Module, PullEdge], Read | BatchRead]
     batches: bool = False
     linear: bool = False
     width: int = 0
@@ -75,7 +75,7 @@ class KernelPart(Primitive):
 class MarkPart(Primitive):
     """Marker without a module of its own: acts on the edge at its position, and returns the next edge."""
 
-    mark: Callable[[Edge], object]
+    mark: Callable[[PullEdge], object]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -85,7 +85,7 @@ class SinkPart(Primitive):
     open: starts reading from the edge, now or later; ends with `module.done` or `module.fail`.
     """
 
-    open: Callable[[Module, Edge], object]
+    open: Callable[[Module, PullEdge], object]
 
 
 Through = TransformerPart | KernelPart | MarkPart
@@ -100,11 +100,13 @@ class Complete(Protocol):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Source:
+class PullSource:
     """Source module, optionally followed by transformers.
 
     beside: complete pipelines to run together with it.
     """
+
+    kind: ClassVar = "source"
 
     part: SourcePart
     then: tuple[Through, ...] = ()
@@ -120,12 +122,12 @@ class Source:
         linear: bool = False,
         width: int = 0,
         layer: Layer = 3,
-    ) -> Source:
+    ) -> PullSource:
         """Create a primitive source, located at the caller's line. Parameters: see `SourcePart`."""
-        refuse_async("Source.of", open, fix=_FIX)
+        refuse_async("PullSource.of", open, fix=_FIX)
         return cls(SourcePart(name, SourceLocation.of_caller(), open, batches, linear, width, layer))
 
-    def open_in(self, run: Run) -> Edge:
+    def open_in(self, run: Run) -> PullEdge:
         """Open the modules in a run, and return the edge to read from."""
         for pipeline in self.beside:
             pipeline.open_in(run)
@@ -144,8 +146,10 @@ class Source:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Transformer:
+class PullTransformer:
     """Transformer module, or several in sequence."""
+
+    kind: ClassVar = "transformer"
 
     then: tuple[Through, ...]
     beside: tuple[Complete, ...] = ()
@@ -154,30 +158,32 @@ class Transformer:
     def of(
         cls,
         name: str,
-        open: Callable[[Module, Edge], Read | BatchRead],
+        open: Callable[[Module, PullEdge], Read | BatchRead],
         *,
         batches: bool = False,
         linear: bool = False,
         width: int = 0,
         layer: Layer = 3,
-    ) -> Transformer:
+    ) -> PullTransformer:
         """Create a primitive transformer, located at the caller's line. Parameters: see `SourcePart`."""
-        refuse_async("Transformer.of", open, fix=_FIX)
+        refuse_async("PullTransformer.of", open, fix=_FIX)
         return cls((TransformerPart(name, SourceLocation.of_caller(), open, batches, linear, width, layer),))
 
     @classmethod
-    def of_kernel(cls, name: str, kernel: Callable[[], Kernel]) -> Transformer:
+    def of_kernel(cls, name: str, kernel: Callable[[], Kernel]) -> PullTransformer:
         """Create a synchronous transformer that can be fused with its neighbours. See `KernelPart`."""
         return cls((KernelPart(name, SourceLocation.of_caller(), kernel),))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Sink:
+class PullSink:
     """Sink module, optionally preceded by transformers.
 
     behind: for a duplex with further modules, the duplex's source up to the last sink, whose result is that
             of the whole.
     """
+
+    kind: ClassVar = "sink"
 
     part: SinkPart
     before: tuple[Through, ...] = ()
@@ -185,12 +191,12 @@ class Sink:
     behind: Complete | None = None
 
     @classmethod
-    def of(cls, name: str, open: Callable[[Module, Edge], object]) -> Sink:
+    def of(cls, name: str, open: Callable[[Module, PullEdge], object]) -> PullSink:
         """Create a primitive sink, located at the caller's line. See `SinkPart`."""
-        refuse_async("Sink.of", open, fix=_FIX)
+        refuse_async("PullSink.of", open, fix=_FIX)
         return cls(SinkPart(name, SourceLocation.of_caller(), open))
 
-    def open_in(self, run: Run, edge: Edge) -> Module:
+    def open_in(self, run: Run, edge: PullEdge) -> Module:
         """Open the modules in a run, reading from an edge, and return the module that holds the result."""
         for pipeline in self.beside:
             pipeline.open_in(run)
@@ -203,19 +209,21 @@ class Sink:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Duplex:
+class PullDuplex:
     """Source and sink of one resource: a connection, a process, a pair."""
 
-    source: Source
-    sink: Sink
+    kind: ClassVar = "duplex"
+
+    source: PullSource
+    sink: PullSink
     name: str = "duplex"
     location: SourceLocation = field(default_factory=SourceLocation.of_caller)
 
 
-AnyModule = Source | Transformer | Sink | Duplex
+AnyModule = PullSource | PullTransformer | PullSink | PullDuplex
 
 
-def open_through(run: Run, edge: Edge, parts: Sequence[Through]) -> Edge:
+def open_through(run: Run, edge: PullEdge, parts: Sequence[Through]) -> PullEdge:
     """Open transformers in sequence after an edge, and return the edge to read from."""
     for is_kernel, group in groupby(parts, lambda part: isinstance(part, KernelPart)):
         found = list(group)
@@ -233,7 +241,7 @@ def open_through(run: Run, edge: Edge, parts: Sequence[Through]) -> Edge:
     return edge
 
 
-def open_transformer(run: Run, edge: Edge, part: TransformerPart) -> Edge:
+def open_transformer(run: Run, edge: PullEdge, part: TransformerPart) -> PullEdge:
     module = Module(run, part.name, part.location)
     module.connect(edge)
     return CallbackEdge(
@@ -246,43 +254,43 @@ def open_transformer(run: Run, edge: Edge, part: TransformerPart) -> Edge:
     )
 
 
-_CALLBACK_FIX = f"a plain function, or Source.of and the like; {SPAWN}"
+_CALLBACK_FIX = f"a plain function, or PullSource.of and the like; {SPAWN}"
 
 
-def source(read: Read, *, name: str = "", linear: bool = True, layer: Layer = 3) -> Source:
+def source(read: Read, *, name: str = "", linear: bool = True, layer: Layer = 3) -> PullSource:
     """Create a source from a function `read(abort, answer)`; see `headrace.pull.protocol`.
 
     linear: it is asked again only after it has answered. An abort may come at any time.
     layer:  requests it understands: 1 only asks (the edge then confirms an abort for it), 2 also aborts
             (a failure reaches it as an abort), 3 also errors.
 
-    The same function serves every run; use `Source.of` for sources that open anew in each.
+    The same function serves every run; use `PullSource.of` for sources that open anew in each.
     """
     refuse_async("source", read, fix=_CALLBACK_FIX)
-    return Source.of(name or _name(read), lambda _module: read, linear=linear, layer=layer)
+    return PullSource.of(name or _name(read), lambda _module: read, linear=linear, layer=layer)
 
 
 def transformer(
     connect: Callable[[Read], Read], *, name: str = "", linear: bool = True, layer: Layer = 3
-) -> Transformer:
+) -> PullTransformer:
     """Create a transformer from a function that takes the `read` of upstream and returns its own.
 
     linear, layer: see `source`. For a transformer of layer 1, the edge stops the modules upstream of it.
     """
     refuse_async("transformer", connect, fix=_CALLBACK_FIX)
-    return Transformer.of(
+    return PullTransformer.of(
         name or _name(connect), lambda _module, edge: connect(edge), linear=linear, layer=layer
     )
 
 
-def sink(connect: Callable[[Read], Any], *, name: str = "") -> Sink:
+def sink(connect: Callable[[Read], Any], *, name: str = "") -> PullSink:
     """Create a sink from a function that takes the `read` of upstream and drives it.
 
     The result is the function's return value, once the stream has ended. The sink fails if the stream does.
     """
     checked = synchronous_check("sink", connect, fix=_CALLBACK_FIX)
 
-    def open(module: Module, edge: Edge) -> None:
+    def open(module: Module, edge: PullEdge) -> None:
         result: Any = None
 
         def read(abort: End | None, answer: AnswerTo | None = None) -> None:
@@ -302,7 +310,7 @@ def sink(connect: Callable[[Read], Any], *, name: str = "") -> Sink:
 
         result = checked(connect(read))
 
-    return Sink.of(name or _name(connect), open)
+    return PullSink.of(name or _name(connect), open)
 
 
 def _name(function: object) -> str:

@@ -8,14 +8,14 @@ from typing import Any
 from headrace.errors import SourceLocation
 from headrace.pull.argument_checks import check_integer
 from headrace.pull.compose import require_one_kind
-from headrace.pull.edge import Edge
+from headrace.pull.edge import PullEdge
 from headrace.pull.errors import AlreadyUsed
 from headrace.pull.module_context import Module
-from headrace.pull.modules import Duplex, Sink, SinkPart, Source, SourcePart, TransformerPart
+from headrace.pull.modules import PullDuplex, PullSink, PullSource, SinkPart, SourcePart, TransformerPart
 from headrace.pull.protocol import AnswerTo, BatchRead, End, Read
 
 
-def pair(*, width: int = 0, name: str = "pair") -> Duplex:
+def pair(*, width: int = 0, name: str = "pair") -> PullDuplex:
     """Create a sink and a source that emits the values the sink reads, within one run.
 
     The sink makes no requests of its own: it passes on the requests of the source, and ends in both
@@ -42,18 +42,18 @@ def pair(*, width: int = 0, name: str = "pair") -> Duplex:
     def open_source(module: Module) -> BatchRead:
         return joint(module).read_by(module)
 
-    def open_sink(module: Module, edge: Edge) -> None:
+    def open_sink(module: Module, edge: PullEdge) -> None:
         joint(module).connect(module, edge)
 
-    return Duplex(
-        Source(SourcePart(name, location, open_source, batches=True, width=width)),
-        Sink(SinkPart(name, location, open_sink)),
+    return PullDuplex(
+        PullSource(SourcePart(name, location, open_source, batches=True, width=width)),
+        PullSink(SinkPart(name, location, open_sink)),
         name,
         location,
     )
 
 
-def duplex_pair(*, width: int = 0) -> tuple[Duplex, Duplex]:
+def duplex_pair(*, width: int = 0) -> tuple[PullDuplex, PullDuplex]:
     """Create two connected duplexes, like the ends of a line: each one's sink feeds the other's source.
 
     The two directions end independently.
@@ -67,8 +67,8 @@ def duplex_pair(*, width: int = 0) -> tuple[Duplex, Duplex]:
     there, back = pair(width=width, name="duplex_pair"), pair(width=width, name="duplex_pair")
     location = SourceLocation.of_caller()
     return (
-        Duplex(back.source, there.sink, "duplex_pair", location),
-        Duplex(there.source, back.sink, "duplex_pair", location),
+        PullDuplex(back.source, there.sink, "duplex_pair", location),
+        PullDuplex(there.source, back.sink, "duplex_pair", location),
     )
 
 
@@ -80,7 +80,7 @@ class _Joint:
         self._location = location
         self._reader: Module | None = None
         self._sink: Module | None = None
-        self._edge: Edge | None = None
+        self._edge: PullEdge | None = None
         self._early: deque[tuple[End | None, AnswerTo, int]] = deque()
 
     def read_by(self, module: Module) -> BatchRead:
@@ -89,7 +89,7 @@ class _Joint:
         self._reader = module
         return self.read
 
-    def connect(self, sink: Module, edge: Edge) -> None:
+    def connect(self, sink: Module, edge: PullEdge) -> None:
         if self._sink is not None:
             self._refuse("sink")
         self._sink, self._edge = sink, edge
@@ -120,7 +120,7 @@ class _Joint:
         )
 
 
-def closing_handshake(duplex: Duplex, message: Any = "GOODBYE") -> Duplex:
+def closing_handshake(duplex: PullDuplex, message: Any = "GOODBYE") -> PullDuplex:
     """Add a closing handshake to a duplex, for connections that close as a whole when one direction ends.
 
     When its source is done, `message` is sent as a last value. Done follows once the other side's message has
@@ -131,26 +131,26 @@ def closing_handshake(duplex: Duplex, message: Any = "GOODBYE") -> Duplex:
     Errors and aborts are passed on immediately.
 
     >>> from headrace.pull import collect, pull, values
-    >>> here, there = (closing_handshake(Duplex(values(text), collect())) for text in ("abc", "z"))
+    >>> here, there = (closing_handshake(PullDuplex(values(text), collect())) for text in ("abc", "z"))
     >>> pull(here, there, here).run()
     ['z']
     """
-    require_one_kind(Duplex, "closing_handshake", [duplex])
+    require_one_kind(PullDuplex, "closing_handshake", [duplex])
     owner = object()
     location = SourceLocation.of_caller()
 
-    def open_sending(module: Module, edge: Edge) -> Read:
+    def open_sending(module: Module, edge: PullEdge) -> Read:
         return _sending(edge, module.shared(owner, _PeerDone), message)
 
-    def open_receiving(module: Module, edge: Edge) -> Read:
+    def open_receiving(module: Module, edge: PullEdge) -> Read:
         return _receiving(edge, module.shared(owner, _PeerDone), message)
 
     sending = TransformerPart("closing_handshake", location, open_sending, linear=True)
     receiving = TransformerPart("closing_handshake", location, open_receiving, linear=True)
     source, sink = duplex.source, duplex.sink
-    return Duplex(
-        Source(source.part, (*source.then, sending), source.beside),
-        Sink(sink.part, (receiving, *sink.before), sink.beside, sink.behind),
+    return PullDuplex(
+        PullSource(source.part, (*source.then, sending), source.beside),
+        PullSink(sink.part, (receiving, *sink.before), sink.beside, sink.behind),
         duplex.name,
         duplex.location,
     )
@@ -176,7 +176,7 @@ class _PeerDone:
             waiting(True)
 
 
-def _sending(edge: Edge, peer: _PeerDone, message: Any) -> Read:
+def _sending(edge: PullEdge, peer: _PeerDone, message: Any) -> Read:
     sent = False
 
     def read(abort: End | None, answer: AnswerTo) -> None:
@@ -198,7 +198,7 @@ def _sending(edge: Edge, peer: _PeerDone, message: Any) -> Read:
     return read
 
 
-def _receiving(edge: Edge, peer: _PeerDone, message: Any) -> Read:
+def _receiving(edge: PullEdge, peer: _PeerDone, message: Any) -> Read:
     def read(abort: End | None, answer: AnswerTo) -> None:
         def got(end: End | None, value: Any = None, /) -> None:
             if end is not None:

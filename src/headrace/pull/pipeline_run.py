@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.pull.argument_checks import refuse_async
-from headrace.pull.edge import Edge, EdgeModule
+from headrace.pull.edge import EdgeModule, PullEdge
 from headrace.pull.errors import EndNotConfirmed, NeverAnswered, NotFinished
 from headrace.pull.pipeline_runtime import Cancellable, Runtime
 from headrace.pull.protocol import attach_close_error
@@ -22,7 +22,7 @@ _OUTSIDE = (
 )
 
 
-def unconfirmed_stop_error(stopping: Mapping[Edge | EdgeModule, EdgeModule]) -> EndNotConfirmed:
+def unconfirmed_stop_error(stopping: Mapping[PullEdge | EdgeModule, EdgeModule]) -> EndNotConfirmed:
     """Build the error for unconfirmed stops, naming the modules that wait for none of the others.
 
     stopping: stopped modules by edge, and closing sinks.
@@ -49,7 +49,7 @@ def unfinished_run_error(outstanding: int) -> NotFinished:
     )
 
 
-def stalled_pipeline_error(edges: Iterable[Edge]) -> NeverAnswered:
+def stalled_pipeline_error(edges: Iterable[PullEdge]) -> NeverAnswered:
     """Build the error for a pipeline that nothing can finish. edges: those that have not ended.
 
     Names outputs that nobody reads although others wait for them; otherwise modules that were asked and ask
@@ -83,7 +83,7 @@ def _names(modules: Iterable[EdgeModule]) -> str:
     return ", ".join(dict.fromkeys(repr(module.name) for module in modules))
 
 
-def _output(edge: Edge) -> str:
+def _output(edge: PullEdge) -> str:
     outputs = edge.upper.outputs
     which = f"branch {outputs.index(edge) + 1} of " if len(outputs) > 1 else ""
     return f"{which}{edge.upper.name!r}"
@@ -136,11 +136,11 @@ class Run:
         self.interrupted: Callable[[BaseException], object] = lambda _error: self.stop()
         """Exception that interrupted waiting for the run, such as Ctrl-C or a cancellation."""
         self._confirm_within = confirm_within
-        self._edges: dict[Edge, None] = {}
+        self._edges: dict[PullEdge, None] = {}
         self.failing: dict[EdgeModule, Exception] = {}
         """Failed modules whose inputs have not yet confirmed."""
         self._unheard: list[Exception] = []  # undelivered, after a failure that was on its way
-        self._stopping: dict[Edge | EdgeModule, _Stopping] = {}
+        self._stopping: dict[PullEdge | EdgeModule, _Stopping] = {}
         self._sinks: set[EdgeModule] = set()
         self._main: EdgeModule | None = None
         self._shared: dict[object, Any] = {}
@@ -171,16 +171,16 @@ class Run:
         if not self._building:
             self._later.add(module)
 
-    def opened(self, edge: Edge) -> None:
+    def opened(self, edge: PullEdge) -> None:
         self._edges[edge] = None
 
-    def stopping(self, module: EdgeModule, edge: Edge | None = None) -> None:
+    def stopping(self, module: EdgeModule, edge: PullEdge | None = None) -> None:
         """Start the time limit of a module told to stop at an edge, or of a closing sink."""
         self._stopping[module if edge is None else edge] = _Stopping(module, self.runtime.now())
         if self.runtime.has_loop:
             self._watch()
 
-    def closed(self, edge: Edge) -> None:
+    def closed(self, edge: PullEdge) -> None:
         """Handle a stream that has ended with all its requests answered."""
         self._edges.pop(edge, None)
         self._stopping.pop(edge, None)
@@ -194,7 +194,7 @@ class Run:
             self.heard(edge)
         self._look()
 
-    def heard(self, edge: Edge) -> None:
+    def heard(self, edge: PullEdge) -> None:
         """Handle delivery of an edge's end downstream. Until then, its failure counts as a closing error."""
         if edge.lower is not None:
             edge.lower.inputs.pop(edge, None)

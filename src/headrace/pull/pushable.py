@@ -12,7 +12,7 @@ from headrace.errors import QueueFull, SourceLocation
 from headrace.pull.argument_checks import IN_A_TASK, check_integer, synchronous_check
 from headrace.pull.errors import AlreadyUsed, WrongThread
 from headrace.pull.module_context import Module
-from headrace.pull.modules import Source, SourcePart
+from headrace.pull.modules import PullSource, SourcePart
 from headrace.pull.protocol import AnswerTo, BatchRead, End
 
 Admitted = Callable[[bool], object]
@@ -146,7 +146,7 @@ def pushable(
     return Pushable(SourcePart("pushable", location, gate.open, batches=True), gate)
 
 
-class Pushable(Source):
+class Pushable(PullSource):
     """Source that is also the handle to push into it; see `pushable`.
 
     Values pushed after `end`, or after the stream was aborted or failed, are dropped, and `push` returns

@@ -17,14 +17,14 @@ from headrace.pull.argument_checks import (
     synchronous_check,
 )
 from headrace.pull.compose import require_one_kind
-from headrace.pull.edge import Edge
+from headrace.pull.edge import PullEdge
 from headrace.pull.module_context import Module
-from headrace.pull.modules import Source, Transformer
+from headrace.pull.modules import PullSource, PullTransformer
 from headrace.pull.pipeline_runtime import Cancellable
 from headrace.pull.protocol import AnswerTo, BatchRead, End, Read
 
 
-def catch(handler: Callable[[Exception], Any] | None = None) -> Transformer:
+def catch(handler: Callable[[Exception], Any] | None = None) -> PullTransformer:
     """Pass values through; when upstream fails, `handler(error)` decides how the stream ends.
 
     False          the error
@@ -41,13 +41,13 @@ def catch(handler: Callable[[Exception], Any] | None = None) -> Transformer:
     """
     if handler is not None:
         handler = synchronous_check("catch", handler, fix=IN_A_TASK).calling(handler)
-    return Transformer.of("catch", lambda _module, edge: _catch(edge, handler), batches=True)
+    return PullTransformer.of("catch", lambda _module, edge: _catch(edge, handler), batches=True)
 
 
 Handler = Callable[[Exception], Any]
 
 
-def _catch(edge: Edge, handler: Handler | None) -> BatchRead:
+def _catch(edge: PullEdge, handler: Handler | None) -> BatchRead:
     ended: End | None = None
     stopped = False
 
@@ -123,12 +123,12 @@ def back_off(first: float = 0.1, most: float = 30.0, *, jitter: Callable[[], flo
 
 
 def reconnect(
-    make: Callable[[], Source] | Callable[[Any], Source],
+    make: Callable[[], PullSource] | Callable[[Any], PullSource],
     *,
     attempts: int | None = 5,
     wait: Wait | float | None = None,
     position: Callable[[int, Any], Any] | None = None,
-) -> Source:
+) -> PullSource:
     """Emit the values of the source that `make` returns, and reopen it whenever it fails.
 
     make:     opens the source. If it has a parameter, it receives the position to continue from; otherwise
@@ -164,24 +164,24 @@ def reconnect(
     def open(module: Module) -> Read:
         return _Reconnect(module, opens, attempts, waits).read
 
-    return Source.of("reconnect", open)
+    return PullSource.of("reconnect", open)
 
 
 def _always(seconds: float) -> Wait:
     return lambda _failures: seconds
 
 
-Opens = Callable[[int, Any], Source]
+Opens = Callable[[int, Any], PullSource]
 """Function from the number of values so far, and the last of them, to the source that continues."""
 
 
-def _opener(make: Callable[..., Source], position: Callable[[int, Any], Any] | None) -> Opens:
+def _opener(make: Callable[..., PullSource], position: Callable[[int, Any], Any] | None) -> Opens:
     if position is not None:
         return lambda count, last: make(position(count, last))
     return (lambda count, _last: make(count)) if _takes_position(make) else (lambda _count, _last: make())
 
 
-def _takes_position(make: Callable[..., Source]) -> bool:
+def _takes_position(make: Callable[..., PullSource]) -> bool:
     """Whether a function must be called with an argument."""
     try:
         parameters = inspect.signature(make).parameters.values()
@@ -204,7 +204,7 @@ class _Reconnect:
         self._wait = wait
         self._asks: deque[AnswerTo] = deque()
         self._asked = 0
-        self._edge: Edge | None = None
+        self._edge: PullEdge | None = None
         self._timer: Cancellable | None = None
         self._count = 0
         self._last: Any = None
@@ -243,9 +243,9 @@ class _Reconnect:
         except Exception as error:
             self._failed(error)
         else:
-            self._edge = self._module.open(*require_one_kind(Source, "reconnect", [source]))
+            self._edge = self._module.open(*require_one_kind(PullSource, "reconnect", [source]))
 
-    def _got(self, edge: Edge, end: End | None, value: Any = None, /) -> None:
+    def _got(self, edge: PullEdge, end: End | None, value: Any = None, /) -> None:
         if edge is not self._edge or not self._asks:
             return  # of a source that has failed, or after an abort
         if end is None:

@@ -9,11 +9,11 @@ from typing import Any, AnyStr
 
 from headrace.errors import SourceLocation
 from headrace.pull.argument_checks import AWAIT_BEFORE, IN_A_TASK, synchronous_check
-from headrace.pull.edge import Edge
+from headrace.pull.edge import PullEdge
 from headrace.pull.errors import NoValue
 from headrace.pull.io.lines import check_octets
 from headrace.pull.module_context import AbortHandle, Module
-from headrace.pull.modules import Sink, SinkPart
+from headrace.pull.modules import PullSink, SinkPart
 from headrace.pull.protocol import End
 
 
@@ -27,7 +27,7 @@ class ReadLoop:
 
     def __init__(
         self,
-        edge: Edge,
+        edge: PullEdge,
         take: Callable[[list[Any]], object],
         over: Callable[[End], object],
         *,
@@ -78,7 +78,7 @@ class WorkerLoop:
 
     def __init__(
         self,
-        edge: Edge,
+        edge: PullEdge,
         begin: Callable[[Any, Callable[[], None]], object],
         over: Callable[[End], object],
         *,
@@ -141,10 +141,10 @@ Taking = tuple[Callable[[list[Any]], object], Callable[[], Any]]
 """Pair of functions: `take(values)` receives each batch in order, `result()` is called once at the end."""
 
 
-def fresh_sink(name: str, begin: Callable[[Module], Taking], *, batch: int) -> Sink:
+def fresh_sink(name: str, begin: Callable[[Module], Taking], *, batch: int) -> PullSink:
     """Create a sink with fresh state per run. If the stream fails, `Run.partial` has the partial result."""
 
-    def open(module: Module, edge: Edge) -> None:
+    def open(module: Module, edge: PullEdge) -> None:
         take, result = begin(module)
 
         def over(end: End) -> None:
@@ -155,7 +155,7 @@ def fresh_sink(name: str, begin: Callable[[Module], Taking], *, batch: int) -> S
 
         ReadLoop(edge, take, over, batch=batch).start()
 
-    return Sink.of(name, open)
+    return PullSink.of(name, open)
 
 
 def drop(_values: list[Any]) -> None:
@@ -166,7 +166,7 @@ def no_result() -> None:
     """Return None, the result of sinks without one."""
 
 
-def collect(*, batch: int = 1) -> Sink:
+def collect(*, batch: int = 1) -> PullSink:
     """Collect all values in a list. If the stream fails, `Run.partial` has those before the error.
 
     All values are held in memory, unlike with `to_file` and `for_each`.
@@ -185,7 +185,7 @@ def collect(*, batch: int = 1) -> Sink:
     return fresh_sink("collect", begin, batch=batch)
 
 
-def concat(empty: AnyStr = "", *, batch: int = 1) -> Sink:
+def concat(empty: AnyStr = "", *, batch: int = 1) -> PullSink:
     """Concatenate all values to one text, converting other types by `str`. An empty stream gives "".
 
     empty: `concat(b"")` joins bytes, and accepts nothing else (`WrongValue`).
@@ -214,7 +214,7 @@ def concat(empty: AnyStr = "", *, batch: int = 1) -> Sink:
     return fresh_sink("concat", begin, batch=batch)
 
 
-def last(*, default: Any = None, batch: int = 1) -> Sink:
+def last(*, default: Any = None, batch: int = 1) -> PullSink:
     """Keep the last value; `default` for an empty stream. If the stream fails, `Run.partial` has it.
 
     batch: number of values per request; see `ReadLoop`.
@@ -239,7 +239,7 @@ def last(*, default: Any = None, batch: int = 1) -> Sink:
 _NOTHING: Any = object()
 
 
-def reduce(function: Callable[[Any, Any], Any], initial: Any = _NOTHING, *, batch: int = 1) -> Sink:
+def reduce(function: Callable[[Any, Any], Any], initial: Any = _NOTHING, *, batch: int = 1) -> PullSink:
     """Fold the values in order by `function(so_far, value)`.
 
     It starts with `initial`, or with the first value. Without either (an empty stream), the run fails with
@@ -254,7 +254,7 @@ def reduce(function: Callable[[Any, Any], Any], initial: Any = _NOTHING, *, batc
     """
     checked = synchronous_check("reduce", function, fix=AWAIT_BEFORE)
 
-    def open(module: Module, edge: Edge) -> None:
+    def open(module: Module, edge: PullEdge) -> None:
         so_far = initial
 
         def take(values: list[Any]) -> None:
@@ -278,10 +278,10 @@ def reduce(function: Callable[[Any, Any], Any], initial: Any = _NOTHING, *, batc
 
         ReadLoop(edge, take, over, batch=batch).start()
 
-    return Sink.of("reduce", open)
+    return PullSink.of("reduce", open)
 
 
-def find(test: Callable[[Any], object] = bool, *, default: Any = None, batch: int = 1) -> Sink:
+def find(test: Callable[[Any], object] = bool, *, default: Any = None, batch: int = 1) -> PullSink:
     """Find the first value for which `test(value)` is true; `default` if there is none.
 
     Then it aborts upstream; the result is available once upstream has confirmed. An exception of the test
@@ -295,7 +295,7 @@ def find(test: Callable[[Any], object] = bool, *, default: Any = None, batch: in
     """
     checked = synchronous_check("find", test, fix=AWAIT_BEFORE)
 
-    def open(module: Module, edge: Edge) -> None:
+    def open(module: Module, edge: PullEdge) -> None:
         def take(values: list[Any]) -> None:
             for value in values:
                 if checked(test(value)):
@@ -312,7 +312,7 @@ def find(test: Callable[[Any], object] = bool, *, default: Any = None, batch: in
         asking = ReadLoop(edge, take, over, batch=batch)
         asking.start()
 
-    return Sink.of("find", open)
+    return PullSink.of("find", open)
 
 
 def drain(function: Callable[[Any], object] | None = None, *, batch: int = 1) -> Drain:
@@ -332,7 +332,7 @@ def drain(function: Callable[[Any], object] | None = None, *, batch: int = 1) ->
     handle = AbortHandle()
     checked = synchronous_check("drain", function, fix="for_each(function) awaits it")
 
-    def open(module: Module, edge: Edge) -> None:
+    def open(module: Module, edge: PullEdge) -> None:
         def take(values: list[Any]) -> None:
             if function is None:
                 return
@@ -369,7 +369,7 @@ def drain(function: Callable[[Any], object] | None = None, *, batch: int = 1) ->
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Drain(Sink):
+class Drain(PullSink):
     """Sink created by `drain`; `pull(transformer, drain())` contains it and stops with it."""
 
     handle: AbortHandle = field(kw_only=True)
@@ -383,7 +383,7 @@ class Drain(Sink):
         self.handle.abort(error)
 
 
-def log(label: str = "", *, to: Callable[[str], object] = print, batch: int = 1) -> Sink:
+def log(label: str = "", *, to: Callable[[str], object] = print, batch: int = 1) -> PullSink:
     """Write each value as text: `to("label: value")`, the value as its `repr`. The result is None.
 
     to: function that writes a text, such as `print` or `logging.info`. An exception fails upstream and the
@@ -410,7 +410,7 @@ def log(label: str = "", *, to: Callable[[str], object] = print, batch: int = 1)
     return fresh_sink("log", begin, batch=batch)
 
 
-def on_end(function: Callable[[Exception | None], object], *, batch: int = 1) -> Sink:
+def on_end(function: Callable[[Exception | None], object], *, batch: int = 1) -> PullSink:
     """Read everything, then call `function(error)` once. The result is None.
 
     error: error that the stream failed with; None if it ended, or the run was stopped. An exception of the

@@ -20,7 +20,7 @@ from headrace.errors import SourceLocation
 from headrace.pull.argument_checks import IN_A_TASK, refuse_async, synchronous_check
 from headrace.pull.errors import AlreadyUsed
 from headrace.pull.module_context import Module
-from headrace.pull.modules import Source
+from headrace.pull.modules import PullSource
 from headrace.pull.protocol import AnswerTo, BatchRead, End, Read
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def iterator_source(
     begin: Callable[[], Iterator[Any]],
     *,
     on_stop: Callable[[Exception | None], object] | None = None,
-) -> Source:
+) -> PullSource:
     """Create a source of an iterator, which `begin` makes at a run's first ask.
 
     on_stop: called once the stop is confirmed, with the error or None.
@@ -48,7 +48,7 @@ def iterator_source(
     def open(_module: Module) -> BatchRead:
         return _Drawn(begin, on_stop).read
 
-    return Source.of(name, open, batches=True)
+    return PullSource.of(name, open, batches=True)
 
 
 class _Drawn:
@@ -128,7 +128,7 @@ def once_only(items: I, name: str) -> Callable[[], I]:
 _OVER = object()
 
 
-def async_iterator_source(items: AsyncIterable[Any]) -> Source:
+def async_iterator_source(items: AsyncIterable[Any]) -> PullSource:
     """Create a source of an asynchronous iterator; see `iterate`."""
     if isinstance(items, AsyncIterator):
         begin = once_only(items, "iterate")
@@ -138,7 +138,7 @@ def async_iterator_source(items: AsyncIterable[Any]) -> Source:
     def open(module: Module) -> Read:
         return _Awaited(module, begin).read
 
-    return Source.of("iterate", open, linear=True, width=1)
+    return PullSource.of("iterate", open, linear=True, width=1)
 
 
 class _Awaited:
@@ -211,7 +211,7 @@ class _Awaited:
 
 def values(
     items: Iterable[Any] | None = None, *, on_stop: Callable[[Exception | None], object] | None = None
-) -> Source:
+) -> PullSource:
     """Emit the items of a collection in order, or the values of a mapping (`keys` emits its keys).
 
     None counts as an empty collection.
@@ -236,7 +236,7 @@ def values(
     return iterator_source("values", iteration_starter(found, "values"), on_stop=on_stop)
 
 
-def keys(mapping: Mapping[Any, Any]) -> Source:
+def keys(mapping: Mapping[Any, Any]) -> PullSource:
     """Emit a mapping's keys in order. In other respects like `values`.
 
     >>> from headrace.pull import collect, pull
@@ -246,7 +246,7 @@ def keys(mapping: Mapping[Any, Any]) -> Source:
     return iterator_source("keys", lambda: iter(mapping.keys()))
 
 
-def once(value: Any) -> Source:
+def once(value: Any) -> PullSource:
     """Emit one value, then done. A stop is confirmed immediately.
 
     None is a value like any other; in the original, `once(null)` is an empty stream, here `empty()`.
@@ -258,7 +258,7 @@ def once(value: Any) -> Source:
     return iterator_source("once", lambda: iter((value,)))
 
 
-def empty() -> Source:
+def empty() -> PullSource:
     """Answer every ask with done; a stop is confirmed immediately.
 
     >>> from headrace.pull import collect, pull
@@ -268,7 +268,7 @@ def empty() -> Source:
     return iterator_source("empty", lambda: iter(()))
 
 
-def error(cause: Exception) -> Source:
+def error(cause: Exception) -> PullSource:
     """Answer every request, asks and aborts alike, with `cause`.
 
     If downstream fails the stream with its own error, it receives that one, with `cause` attached.
@@ -285,10 +285,10 @@ def error(cause: Exception) -> Source:
 
         return read
 
-    return Source.of("error", open)
+    return PullSource.of("error", open)
 
 
-def count(last: int | None = None, start: int = 0) -> Source:
+def count(last: int | None = None, start: int = 0) -> PullSource:
     """Emit `start`, `start + 1`, ... up to and including `last`, or forever without `last`.
 
     Done follows `last`, or comes immediately if that is less than `start`; a stop is confirmed immediately.
@@ -303,7 +303,7 @@ def count(last: int | None = None, start: int = 0) -> Source:
     return iterator_source("count", lambda: iter(range(start, last + 1)))
 
 
-def infinite(make: Callable[[], Any]) -> Source:
+def infinite(make: Callable[[], Any]) -> PullSource:
     """Emit `make()`, called once per requested value, until stopped or until `make` raises.
 
     >>> import itertools
@@ -321,7 +321,7 @@ def infinite(make: Callable[[], Any]) -> Source:
     return iterator_source("infinite", made)
 
 
-def iterate(items: Iterable[Any] | AsyncIterable[Any]) -> Source:
+def iterate(items: Iterable[Any] | AsyncIterable[Any]) -> PullSource:
     """Emit the items of an iterable or asynchronous iterable, drawn one by one on request.
 
     Iteration starts anew in each run, at the first ask. An iterator gives its values only once: a second run

@@ -199,10 +199,10 @@ def _read(path: Path) -> dict[str, Any]:
 def _decoded(kept: Mapping[str, Any], path: Path) -> Flow:
     from headrace.compute.errors import BadPlan
     from headrace.compute.plans import decode
-    from headrace.compute.protocol.commands import Plan
+    from headrace.compute.protocol.commands import PlanBytes
 
     try:
         parts = [b64decode(kept[name], validate=True) for name in ("plan", "places")]
     except (KeyError, TypeError, ValueError) as error:
         raise BadPlan(f"{path} is damaged: {error}", fix="save it again", part="") from error
-    return decode(Plan(*parts))
+    return decode(PlanBytes(*parts))

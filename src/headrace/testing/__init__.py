@@ -4,8 +4,7 @@ To be imported separately: `headrace.testing.strategies`, which needs Hypothesis
 a simulation of served views.
 """
 
-from headrace.testing.claims import check_claims
-from headrace.testing.lattice_laws import check_lattice
+from headrace.analysis.claims import check_claims, check_lattice
 from headrace.testing.oracle import answers
 from headrace.testing.pull import (
     ModuleFailed,
@@ -20,8 +19,7 @@ from headrace.testing.pull import (
     reference_source,
     reference_transformer,
 )
-from headrace.testing.show_results import show
-from headrace.testing.tick_tables import Backend, InProcess, check_flow, check_ticks
+from headrace.testing.tick_tables import Backend, InProcess, check_flow, check_ticks, show
 
 __all__ = [
     "Backend",

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import headrace as hr
-from headrace.compute.channels import Limits
+from headrace.compute.channels import ConnectionLimits
 from headrace.compute.client.client import AsyncClient
 from headrace.compute.client.conversation import _Waiting
 from headrace.compute.controller.pending import StashedOnReplica
@@ -35,7 +35,7 @@ from headrace.compute.errors import (
 from headrace.compute.frontier import Frontier
 from headrace.compute.protocol import row_batch
 from headrace.compute.protocol.client_messages import DropRequest
-from headrace.compute.protocol.responses import Batch, EncodedUpdates, RowCount, Rows
+from headrace.compute.protocol.responses import BatchResponse, EncodedUpdates, RowCount, RowsResponse
 from headrace.compute.protocol.row_batch import RowBatch
 from headrace.compute.serve import client_session
 from headrace.errors import BadInput, BadRow, UnknownColumn
@@ -134,7 +134,9 @@ def test_wrong_rows_keys_columns_and_numbers_are_found_before_anything_is_sent()
 
 def test_a_request_above_the_limit_of_messages_is_not_sent() -> None:
     async def test(client: AsyncClient, controller: PaperController, _: Any) -> None:
-        client._conversation._endpoint = replace(client._conversation._endpoint, limits=Limits(message=1000))
+        client._conversation._endpoint = replace(
+            client._conversation._endpoint, limits=ConnectionLimits(message=1000)
+        )
         with pytest.raises(MessageTooLarge, match=r"a write of [0-9,]+ bytes is too large") as caught:
             await client.insert("sales", [Sale("a" * 1000, 1)])  # here
         assert caught.value.facts["size"] > caught.value.facts["limit"] == 1000
@@ -345,7 +347,7 @@ def test_a_subscription_reads_columns_and_refuses_bad_ones() -> None:
 
         def tell(lower: int, *chunks: bytes) -> None:
             updates = EncodedUpdates(lower, chunks)
-            subscriber.deliver(Batch(Frontier(lower), Frontier(lower + 1), updates))
+            subscriber.deliver(BatchResponse(Frontier(lower), Frontier(lower + 1), updates))
 
         tell(1, columns_of(SALES), columns_of([Sale("c", 3)]))
         (batch,) = await batches(subscription, 1)
@@ -622,7 +624,7 @@ def test_a_read_may_be_more_patient_than_its_client_or_wait_for_ever() -> None:
         assert not subscribed.done()
         (answer,) = controller.held.values()
         controller.held.clear()
-        answer(Rows(((("a", 1), 1),)))
+        answer(RowsResponse(((("a", 1), 1),)))
         assert await endless == [Sale("a", 1)]
         controller._deliver(next(iter(controller.subscribers.values())), Frontier(1))
         assert (await subscribed).upper == 1

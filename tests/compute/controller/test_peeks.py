@@ -28,12 +28,12 @@ from headrace.compute.frontier import START, Frontier
 from headrace.compute.protocol.client_messages import PeekRequest
 from headrace.compute.protocol.commands import CancelPeek, CollectionExport, Finishing, Peek
 from headrace.compute.protocol.responses import (
-    Batch,
+    BatchResponse,
     Canceled,
     CopyToResponse,
     PeekResponse,
     Problem,
-    Rows,
+    RowsResponse,
     Stashed,
     Status,
     SubscribeResponse,
@@ -53,7 +53,7 @@ def test_the_first_answer_wins_then_all_are_told_to_cancel(world: World) -> None
     assert first.peeked() == second.peeked() == [uuid]
     first.answers(uuid, (1, 2))
     second.answers(uuid, (1, 2))
-    assert answers == [Rows((((1, 2), 1),))]
+    assert answers == [RowsResponse((((1, 2), 1),))]
     assert first.cancelled() == second.cancelled() == [uuid]
 
 
@@ -78,7 +78,7 @@ def test_a_targeted_peek_is_asked_of_its_replica_alone_and_others_cannot_answer_
     assert answers == []
     assert len(world.status().peeks) == 1
     first.answers(uuid, (1, 2))
-    assert answers == [Rows((((1, 2), 1),))]
+    assert answers == [RowsResponse((((1, 2), 1),))]
     assert second.cancelled() == []
 
 
@@ -138,7 +138,7 @@ def test_an_untargeted_peek_survives_the_loss_of_a_replica(world: World) -> None
     again = world.replica("r1")
     assert again.peeked() == [uuid]
     again.answers(uuid, (1, 2))
-    assert answers == [Rows((((1, 2), 1),))]
+    assert answers == [RowsResponse((((1, 2), 1),))]
 
 
 def test_a_targeted_peek_ends_with_its_replica(world: World) -> None:
@@ -197,7 +197,7 @@ def test_a_peek_in_the_future_waits_and_no_keys_are_no_rows(world: World) -> Non
     assert replica.peeked() == [uuid]
     assert answers == []
     _, nothing = world.peek(keys=[])
-    assert nothing == [Rows(())]
+    assert nothing == [RowsResponse(())]
     assert replica.hear() == []
 
 
@@ -248,7 +248,7 @@ def test_collections_are_peeked_too(world: World) -> None:
     (peek,) = replica.of(Peek)
     assert (peek.target.id, peek.time) == (world.controller.describe("bids").id, time)
     replica.answers(uuid, (1, 2))
-    assert answers == [Rows((((1, 2), 1),))]
+    assert answers == [RowsResponse((((1, 2), 1),))]
 
 
 def test_a_peek_that_waits_for_a_collection_to_be_written_is_told_when_it_is_dropped(world: World) -> None:
@@ -341,7 +341,7 @@ def test_a_problem_of_one_replica_is_no_answer_while_another_may_answer(world: W
     assert answers == []
     assert world.problems() == ["it cannot answer a peek of 'top': no room on the disk"]
     second.answers(uuid, (1, 2))
-    assert answers == [Rows((((1, 2), 1),))]
+    assert answers == [RowsResponse((((1, 2), 1),))]
 
 
 def test_a_problem_of_a_replica_is_the_answer_of_a_peek_for_that_replica(world: World) -> None:
@@ -366,11 +366,11 @@ def test_a_replica_that_is_back_is_asked_again_what_it_could_not_answer(world: W
     again = world.replica("r1")
     assert again.peeked() == [uuid]
     again.answers(uuid, (1, 2))
-    assert answers == [Rows((((1, 2), 1),))]
+    assert answers == [RowsResponse((((1, 2), 1),))]
 
 
 _NAMES = ("r1", "r2", "r3")
-_ANSWERS = {"rows": Rows((((1, 2), 1),)), "full": FULL, "data": Problem("P730", "too large")}
+_ANSWERS = {"rows": RowsResponse((((1, 2), 1),)), "full": FULL, "data": Problem("P730", "too large")}
 
 
 @settings(max_examples=200, deadline=None)
@@ -490,7 +490,7 @@ def test_a_read_that_is_given_up_says_what_was_missing(
             if replica.replica == "r1":
                 replica.handle_response(PeekResponse(uuid, FULL))
                 replica.handle_response(CopyToResponse(copy, FULL))
-                replica.handle_response(SubscribeResponse(id, Batch(START, Frontier(5), FULL)))
+                replica.handle_response(SubscribeResponse(id, BatchResponse(START, Frontier(5), FULL)))
     world.now += 7_500
     world.controller.time_out_peek(uuid)
     world.controller.time_out_subscription(id)

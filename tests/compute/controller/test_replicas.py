@@ -29,7 +29,7 @@ from headrace.compute.protocol.commands import (
     TimelyConfig,
     UpdateConfiguration,
 )
-from headrace.compute.protocol.responses import Frontiers, PeekResponse, Rows, Status
+from headrace.compute.protocol.responses import Frontiers, PeekResponse, RowsResponse, Status
 from tests.compute.controller.world import PaperReplica, World, all_bids
 
 BROKEN = ConnectionBroken("it does not answer", address="r1:1")
@@ -82,7 +82,7 @@ def test_what_an_old_connection_says_is_ignored(world: World) -> None:
     new = world.replica("r1")
     assert old.connection.is_over
     assert old.hear() == []
-    old.connection.handle_response(PeekResponse(uuid, Rows(())))
+    old.connection.handle_response(PeekResponse(uuid, RowsResponse(())))
     old.connection.handle_response(Frontiers("u1", write=Frontier(9)))
     old.dies()
     assert answers == []

@@ -16,7 +16,7 @@ from headrace.compute.controller.status import ControllerSettings
 from headrace.compute.errors import SinceViolation
 from headrace.compute.frontier import END, Frontier
 from headrace.compute.protocol.commands import AllowCompaction, AllowWrites, CreateDataflow, Id, Parameters
-from headrace.compute.protocol.responses import Batch, Problem
+from headrace.compute.protocol.responses import BatchResponse, Problem
 from tests.compute.controller.live import LiveWorld
 from tests.compute.controller.world import BIDS, World, all_bids, high_tops, joined, top_bids
 
@@ -114,7 +114,7 @@ def test_a_subscription_goes_on_from_where_the_client_was() -> None:
     world.reconnect()
     _, more = world.subscribe(as_of=upper - 1, snapshot=False)
     world.rest()
-    told = [u for event in (*events, *more) if isinstance(event, Batch) for u in event.updates]
+    told = [u for event in (*events, *more) if isinstance(event, BatchResponse) for u in event.updates]
     assert [(row, weight) for row, _, weight in told] == [((1, 2), 1), ((1, 2), -1), ((1, 3), 1)]
     world.passes(1_000)
     world.now += 60_000
@@ -343,7 +343,7 @@ class Subscriber:
     def gets(self) -> None:
         """What was sent to it has arrived."""
         for event in self.events:
-            assert isinstance(event, Batch)
+            assert isinstance(event, BatchResponse)
             assert not isinstance(event.updates, Problem), event.updates
             if event.upper.time is not None and event.upper.time > (self.upper or 0):
                 self.upper = event.upper.time

@@ -12,7 +12,7 @@ from headrace.compute.errors import BadMessage, TargetReplicaLost, UnknownName
 from headrace.compute.frontier import END, START, Frontier
 from headrace.compute.protocol.commands import CreateDataflow, IndexImport, SubscribeExport
 from headrace.compute.protocol.responses import (
-    Batch,
+    BatchResponse,
     Dropped,
     DroppedAt,
     EncodedUpdates,
@@ -23,8 +23,8 @@ from headrace.errors import Origin
 from tests.compute.controller.world import PaperReplica, World
 
 
-def batch(lower: int, upper: int | None, *updates: Any) -> Batch:
-    return Batch(Frontier(lower), Frontier(upper), tuple(updates))
+def batch(lower: int, upper: int | None, *updates: Any) -> BatchResponse:
+    return BatchResponse(Frontier(lower), Frontier(upper), tuple(updates))
 
 
 def test_what_two_replicas_tell_is_delivered_once(world: World) -> None:
@@ -50,11 +50,11 @@ def test_columns_of_two_replicas_are_delivered_whole_and_once(world: World) -> N
     there = EncodedUpdates(3, (b"columns",))
     for replica in (first, second):
         replica.hear()
-        columns = Batch(Frontier(0), Frontier(4), there)
+        columns = BatchResponse(Frontier(0), Frontier(4), there)
         replica.connection.handle_response(SubscribeResponse(id, columns))
     first.tells(id, 4, 7, (("c",), 6, 1))
     second.tells(id, 4, 7, (("c",), 6, 1))
-    assert events == [Batch(Frontier(0), Frontier(4), there), batch(4, 7, (("c",), 6, 1))]
+    assert events == [BatchResponse(Frontier(0), Frontier(4), there), batch(4, 7, (("c",), 6, 1))]
     assert world.problems() == []
 
 
@@ -102,9 +102,9 @@ def test_an_error_is_the_last_word(world: World) -> None:
     first.tells(id, 0, 5)
     second.hear()
     problem = Problem("P730", "too large")
-    first.connection.handle_response(SubscribeResponse(id, Batch(Frontier(5), Frontier(9), problem)))
+    first.connection.handle_response(SubscribeResponse(id, BatchResponse(Frontier(5), Frontier(9), problem)))
     second.tells(id, 0, 12)
-    assert events == [batch(0, 5), Batch(Frontier(5), Frontier(9), problem)]
+    assert events == [batch(0, 5), BatchResponse(Frontier(5), Frontier(9), problem)]
     assert second.compactions(id) == [END]
 
 
@@ -254,7 +254,7 @@ UNWELL = Problem("P747", "its disk is full", origin=Origin.PROCESS)
 
 def tells_problem(replica: PaperReplica, id: str, lower: int, upper: int, problem: Problem) -> None:
     replica.hear()
-    told = Batch(Frontier(lower), Frontier(upper), problem)
+    told = BatchResponse(Frontier(lower), Frontier(upper), problem)
     replica.connection.handle_response(SubscribeResponse(id, told))
 
 
@@ -268,7 +268,7 @@ def test_a_subscription_goes_on_with_the_replicas_that_are_well(world: World) ->
     second.tells(id, 0, 7, a, b)
     assert events == [batch(0, 5, a), batch(5, 7, b)]
     second.dies()
-    assert events[2:] == [Batch(Frontier(7), Frontier(7), UNWELL)]
+    assert events[2:] == [BatchResponse(Frontier(7), Frontier(7), UNWELL)]
     assert world.status().subscriptions == ()
 
 
@@ -280,7 +280,7 @@ def test_a_problem_of_a_replica_that_is_behind_the_others_keeps_nobody_waiting(w
     tells_problem(first, id, 0, 5, UNWELL)
     assert events == [batch(0, 9)]
     second.dies()
-    assert events[1:] == [Batch(Frontier(9), Frontier(9), UNWELL)]
+    assert events[1:] == [BatchResponse(Frontier(9), Frontier(9), UNWELL)]
 
 
 def test_a_problem_in_the_data_ends_it_whoever_is_well(world: World) -> None:
@@ -290,4 +290,4 @@ def test_a_problem_in_the_data_ends_it_whoever_is_well(world: World) -> None:
     id, events = world.subscribe(as_of=0)
     problem = Problem("P736", "it divides by zero")
     tells_problem(first, id, 0, 5, problem)
-    assert events == [Batch(START, Frontier(5), problem)]
+    assert events == [BatchResponse(START, Frontier(5), problem)]

@@ -29,7 +29,7 @@ from headrace.compute.protocol.commands import (
     DataflowLimits,
     IndexExport,
     IndexImport,
-    Plan,
+    PlanBytes,
 )
 from headrace.errors import UnknownColumn
 from headrace.expr.row_classes import schema_of
@@ -267,7 +267,7 @@ def test_plans_that_cannot_be_views_are_refused(world: World) -> None:
     with pytest.raises(NotServable):
         world.view("ordered", encode(ordered))
     with pytest.raises(BadPlan):
-        world.view("noise", Plan(b"noise"))
+        world.view("noise", PlanBytes(b"noise"))
     assert world.status().views == world.status().collections == ()
 
 

@@ -27,15 +27,15 @@ from headrace.compute.protocol.commands import (
     Dataflow,
     Parameters,
     Peek,
-    Plan,
+    PlanBytes,
     Schedule,
     TimelyConfig,
 )
 from headrace.compute.protocol.responses import (
-    Batch,
+    BatchResponse,
     Frontiers,
     PeekResponse,
-    Rows,
+    RowsResponse,
     SubscribeResponse,
 )
 from headrace.expr.row_classes import schema_of
@@ -55,7 +55,7 @@ class Top(NamedTuple):
 BIDS: Schema = schema_of(Bid)
 
 
-def top_bids(source: str = "bids") -> Plan:
+def top_bids(source: str = "bids") -> PlanBytes:
     """The greatest price of each auction."""
     flow = hr.Flow("top")
     bids = flow.table(source, Bid)
@@ -63,35 +63,35 @@ def top_bids(source: str = "bids") -> Plan:
     return encode(flow)
 
 
-def all_bids(source: str = "bids") -> Plan:
+def all_bids(source: str = "bids") -> PlanBytes:
     """The bids as they are."""
     flow = hr.Flow("all")
     flow.sink("out", flow.table(source, Bid).filter(col.price > 0))
     return encode(flow)
 
 
-def shares(source: str = "bids") -> Plan:
+def shares(source: str = "bids") -> PlanBytes:
     """A number for each bid, but for those of price 0: it divides by the price."""
     flow = hr.Flow("shares")
     flow.sink("out", flow.table(source, Bid).select(auction=col.auction, price=60 // col.price))
     return encode(flow)
 
 
-def appended_bids(source: str = "bids") -> Plan:
+def appended_bids(source: str = "bids") -> PlanBytes:
     """The bids, from a source whose rows are only ever added."""
     flow = hr.Flow("appended")
     flow.sink("out", flow.source(source, Bid).filter(col.price > 0))
     return encode(flow)
 
 
-def high_tops(source: str = "top") -> Plan:
+def high_tops(source: str = "top") -> PlanBytes:
     """What is above 10, of a view."""
     flow = hr.Flow("high")
     flow.sink("out", flow.table(source, Top).filter(col.top > 10))
     return encode(flow)
 
 
-def joined(left: str = "bids", right: str = "others") -> Plan:
+def joined(left: str = "bids", right: str = "others") -> PlanBytes:
     """Two sources side by side."""
     flow = hr.Flow("joined")
     a, b = flow.table(left, Bid), flow.table(right, Bid)
@@ -143,11 +143,11 @@ class PaperReplica:
 
     def answers(self, uuid: bytes, *rows: tuple[Any, ...]) -> None:
         self.hear()
-        self.connection.handle_response(PeekResponse(uuid, Rows(tuple((row, 1) for row in rows))))
+        self.connection.handle_response(PeekResponse(uuid, RowsResponse(tuple((row, 1) for row in rows))))
 
     def tells(self, id: str, lower: int, upper: int | None, *updates: Any) -> None:
         self.hear()
-        batch = Batch(Frontier(lower), Frontier(upper), tuple(updates))
+        batch = BatchResponse(Frontier(lower), Frontier(upper), tuple(updates))
         self.connection.handle_response(SubscribeResponse(id, batch))
 
     def dies(self, error: ComputeError | None = None) -> None:
@@ -207,7 +207,7 @@ class World:
         self.controller.add_replica(name, f"{name}:1", timely)
         return PaperReplica(self.controller.accept_connection(name))
 
-    def view(self, name: str = "top", plan: Plan | None = None, **options: Any) -> str:
+    def view(self, name: str = "top", plan: PlanBytes | None = None, **options: Any) -> str:
         return self.controller.create_view(name, plan or top_bids(), **options)
 
     def peek(self, view: str = "top", **options: Any) -> tuple[bytes, list[Any]]:

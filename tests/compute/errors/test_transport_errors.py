@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.compute.channels import Greeting, Limits, check_version
+from headrace.compute.channels import ConnectionLimits, Greeting, check_version
 from headrace.compute.credentials import Security, host_of
 from headrace.compute.errors import ComputeError
 from headrace.compute.frontier import START
-from headrace.compute.protocol.commands import CreateDataflow, Dataflow, Epoch, Plan, Schedule
+from headrace.compute.protocol.commands import CreateDataflow, Dataflow, Epoch, PlanBytes, Schedule
 from headrace.compute.protocol.stages import ControllerStages
 from headrace.errors import HeadraceError
 from tests.compute.transport.fakes import linked, run_link, served
@@ -61,7 +61,7 @@ def raised(act: Callable[[], object]) -> HeadraceError:
     return error.value
 
 
-DATAFLOW = CreateDataflow(Dataflow(Plan(b"x" * 100), (), (), (), START))
+DATAFLOW = CreateDataflow(Dataflow(PlanBytes(b"x" * 100), (), (), (), START))
 MISTAKES: dict[str, Callable[[], HeadraceError]] = {
     "listening_beyond_this_machine": lambda: raised(lambda: Security().check_listen("0.0.0.0:7411")),
     "connecting_beyond_this_machine": lambda: raised(lambda: Security(token="x").target("10.0.0.9:7411")),
@@ -92,7 +92,7 @@ MISTAKES: dict[str, Callable[[], HeadraceError]] = {
     "another_version": lambda: raised(lambda: check_version({"x-headrace-protocol": "7"})),
     "another_replica": lambda: raised(lambda: Greeting(Epoch(1, 1), b"", "r1").check_name("r2")),
     "a_stale_controller": stale,
-    "a_plan_that_is_too_large": lambda: raised(lambda: Limits(plan=10).check(DATAFLOW)),
+    "a_plan_that_is_too_large": lambda: raised(lambda: ConnectionLimits(plan=10).check(DATAFLOW)),
     "a_violation": lambda: raised(lambda: ControllerStages().check_sent(Schedule("u1"))),
 }
 

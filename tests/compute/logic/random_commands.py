@@ -32,7 +32,7 @@ from headrace.compute.protocol.commands import (
     InstanceConfig,
     Parameters,
     Peek,
-    Plan,
+    PlanBytes,
     Schedule,
     SubscribeExport,
     UpdateConfiguration,
@@ -123,7 +123,7 @@ class RandomController:
         dataflow = replace(dataflow, exports=tuple(e for e in dataflow.exports if e.id in flow.since))
         match self.random.randrange(12):
             case 0:
-                return replace(dataflow, plan=Plan(dataflow.plan.body + b"'"))
+                return replace(dataflow, plan=PlanBytes(dataflow.plan.body + b"'"))
             case 1:
                 return replace(dataflow, name="another name", exports=dataflow.exports[::-1])
             case 2:
@@ -149,7 +149,7 @@ class RandomController:
         )
         reads = self.random.sample(COLLECTIONS, k=self.random.randrange(3))
         dataflow = Dataflow(
-            Plan(f"plan {self._made}".encode()),
+            PlanBytes(f"plan {self._made}".encode()),
             tuple(CollectionImport(f"in {id}", id) for id in reads),
             tuple(IndexImport(f"in {id}", id) for id in indexes),
             tuple(self._export(id, transient) for id in ids),

@@ -17,7 +17,7 @@ from headrace.compute.protocol.commands import (
     Export,
     IndexExport,
     IndexImport,
-    Plan,
+    PlanBytes,
 )
 
 seeds = st.integers(0, 2**32).map(random.Random)
@@ -26,7 +26,7 @@ seeds = st.integers(0, 2**32).map(random.Random)
 def reading(export: Export, *ids: str) -> Dataflow:
     collections = tuple(CollectionImport(f"in {id}", id) for id in ids if id.startswith("s"))
     indexes = tuple(IndexImport(f"in {id}", id) for id in ids if not id.startswith("s"))
-    return Dataflow(Plan(b""), collections, indexes, (export,), Frontier(0))
+    return Dataflow(PlanBytes(b""), collections, indexes, (export,), Frontier(0))
 
 
 def bounds(since: int, upper: int | None) -> CollectionBounds:

@@ -28,7 +28,7 @@ from headrace.compute.protocol.commands import (
     InitializationComplete,
     InstanceConfig,
     Peek,
-    Plan,
+    PlanBytes,
     Schedule,
 )
 from headrace.compute.protocol.stages import ReplicaStages
@@ -43,13 +43,13 @@ sessions = st.builds(random_commands, seeds, st.integers(1, 120), several=st.sam
 def index(id: str, as_of: int, *, also: tuple[str, ...] = (), reads: tuple[str, ...] = ()) -> CreateDataflow:
     exports = tuple(IndexExport(i, "out") for i in (id, *also))
     imports = tuple(CollectionImport(f"in {i}", i) for i in reads)
-    return CreateDataflow(Dataflow(Plan(id.encode()), imports, (), exports, Frontier(as_of)))
+    return CreateDataflow(Dataflow(PlanBytes(id.encode()), imports, (), exports, Frontier(as_of)))
 
 
 def reader(id: str, of: str, as_of: int) -> CreateDataflow:
     imports = (IndexImport(f"in {of}", of),)
     export = IndexExport(id, "out")
-    return CreateDataflow(Dataflow(Plan(id.encode()), (), imports, (export,), Frontier(as_of)))
+    return CreateDataflow(Dataflow(PlanBytes(id.encode()), (), imports, (export,), Frontier(as_of)))
 
 
 @given(sessions)

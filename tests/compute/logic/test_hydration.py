@@ -16,7 +16,7 @@ from headrace.compute.protocol.commands import (
     Dataflow,
     IndexExport,
     Parameters,
-    Plan,
+    PlanBytes,
     Schedule,
     UpdateConfiguration,
 )
@@ -27,7 +27,7 @@ seeds = st.integers(0, 2**32).map(random.Random)
 
 def created(*ids: str, as_of: int | None = 5) -> CreateDataflow:
     exports = tuple(IndexExport(id, f"out {id}") for id in ids)
-    return CreateDataflow(Dataflow(Plan(b""), (), (), exports, Frontier(as_of)))
+    return CreateDataflow(Dataflow(PlanBytes(b""), (), (), exports, Frontier(as_of)))
 
 
 class Replica:

@@ -20,7 +20,7 @@ from headrace.compute.protocol.commands import (
     IndexExport,
     IndexTarget,
     Peek,
-    Plan,
+    PlanBytes,
     Schedule,
 )
 from tests.compute.logic.model_replica import ModelReplica
@@ -31,7 +31,7 @@ seeds = st.integers(0, 2**32).map(random.Random)
 
 def created(id: str) -> CreateDataflow:
     reads = (CollectionImport("in", "s1"),)
-    return CreateDataflow(Dataflow(Plan(b""), reads, (), (IndexExport(id, "out"),), Frontier(0)))
+    return CreateDataflow(Dataflow(PlanBytes(b""), reads, (), (IndexExport(id, "out"),), Frontier(0)))
 
 
 def peek(number: int) -> Peek:

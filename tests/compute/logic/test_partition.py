@@ -15,7 +15,7 @@ from headrace.compute.errors import ResultTooLarge, TotalResultTooLarge, error_o
 from headrace.compute.frontier import END, START, Frontier, meet
 from headrace.compute.protocol.commands import CreateTimely, Parameters, UpdateConfiguration
 from headrace.compute.protocol.responses import (
-    Batch,
+    BatchResponse,
     Canceled,
     CopyToResponse,
     Counted,
@@ -26,7 +26,7 @@ from headrace.compute.protocol.responses import (
     Problem,
     Response,
     RowCount,
-    Rows,
+    RowsResponse,
     Stashed,
     Status,
     SubscribeResponse,
@@ -69,18 +69,19 @@ def batches(chance: random.Random, updates: list[Update], end: Frontier) -> list
     lowers = [START, *uppers]
     return [
         SubscribeResponse(
-            "t1", Batch(a, b, tuple(u for u in updates if not a.has_passed(u[1]) and b.has_passed(u[1])))
+            "t1",
+            BatchResponse(a, b, tuple(u for u in updates if not a.has_passed(u[1]) and b.has_passed(u[1]))),
         )
         for a, b in zip(lowers, uppers, strict=False)
     ]
 
 
-def events(responses: list[Response]) -> list[Batch]:
+def events(responses: list[Response]) -> list[BatchResponse]:
     found = [r.event for r in responses if isinstance(r, SubscribeResponse)]
-    return [event for event in found if isinstance(event, Batch)]
+    return [event for event in found if isinstance(event, BatchResponse)]
 
 
-def changes(batch: Batch) -> tuple[Update, ...]:
+def changes(batch: BatchResponse) -> tuple[Update, ...]:
     assert not isinstance(batch.updates, Problem)
     return batch.updates
 
@@ -145,10 +146,10 @@ def test_frontiers_in_parts_are_those_of_the_slowest_and_rise(chance: random.Ran
 @given(seeds)
 def test_a_peek_in_parts_has_all_rows_with_their_counts(chance: random.Random) -> None:
     rows = [[((chance.randrange(5),), chance.randrange(1, 4)) for _ in range(4)] for _ in range(WORKERS)]
-    answers: list[list[Response]] = [[PeekResponse(UUID, Rows(tuple(part)))] for part in rows]
+    answers: list[list[Response]] = [[PeekResponse(UUID, RowsResponse(tuple(part)))] for part in rows]
     (found,) = absorbed(partitioned(), interleaved(chance, answers))
     assert isinstance(found, PeekResponse)
-    assert isinstance(found.answer, Rows)
+    assert isinstance(found.answer, RowsResponse)
     assert dict(found.answer.rows) == counted([r for part in rows for r in part])
     assert len(dict(found.answer.rows)) == len(found.answer.rows)
 
@@ -161,7 +162,7 @@ def counted(rows: list[Counted]) -> dict[Row, int]:
 
 
 def test_too_much_together_comes_before_another_problem_in_every_order() -> None:
-    one: Rows = Rows((((7,), 1),))
+    one: RowsResponse = RowsResponse((((7,), 1),))
     other = Problem("P735", "it is gone")
     for answers in itertools.permutations((one, other, one)):
         merged = partitioned(limit=1)
@@ -173,7 +174,7 @@ def test_a_worker_whose_own_rows_are_too_many_says_so_for_all() -> None:
     alone = Problem(ResultTooLarge.code, "too many bytes")
     other = Problem("P735", "it is gone")
     said: list[tuple[int, Response]] = [
-        (n, PeekResponse(UUID, a)) for n, a in enumerate((other, alone, Rows(())))
+        (n, PeekResponse(UUID, a)) for n, a in enumerate((other, alone, RowsResponse(())))
     ]
     assert problem_codes(absorbed(partitioned(), said)) == [ResultTooLarge.code]
 
@@ -186,7 +187,7 @@ def problem_codes(responses: list[Response]) -> list[str]:
 def test_the_problem_of_one_is_that_of_all_in_a_peek_and_a_copy() -> None:
     problem = Problem("P736", "it failed")
     peeks: list[tuple[int, Response]] = [
-        (n, PeekResponse(UUID, a)) for n, a in enumerate((Rows(()), problem, Rows(())))
+        (n, PeekResponse(UUID, a)) for n, a in enumerate((RowsResponse(()), problem, RowsResponse(())))
     ]
     assert absorbed(partitioned(), peeks) == [PeekResponse(UUID, problem)]
     copies: list[tuple[int, Response]] = [
@@ -206,9 +207,9 @@ def test_what_goes_back_at_one_worker_changes_nothing() -> None:
 
 
 def test_as_many_bytes_as_allowed_are_allowed() -> None:
-    rows = Rows((((7,), 1),))
+    rows = RowsResponse((((7,), 1),))
     said: list[tuple[int, Response]] = [(n, PeekResponse(UUID, rows)) for n in range(WORKERS)]
-    assert absorbed(partitioned(limit=3), said) == [PeekResponse(UUID, Rows((((7,), 3),)))]
+    assert absorbed(partitioned(limit=3), said) == [PeekResponse(UUID, RowsResponse((((7,), 3),)))]
     assert problem_codes(absorbed(partitioned(limit=2), said)) == [TotalResultTooLarge.code]
 
 
@@ -223,14 +224,14 @@ def test_a_copy_that_was_dropped_at_one_worker_is_dropped() -> None:
 def test_of_a_dropped_subscription_nothing_more_is_told() -> None:
     merged = partitioned(parts=2)
     said: list[tuple[int, Response]] = [
-        (0, SubscribeResponse("t1", Batch(START, Frontier(5), ()))),
-        (1, SubscribeResponse("t1", Batch(START, Frontier(5), ()))),
+        (0, SubscribeResponse("t1", BatchResponse(START, Frontier(5), ()))),
+        (1, SubscribeResponse("t1", BatchResponse(START, Frontier(5), ()))),
         (0, SubscribeResponse("t1", DroppedAt(Frontier(5)))),
-        (1, SubscribeResponse("t1", Batch(Frontier(5), Frontier(9), ((("a",), 6, 1),)))),
+        (1, SubscribeResponse("t1", BatchResponse(Frontier(5), Frontier(9), ((("a",), 6, 1),)))),
         (1, SubscribeResponse("t1", DroppedAt(Frontier(9)))),
     ]
     assert absorbed(merged, said) == [
-        SubscribeResponse("t1", Batch(START, Frontier(5), ())),
+        SubscribeResponse("t1", BatchResponse(START, Frontier(5), ())),
         SubscribeResponse("t1", DroppedAt(Frontier(5))),
     ]
     assert merged.tracked_count == 0
@@ -239,8 +240,8 @@ def test_of_a_dropped_subscription_nothing_more_is_told() -> None:
 def test_the_first_problem_of_a_subscription_stays_the_one_that_is_told() -> None:
     merged, first, second = partitioned(parts=2), Problem("P736", "first"), Problem("P736", "second")
     said: list[tuple[int, Response]] = [
-        (0, SubscribeResponse("t1", Batch(START, END, first))),
-        (1, SubscribeResponse("t1", Batch(START, END, second))),
+        (0, SubscribeResponse("t1", BatchResponse(START, END, first))),
+        (1, SubscribeResponse("t1", BatchResponse(START, END, second))),
     ]
     assert [b.updates for b in events(absorbed(merged, said))] == [first]
 
@@ -249,9 +250,9 @@ def test_a_stash_of_one_worker_holds_the_rows_at_hand_of_the_others() -> None:
     merged = partitioned()
     stash = Stashed(b"s" * 16, rows=100, size=1000, inline=(((1,), 1),))
     said: list[tuple[int, Response]] = [
-        (0, PeekResponse(UUID, Rows((((2,), 1),)))),
+        (0, PeekResponse(UUID, RowsResponse((((2,), 1),)))),
         (1, PeekResponse(UUID, stash)),
-        (2, PeekResponse(UUID, Rows(()))),
+        (2, PeekResponse(UUID, RowsResponse(()))),
     ]
     (found,) = absorbed(merged, said)
     assert found == PeekResponse(UUID, Stashed(UUID, 101, 1001, (((2,), 1), ((1,), 1))))
@@ -262,10 +263,10 @@ def test_a_stash_of_one_worker_holds_the_rows_at_hand_of_the_others() -> None:
 def test_a_problem_of_one_worker_ends_the_updates_of_a_subscription_for_good() -> None:
     merged, problem = partitioned(parts=2), Problem("P736", "it failed")
     said: list[tuple[int, Response]] = [
-        (0, SubscribeResponse("t1", Batch(START, Frontier(5), problem))),
-        (1, SubscribeResponse("t1", Batch(START, Frontier(7), ((("a",), 3, 1),)))),
-        (0, SubscribeResponse("t1", Batch(Frontier(5), END, ((("b",), 8, 1),)))),
-        (1, SubscribeResponse("t1", Batch(Frontier(7), END, ()))),
+        (0, SubscribeResponse("t1", BatchResponse(START, Frontier(5), problem))),
+        (1, SubscribeResponse("t1", BatchResponse(START, Frontier(7), ((("a",), 3, 1),)))),
+        (0, SubscribeResponse("t1", BatchResponse(Frontier(5), END, ((("b",), 8, 1),)))),
+        (1, SubscribeResponse("t1", BatchResponse(Frontier(7), END, ()))),
     ]
     assert [(b.upper, b.updates) for b in events(absorbed(merged, said))] == [
         (Frontier(5), problem),
@@ -277,9 +278,11 @@ def test_a_problem_of_one_worker_ends_the_updates_of_a_subscription_for_good() -
 def test_changes_that_wait_for_a_slow_worker_are_bounded() -> None:
     merged = partitioned(limit=3, parts=2)
     for time in range(10):
-        batch = Batch(Frontier(time), Frontier(time + 1), ((("a",), time, 1),))
+        batch = BatchResponse(Frontier(time), Frontier(time + 1), ((("a",), time, 1),))
         assert merged.merge_response(0, SubscribeResponse("t1", batch)) is None
-    (found,) = events(absorbed(merged, [(1, SubscribeResponse("t1", Batch(START, Frontier(10), ())))]))
+    (found,) = events(
+        absorbed(merged, [(1, SubscribeResponse("t1", BatchResponse(START, Frontier(10), ())))])
+    )
     assert isinstance(found.updates, Problem)
     assert found.updates.code == TotalResultTooLarge.code
     assert_golden(MESSAGES / "total_result_too_large.txt", f"{error_of(found.updates)}\n")
@@ -288,7 +291,7 @@ def test_changes_that_wait_for_a_slow_worker_are_bounded() -> None:
 def test_what_has_been_delivered_does_not_count_against_the_limit() -> None:
     merged = partitioned(limit=3, parts=2)
     for time in range(10):
-        batch = Batch(Frontier(time), Frontier(time + 1), ((("a",), time, 1),))
+        batch = BatchResponse(Frontier(time), Frontier(time + 1), ((("a",), time, 1),))
         found = absorbed(merged, [(n, SubscribeResponse("t1", batch)) for n in range(2)])
         assert [b.updates for b in events(found)] == [((("a",), time, 2),)]
 
@@ -297,9 +300,9 @@ def test_another_connection_begins_with_nothing_but_the_limit() -> None:
     merged = partitioned(parts=2)
     merged.observe(UpdateConfiguration(Parameters(max_result_size=1)))
     merged.observe(UpdateConfiguration(Parameters(maintenance_interval=1)))
-    merged.merge_response(0, PeekResponse(UUID, Rows(())))
+    merged.merge_response(0, PeekResponse(UUID, RowsResponse(())))
     merged.merge_response(0, Frontiers("u1", write=Frontier(9)))
-    merged.merge_response(0, SubscribeResponse("t1", Batch(START, Frontier(5), ())))
+    merged.merge_response(0, SubscribeResponse("t1", BatchResponse(START, Frontier(5), ())))
     merged.merge_response(0, CopyToResponse("t2", RowCount(1)))
     assert merged.tracked_count == 4
     merged.observe(CreateTimely())
@@ -319,8 +322,8 @@ def test_what_is_merged_begins_with_the_first_response_and_ends_with_the_last() 
         (0, SubscribeResponse("t1", DroppedAt(START))),
         (0, CopyToResponse("t2", Dropped())),
         (1, CopyToResponse("t2", RowCount(4))),
-        (0, PeekResponse(UUID, Rows(()))),
-        (1, PeekResponse(UUID, Rows(()))),
+        (0, PeekResponse(UUID, RowsResponse(()))),
+        (1, PeekResponse(UUID, RowsResponse(()))),
     ]
     assert len(absorbed(merged, said)) == 4
     assert merged.tracked_count == 0
@@ -330,7 +333,7 @@ def test_what_a_worker_sees_of_itself_passes() -> None:
     assert partitioned().merge_response(1, Status(None, "memory")) == Status(None, "memory")
 
 
-@pytest.mark.parametrize("twice", [PeekResponse(UUID, Rows(())), CopyToResponse("t1", RowCount(1))])
+@pytest.mark.parametrize("twice", [PeekResponse(UUID, RowsResponse(())), CopyToResponse("t1", RowCount(1))])
 def test_a_worker_that_answers_twice_is_a_bug(twice: Response) -> None:
     merged = partitioned()
     merged.merge_response(0, twice)
@@ -353,7 +356,7 @@ def test_what_every_replica_would_say_comes_before_how_a_worker_is_in_every_orde
         copies: list[tuple[int, Response]] = [(n, CopyToResponse("t1", p)) for n, p in enumerate(problems)]
         assert absorbed(partitioned(), copies) == [CopyToResponse("t1", data)]
         batches: list[tuple[int, Response]] = [
-            (n, SubscribeResponse("t1", Batch(START, Frontier(5), p))) for n, p in enumerate(problems)
+            (n, SubscribeResponse("t1", BatchResponse(START, Frontier(5), p))) for n, p in enumerate(problems)
         ]
         (told,) = events(absorbed(partitioned(), batches))
         assert told.updates == data

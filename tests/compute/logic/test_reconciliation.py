@@ -28,7 +28,7 @@ from headrace.compute.protocol.commands import (
     InstanceConfig,
     Parameters,
     Peek,
-    Plan,
+    PlanBytes,
     SubscribeExport,
     UpdateConfiguration,
 )
@@ -45,7 +45,7 @@ def flow(
 ) -> Dataflow:
     reads = (CollectionImport("in", "s1", Frontier(upper)),)
     imports = tuple(IndexImport(f"in {id}", id) for id in indexes)
-    return Dataflow(Plan(plan.encode()), reads, imports, exports, Frontier(as_of))
+    return Dataflow(PlanBytes(plan.encode()), reads, imports, exports, Frontier(as_of))
 
 
 def u(id: str) -> IndexExport:

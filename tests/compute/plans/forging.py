@@ -11,14 +11,14 @@ from headrace import col
 from headrace.compute.errors import BadPlan, ComputeError, MessageTooLarge
 from headrace.compute.plans import decode, encode
 from headrace.compute.plans.generated import plan_pb2 as pb
-from headrace.compute.protocol.commands import Plan
+from headrace.compute.protocol.commands import PlanBytes
 from headrace.flow.flow import Flow
 
 RAN: list[object] = []
 
 
-def plan_of(body: pb.Body) -> Plan:
-    return Plan(body.SerializeToString(deterministic=True))
+def plan_of(body: pb.Body) -> PlanBytes:
+    return PlanBytes(body.SerializeToString(deterministic=True))
 
 
 def parsed(flow: Flow) -> pb.Body:

@@ -9,7 +9,7 @@ import pytest
 from headrace.compute.errors import BadPlan
 from headrace.compute.plans import decode, encode
 from headrace.compute.plans.generated import plan_pb2 as pb
-from headrace.compute.protocol.commands import Plan
+from headrace.compute.protocol.commands import PlanBytes
 from headrace.graph.node import Operator
 from headrace.operators.keyed_fold import FoldKeyed
 from headrace.operators.map import FilterMap, FlatMap, Map
@@ -50,4 +50,4 @@ def test_no_operator_can_lie_about_its_columns(name: str) -> None:
         for schema in list(lies(body.nodes[node.id].schema)):
             body.nodes[node.id].schema.CopyFrom(schema)
             with pytest.raises(BadPlan):
-                decode(Plan(body.SerializeToString(deterministic=True)), allow_callables=True)
+                decode(PlanBytes(body.SerializeToString(deterministic=True)), allow_callables=True)

@@ -121,9 +121,9 @@ def test_functions_travel_only_where_both_sides_allow_it(name: str) -> None:
 
 def test_bytes_that_are_no_functions_are_refused_where_functions_are_allowed() -> None:
     from headrace.compute.plans.generated import plan_pb2 as pb
-    from headrace.compute.protocol.commands import Plan
+    from headrace.compute.protocol.commands import PlanBytes
 
     body = pb.Body.FromString(encode(example("map: map"), allow_callables=True).body)
     body.functions = b"no pickle"
     with pytest.raises(BadPlan):
-        decode(Plan(body.SerializeToString()), allow_callables=True)
+        decode(PlanBytes(body.SerializeToString()), allow_callables=True)

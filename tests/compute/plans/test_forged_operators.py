@@ -14,7 +14,7 @@ from headrace.compute.plans import decode, encode
 from headrace.compute.plans.conversion import encode_body, pickle_callables
 from headrace.compute.plans.encoding import ValueEncoder
 from headrace.compute.plans.generated import plan_pb2 as pb
-from headrace.compute.protocol.commands import Plan
+from headrace.compute.protocol.commands import PlanBytes
 from headrace.expr.types import INT64
 from headrace.flow.flow import Flow
 from headrace.operators.event_time.watermark import Move, WatermarkPolicy
@@ -115,7 +115,7 @@ def forged(flow: Flow, kind: str, changes: dict[str, Any]) -> pb.Body:
 
 def refused(body: pb.Body) -> None:
     with pytest.raises(BadPlan) as error:
-        decode(Plan(body.SerializeToString(deterministic=True)), allow_callables=True)
+        decode(PlanBytes(body.SerializeToString(deterministic=True)), allow_callables=True)
     assert error.value.facts["part"].startswith("operator")
 
 

@@ -13,7 +13,7 @@ from headrace import col, lit
 from headrace.compute.errors import BadPlan, CallableRefused
 from headrace.compute.plans import decode, encode
 from headrace.compute.plans.generated import plan_pb2 as pb
-from headrace.compute.protocol.commands import Plan
+from headrace.compute.protocol.commands import PlanBytes
 from headrace.flow.flow import Flow
 from tests.compute.plans.forging import RAN, doubled, plan_of, refused, terms
 from tests.compute.plans.mutations import HOSTILE_TEXTS
@@ -311,20 +311,20 @@ def test_a_plan_has_one_form() -> None:
     for octets in (unknown_field, twice, body.SerializeToString()):
         assert pb.Body.FromString(octets).version == 1
         with pytest.raises(BadPlan, match="form"):
-            decode(Plan(octets))
+            decode(PlanBytes(octets))
 
 
 def test_bytes_that_are_no_plan_are_refused() -> None:
     for octets in (b"", b"\0", b"\xff" * 50, b"plan", encode(averages()).body[:-3]):
         with pytest.raises(BadPlan):
-            decode(Plan(octets))
+            decode(PlanBytes(octets))
 
 
 def test_names_for_people_are_shown_on_one_line() -> None:
     plan = encode(averages())
     places = pb.Places.FromString(plan.places)
     places.flow, places.places[3].name = "a\nb\x1b[2J", "c\r\n" + "d" * 10_000
-    flow = decode(Plan(plan.body, places.SerializeToString()))
+    flow = decode(PlanBytes(plan.body, places.SerializeToString()))
     assert flow.name == "ab[2J"
     assert len(flow.nodes[3].name) < 300
     assert flow.nodes[3].name.isprintable()
@@ -333,7 +333,7 @@ def test_names_for_people_are_shown_on_one_line() -> None:
 def test_places_decide_nothing_and_files_named_there_are_not_read() -> None:
     places = pb.Places(flow="evil", files=["/etc/passwd"], places=[pb.Place(line=1, name="s")] * 20)
     with pytest.raises(BadPlan) as error:
-        decode(Plan(encode(averages()).body, places.SerializeToString()))
+        decode(PlanBytes(encode(averages()).body, places.SerializeToString()))
     assert "two operators" in str(error.value)
     assert "root" not in str(error.value)
     assert "<passwd>" in str(error.value)

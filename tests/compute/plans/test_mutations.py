@@ -10,7 +10,7 @@ import headrace as hr
 from headrace.compute.errors import BadPlan, CallableRefused, MessageTooLarge
 from headrace.compute.plans import decode, decode_expr, encode, schema_from_bytes, schema_to_bytes
 from headrace.compute.plans.conversion import encode_expr
-from headrace.compute.protocol.commands import Plan
+from headrace.compute.protocol.commands import PlanBytes
 from headrace.expr.row_classes import schema_of
 from tests.compute.plans.mutations import damaged, forged
 from tests.compute.plans.test_round_trip import Bid, averages
@@ -39,7 +39,7 @@ PLANS = without_functions()
 def check(octets: bytes) -> bool:
     """Whether it was read; then it is whole."""
     try:
-        flow = decode(Plan(octets))
+        flow = decode(PlanBytes(octets))
     except (BadPlan, CallableRefused, MessageTooLarge):
         return False
     assert encode(flow).body == octets

@@ -17,7 +17,7 @@ from headrace.analysis import explain
 from headrace.analysis.fingerprints import describe_nodes
 from headrace.compute.errors import CallableRefused
 from headrace.compute.plans import decode, encode
-from headrace.compute.protocol.commands import Plan
+from headrace.compute.protocol.commands import PlanBytes
 from headrace.flow.flow import Flow
 from headrace.flow.stream import Stream
 from tests.operators.examples import ALL, TICKS, example
@@ -89,7 +89,7 @@ def _described(flow: Flow) -> str:
     return repr(describe_nodes(flow.graph())).replace("'When'", "'Call'")
 
 
-def _holds_functions(plan: Plan) -> bool:
+def _holds_functions(plan: PlanBytes) -> bool:
     try:
         decode(plan)
     except CallableRefused:
@@ -147,7 +147,7 @@ def test_names_and_lines_come_along_for_people() -> None:
 def test_a_plan_without_its_places_is_the_same_flow() -> None:
     plan = encode(averages())
     for places in (b"", b"\xff\xff", plan.places[:20]):
-        assert encode(decode(Plan(plan.body, places))).body == plan.body
+        assert encode(decode(PlanBytes(plan.body, places))).body == plan.body
 
 
 # --- all that there is ------------------------------------------------------------------

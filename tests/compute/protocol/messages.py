@@ -31,14 +31,14 @@ from headrace.compute.protocol.commands import (
     InstanceConfig,
     Parameters,
     Peek,
-    Plan,
+    PlanBytes,
     Schedule,
     SubscribeExport,
     TimelyConfig,
     UpdateConfiguration,
 )
 from headrace.compute.protocol.responses import (
-    Batch,
+    BatchResponse,
     Canceled,
     CopyToResponse,
     Dropped,
@@ -49,7 +49,7 @@ from headrace.compute.protocol.responses import (
     Problem,
     Response,
     RowCount,
-    Rows,
+    RowsResponse,
     Stashed,
     Status,
     SubscribeResponse,
@@ -111,7 +111,7 @@ exports = (
 )
 dataflows = st.builds(
     Dataflow,
-    plan=st.builds(Plan, st.binary(max_size=30), st.binary(max_size=30)),
+    plan=st.builds(PlanBytes, st.binary(max_size=30), st.binary(max_size=30)),
     collections=st.lists(st.builds(CollectionImport, texts, ids, frontiers), max_size=3).map(tuple),
     indexes=st.lists(st.builds(IndexImport, texts, ids), max_size=3).map(tuple),
     exports=st.lists(exports, max_size=3).map(tuple),
@@ -158,7 +158,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
 
 some_frontiers = st.tuples(ids, *[st.none() | frontiers] * 3).filter(lambda told: any(told[1:]))
 answers = (
-    st.builds(Rows, counted)
+    st.builds(RowsResponse, counted)
     | st.builds(Stashed, keys, numbers, numbers, counted)
     | problems
     | st.just(Canceled())
@@ -172,7 +172,7 @@ responses: st.SearchStrategy[Response] = st.one_of(
     st.builds(
         SubscribeResponse,
         ids,
-        st.builds(Batch, frontiers, frontiers, updates | encoded_updates | problems)
+        st.builds(BatchResponse, frontiers, frontiers, updates | encoded_updates | problems)
         | st.builds(DroppedAt, frontiers),
     ),
     st.builds(CopyToResponse, ids, st.builds(RowCount, numbers) | problems | st.just(Dropped())),

@@ -41,7 +41,7 @@ from headrace.compute.protocol.client_messages import (
     WritePart,
     WriteRequest,
 )
-from headrace.compute.protocol.commands import Finishing, Plan
+from headrace.compute.protocol.commands import Finishing, PlanBytes
 from headrace.compute.protocol.responses import Problem
 from headrace.compute.protocol.serialization import problem_to_bytes
 from headrace.errors import HeadraceError
@@ -154,7 +154,7 @@ ANSWERS: list[tuple[Any, pb.Answer]] = [
     (RowsPart(more=True), pb.Answer(rows=pb.Rows(more=True))),
     (ConditionAnswer(b"body"), pb.Answer(condition=pb.Condition(body=b"body"))),
     (PROBLEM, pb.Answer(problem=problem_to_bytes(PROBLEM))),
-    (Plan(b"body", b"places"), pb.Answer(plan=pb.ViewPlan(body=b"body", places=b"places"))),
+    (PlanBytes(b"body", b"places"), pb.Answer(plan=pb.ViewPlan(body=b"body", places=b"places"))),
 ]
 EVENTS: list[tuple[Any, pb.Event]] = [
     (DESCRIPTION, pb.Event(description=DESCRIBED)),

@@ -31,13 +31,13 @@ from headrace.compute.protocol.commands import (
     InstanceConfig,
     Parameters,
     Peek,
-    Plan,
+    PlanBytes,
     Schedule,
     SubscribeExport,
     UpdateConfiguration,
 )
 from headrace.compute.protocol.responses import (
-    Batch,
+    BatchResponse,
     Canceled,
     CopyToResponse,
     Dropped,
@@ -48,7 +48,7 @@ from headrace.compute.protocol.responses import (
     Problem,
     Response,
     RowCount,
-    Rows,
+    RowsResponse,
     Status,
     SubscribeResponse,
 )
@@ -65,7 +65,7 @@ DROP_U1, DROP_T1, DROP_C1 = (AllowCompaction(id, END) for id in ("u1", "t1", "c1
 def create(*exports: Export, imports: Sequence[str] = ()) -> CreateDataflow:
     return CreateDataflow(
         Dataflow(
-            Plan(b"plan"),
+            PlanBytes(b"plan"),
             (CollectionImport("s", "s1"),),
             tuple(IndexImport(f"from {id}", id) for id in imports),
             exports,
@@ -86,16 +86,16 @@ def peek(uuid: bytes = A, index: str = "u1") -> Peek:
 
 
 def rows(uuid: bytes = A) -> PeekResponse:
-    return PeekResponse(uuid, Rows(()))
+    return PeekResponse(uuid, RowsResponse(()))
 
 
 def batch(lower: int, upper: int | None, *times: int) -> SubscribeResponse:
     updates = tuple(((time,), time, 1) for time in times)
-    return SubscribeResponse("t1", Batch(Frontier(lower), Frontier(upper), updates))
+    return SubscribeResponse("t1", BatchResponse(Frontier(lower), Frontier(upper), updates))
 
 
 def problem(lower: int, upper: int) -> SubscribeResponse:
-    return SubscribeResponse("t1", Batch(Frontier(lower), Frontier(upper), Problem("P736", "failed")))
+    return SubscribeResponse("t1", BatchResponse(Frontier(lower), Frontier(upper), Problem("P736", "failed")))
 
 
 def told(write: int | None = None, *, id: str = "u1") -> Frontiers:
@@ -240,7 +240,7 @@ MAY_NOT_BE_SAID: dict[str, list[Message]] = {
         Frontiers("u1", output=Frontier(9)),
     ],
     "output beyond write": [*BEGUN, U1, Frontiers("u1", write=Frontier(6), output=Frontier(7))],
-    "a batch of an index": [*BEGUN, U1, SubscribeResponse("u1", Batch(START, END, ()))],
+    "a batch of an index": [*BEGUN, U1, SubscribeResponse("u1", BatchResponse(START, END, ()))],
     "a first batch that begins later": [*BEGUN, T1, batch(5, 6)],
     "a first batch that ends at the as-of": [*BEGUN, T1, batch(0, 5)],
     "a gap": [*BEGUN, T1, batch(0, 6), batch(7, 8)],
@@ -249,12 +249,12 @@ MAY_NOT_BE_SAID: dict[str, list[Message]] = {
     "columns of a time after their batch": [
         *BEGUN,
         T1,
-        SubscribeResponse("t1", Batch(START, Frontier(7), EncodedUpdates(7, (b"",)))),
+        SubscribeResponse("t1", BatchResponse(START, Frontier(7), EncodedUpdates(7, (b"",)))),
     ],
     "columns of a time before the as-of": [
         *BEGUN,
         T1,
-        SubscribeResponse("t1", Batch(START, Frontier(7), EncodedUpdates(4, (b"",)))),
+        SubscribeResponse("t1", BatchResponse(START, Frontier(7), EncodedUpdates(4, (b"",)))),
     ],
     "updates before their batch": [*BEGUN, T1, batch(0, 7), batch(7, 9, 6)],
     "updates after their batch": [*BEGUN, T1, batch(0, 7, 7)],

@@ -16,14 +16,14 @@ from headrace.compute.protocol import rows, serialization
 from headrace.compute.protocol.commands import Command, IndexTarget, Peek, Schedule
 from headrace.compute.protocol.generated import compute_pb2 as pb
 from headrace.compute.protocol.responses import (
-    Batch,
+    BatchResponse,
     DroppedAt,
     EncodedUpdates,
     Frontiers,
     PeekResponse,
     Problem,
     Response,
-    Rows,
+    RowsResponse,
     SubscribeResponse,
     Update,
 )
@@ -222,7 +222,7 @@ def test_a_header_that_claims_rows_without_end_is_not_believed() -> None:
 
 
 def batch(updates: tuple[Update, ...]) -> SubscribeResponse:
-    return SubscribeResponse("t1", Batch(START, Frontier(9), updates))
+    return SubscribeResponse("t1", BatchResponse(START, Frontier(9), updates))
 
 
 def test_a_large_batch_travels_in_parts_and_comes_back_whole() -> None:
@@ -255,12 +255,17 @@ def test_a_batch_or_an_answer_that_cannot_travel_becomes_the_problem() -> None:
     large = (("x" * 20_000,), 1, 1)
     odd = ((object(),), 1)
     sent = serialization.responses_to_messages(
-        [batch((large,)), PeekResponse(UUID, Rows((large[:2],))), PeekResponse(UUID, Rows((odd,)))], 10_000
+        [
+            batch((large,)),
+            PeekResponse(UUID, RowsResponse((large[:2],))),
+            PeekResponse(UUID, RowsResponse((odd,))),
+        ],
+        10_000,
     )
     reader = serialization.ResponseReader()
     subscribed, too_large, not_plain = [r for message in sent for r in reader.read(message)]
     assert isinstance(subscribed, SubscribeResponse)
-    assert isinstance(subscribed.event, Batch)
+    assert isinstance(subscribed.event, BatchResponse)
     assert (subscribed.event.lower, subscribed.event.upper) == (START, Frontier(9))
     assert isinstance(subscribed.event.updates, Problem)
     assert subscribed.event.updates.code == MessageTooLarge.code
@@ -277,7 +282,12 @@ def test_the_parts_of_several_subscriptions_may_be_mixed() -> None:
         [
             response
             for message in serialization.responses_to_messages(
-                [SubscribeResponse(id, Batch(START, END, tuple(((id * 9, n), 1, 1) for n in range(99))))], 800
+                [
+                    SubscribeResponse(
+                        id, BatchResponse(START, END, tuple(((id * 9, n), 1, 1) for n in range(99)))
+                    )
+                ],
+                800,
             )
             for response in pb.Responses.FromString(message).responses
         ]
@@ -293,7 +303,9 @@ COLUMNS = b"\xff\xff\xff\xff and more, which only the reader decodes"
 
 
 def test_columns_travel_as_they_are_in_parts_of_one_time() -> None:
-    sent = SubscribeResponse("t1", Batch(START, Frontier(9), EncodedUpdates(5, (COLUMNS, COLUMNS + b"2"))))
+    sent = SubscribeResponse(
+        "t1", BatchResponse(START, Frontier(9), EncodedUpdates(5, (COLUMNS, COLUMNS + b"2")))
+    )
     messages = list(serialization.responses_to_messages([sent], 10_000))
     reader = serialization.ResponseReader()
     assert [response for message in messages for response in reader.read(message)] == [sent]

@@ -35,20 +35,20 @@ from headrace.compute.protocol.commands import (
     InitializationComplete,
     InstanceConfig,
     Peek,
-    Plan,
+    PlanBytes,
     Schedule,
     SubscribeExport,
     TimelyConfig,
 )
 from headrace.compute.protocol.responses import (
-    Batch,
+    BatchResponse,
     CopyToResponse,
     DroppedAt,
     Frontiers,
     PeekResponse,
     Problem,
     Response,
-    Rows,
+    RowsResponse,
     Status,
     SubscribeResponse,
     Update,
@@ -70,15 +70,15 @@ class KnownPlans(PlanDecoder):
         super().__init__()
         self.flows: dict[bytes, hr.Flow] = {}
 
-    def plan(self, flow: hr.Flow) -> Plan:
+    def plan(self, flow: hr.Flow) -> PlanBytes:
         for body, known in self.flows.items():
             if known is flow:
-                return Plan(body)
+                return PlanBytes(body)
         body = f"flow {len(self.flows)}".encode()
         self.flows[body] = flow
-        return Plan(body)
+        return PlanBytes(body)
 
-    def flow(self, plan: Plan) -> hr.Flow:
+    def flow(self, plan: PlanBytes) -> hr.Flow:
         return self.flows[plan.body] if plan.body in self.flows else super().flow(plan)
 
 
@@ -272,14 +272,14 @@ class Rig:
 
     def rows(self, id: Id, time: int, keys: Any = None, **more: Any) -> Bag:
         answer = self.peek(id, time, keys, **more)
-        assert isinstance(answer, Rows), answer
+        assert isinstance(answer, RowsResponse), answer
         return bag(answer.rows)
 
     # -- what was said ----------------------------------------------------------------
 
-    def batches(self, id: Id) -> list[Batch]:
+    def batches(self, id: Id) -> list[BatchResponse]:
         events = [r.event for r in self.said if isinstance(r, SubscribeResponse) and r.id == id]
-        return [event for event in events if isinstance(event, Batch)]
+        return [event for event in events if isinstance(event, BatchResponse)]
 
     def dropped_at(self, id: Id) -> list[Frontier]:
         events = [r.event for r in self.said if isinstance(r, SubscribeResponse) and r.id == id]
@@ -312,7 +312,7 @@ def problem(answer: Any, error: type[ComputeError]) -> Problem:
     return answer
 
 
-def subscribed(batches: Iterable[Batch], until: Frontier) -> dict[int, Bag]:
+def subscribed(batches: Iterable[BatchResponse], until: Frontier) -> dict[int, Bag]:
     """The changes by time of a subscription, whose batches must follow each other up to `until`."""
     changes: dict[int, Bag] = {}
     lower = Frontier(0)

@@ -12,7 +12,13 @@ from headrace import col
 from headrace.compute.errors import ResultTooLarge
 from headrace.compute.frontier import Frontier
 from headrace.compute.protocol.commands import DataflowLimits, Parameters, UpdateConfiguration
-from headrace.compute.protocol.responses import Batch, EncodedUpdates, Problem, SubscribeResponse, Update
+from headrace.compute.protocol.responses import (
+    BatchResponse,
+    EncodedUpdates,
+    Problem,
+    SubscribeResponse,
+    Update,
+)
 from headrace.compute.protocol.row_batch import decode_batch
 from headrace.compute.replica.in_process import arrangement, ticking
 from headrace.engine.spilling import StateInMemory
@@ -152,7 +158,7 @@ def begun(rig: Rig, of: type[Any] = Sale) -> tuple[EncodedUpdates | tuple[Any, .
     rig.run()
     rig.subscribe("t1", "u1", schema_of(of), as_of=7)
     first = next(said for said in rig.run() if isinstance(said, SubscribeResponse))
-    assert isinstance(first.event, Batch)
+    assert isinstance(first.event, BatchResponse)
     return first.event.updates, first.event.upper
 
 
@@ -180,7 +186,7 @@ def test_what_earlier_times_changed_is_sent_before_columns_of_a_later_one() -> N
     found: dict[int, list[Any]] = {}
     for said in rig.run():
         if isinstance(said, SubscribeResponse):
-            assert isinstance(said.event, Batch)
+            assert isinstance(said.event, BatchResponse)
             lower, upper = said.event.lower, said.event.upper if upper in (None, said.event.lower) else None
             assert upper is not None, "batches follow each other"
             for time, counted in changes_of(said.event):
@@ -192,7 +198,7 @@ def test_what_earlier_times_changed_is_sent_before_columns_of_a_later_one() -> N
     }
 
 
-def changes_of(batch: Batch) -> list[tuple[int, Any]]:
+def changes_of(batch: BatchResponse) -> list[tuple[int, Any]]:
     updates = batch.updates
     assert not isinstance(updates, Problem)
     if not isinstance(updates, EncodedUpdates):

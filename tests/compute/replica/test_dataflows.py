@@ -23,11 +23,11 @@ from headrace.compute.protocol.commands import (
     CreateDataflow,
     Dataflow,
     IndexExport,
-    Plan,
+    PlanBytes,
     Schedule,
     SubscribeExport,
 )
-from headrace.compute.protocol.responses import Frontiers, Problem, Rows
+from headrace.compute.protocol.responses import Frontiers, Problem, RowsResponse
 from headrace.compute.replica.exports import failure_of
 from tests.compute.replica.flows import (
     BID,
@@ -177,7 +177,7 @@ def test_a_large_time_is_seen_only_when_it_is_whole() -> None:
         rig.step()
         early = rig.ask("u1", 9, [("i0",)])
         rig.step()
-        assert rig.answer(early) == Rows(())
+        assert rig.answer(early) == RowsResponse(())
     assert steps > 3
     rig.run()
     assert bag(rig.answer(asked).rows) == Bag({(f"i{i}", sum(range(i, 40_000, 7))): 1 for i in range(7)})
@@ -232,7 +232,7 @@ def test_a_cause_outside_the_dataflow_breaks_it_at_this_replica_only() -> None:
 
 def test_a_bad_plan_is_a_dataflow_that_has_failed() -> None:
     rig = Rig().connect().collection("s1", BID, upper=10)
-    plan = Plan(b"no plan")
+    plan = PlanBytes(b"no plan")
     bad = Dataflow(plan, (CollectionImport("s1", "s1"),), (), (IndexExport("u1", "out"),), Frontier(5))
     rig.tell(CreateDataflow(bad), Schedule("u1")).index("u2", all_bids(), as_of=5).run()
     problem(rig.peek("u1", 7), DataflowFailed)

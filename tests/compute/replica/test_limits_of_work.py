@@ -18,7 +18,7 @@ from headrace.compute.errors import DataflowBroken, ViewQuarantined, error_of
 from headrace.compute.frontier import END, Frontier
 from headrace.compute.plans import encode_expr
 from headrace.compute.protocol.commands import CreateDataflow, DataflowLimits, IndexExport, Schedule
-from headrace.compute.protocol.responses import Frontiers, Problem, Rows, Status
+from headrace.compute.protocol.responses import Frontiers, Problem, RowsResponse, Status
 from headrace.compute.replica import peeks
 from headrace.compute.replica.in_process import dataflows
 from headrace.compute.replica.in_process.arrangement import TimedArrangement
@@ -35,9 +35,9 @@ HOSTILE = "a" * 60 + "!"
 """On which `(a+)+$` backtracks for years."""
 
 
-def asking(rig: Rig, condition: Expr) -> Rows | Problem:
+def asking(rig: Rig, condition: Expr) -> RowsResponse | Problem:
     answer = rig.peek("u1", 7, predicate=encode_expr(condition, BID))
-    assert isinstance(answer, Rows | Problem)
+    assert isinstance(answer, RowsResponse | Problem)
     return answer
 
 
@@ -60,8 +60,8 @@ def bids(*updates: tuple[tuple[str, int], int, int], watch: WorkWatch | None = N
 def test_a_hostile_pattern_is_matched_in_linear_time(condition: Expr) -> None:
     rig = bids(((HOSTILE, 1), 3, 1), (("b", 2), 3, 1))
     answer = asking(rig, condition)
-    if isinstance(answer, Rows):
-        assert answer == Rows(())
+    if isinstance(answer, RowsResponse):
+        assert answer == RowsResponse(())
     else:
         assert "what may be empty" in answer.why + answer.message
 
@@ -116,7 +116,7 @@ def test_other_peeks_are_answered_while_a_long_one_works() -> None:
         rig.step()
     assert rig.answer(long) is None
     rig.run()
-    assert rig.answer(long) == Rows(())
+    assert rig.answer(long) == RowsResponse(())
 
 
 def test_a_peek_is_ended_that_has_worked_too_long(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ from headrace.compute.protocol.commands import (
     Parameters,
     UpdateConfiguration,
 )
-from headrace.compute.protocol.responses import Canceled, PeekResponse, Rows, Stashed
+from headrace.compute.protocol.responses import Canceled, PeekResponse, RowsResponse, Stashed
 from headrace.compute.replica import peeks
 from headrace.compute.replica.in_process import arrangement
 from headrace.compute.replica.in_process.arrangement import TimedArrangement
@@ -57,7 +57,7 @@ def test_a_keyed_peek_is_answered_in_the_step_that_follows() -> None:
     rig = bids(*MANY)
     asked = rig.ask("u1", 7, [("i7",), ("i11",), ("i7",), ("none",)])
     rig.step()
-    assert rig.answer(asked) == Rows(((("i7", 7), 1), (("i11", 11), 1)))
+    assert rig.answer(asked) == RowsResponse(((("i7", 7), 1), (("i11", 11), 1)))
 
 
 def test_a_peek_waits_until_its_time_is_settled() -> None:
@@ -66,7 +66,7 @@ def test_a_peek_waits_until_its_time_is_settled() -> None:
     rig.run()
     assert rig.answer(asked) is None
     rig.write("s1", (("a", 1), 10, 1), upper=11).run()
-    assert rig.answer(asked) == Rows(((("a", 1), 2),))
+    assert rig.answer(asked) == RowsResponse(((("a", 1), 2),))
 
 
 def test_below_the_since_is_an_error() -> None:
@@ -135,7 +135,7 @@ def test_cancelling_what_is_answered_says_nothing() -> None:
     rig.run()
     rig.tell(CancelPeek(asked))
     assert rig.run() == []
-    assert rig.answer(asked) == Rows(())
+    assert rig.answer(asked) == RowsResponse(())
 
 
 def test_nothing_is_cancelled_that_nobody_cancels() -> None:
@@ -143,7 +143,7 @@ def test_nothing_is_cancelled_that_nobody_cancels() -> None:
     asked = [rig.ask("u1", 7), rig.ask("u1", 12), rig.ask("u1", 7, [("i1",)])]
     rig.write("s1", upper=20)
     rig.tell(AllowCompaction("u1", Frontier(15))).run()
-    assert all(isinstance(rig.answer(uuid), Rows) for uuid in asked)
+    assert all(isinstance(rig.answer(uuid), RowsResponse) for uuid in asked)
 
 
 def test_a_scan_does_not_see_what_changes_meanwhile() -> None:
@@ -166,7 +166,7 @@ def test_a_scan_does_not_hold_up_frontiers_or_other_peeks() -> None:
     for _ in range(3):
         rig.step()
         rig.now += 100
-    assert rig.answer(quick) == Rows(((("a", 1), 1),))
+    assert rig.answer(quick) == RowsResponse(((("a", 1), 1),))
     assert rig.write_frontier("u1") == Frontier(11)
     assert rig.answer(scan) is None
 
@@ -209,7 +209,7 @@ def test_a_peek_may_be_ordered_cut_and_projected() -> None:
     ending = Finishing(order_by=((1, True), (0, False)), limit=4, offset=7, project=(1,))
     answer = rig.peek("u1", 7, finishing=ending)
     # 8 8 7 7 6 6 5 | 5 a4 a4 b4
-    assert answer == Rows((((5,), 1), ((4,), 2), ((4,), 1)))
+    assert answer == RowsResponse((((5,), 1), ((4,), 2), ((4,), 1)))
 
 
 def test_all_rows_in_an_order() -> None:
@@ -382,7 +382,7 @@ def test_a_collection_is_read_from_its_store() -> None:
     rig.run()
     assert rig.answer(waiting) is None
     rig.write("s1", (("b", 2), 10, -1), upper=11).run()
-    assert rig.answer(waiting) == Rows(((("a", 1), 2),))
+    assert rig.answer(waiting) == RowsResponse(((("a", 1), 2),))
     rig.store.compact("s1", Frontier(10))
     rig.run()
     problem(rig.peek("s1", 9), SinceViolation)

@@ -13,7 +13,7 @@ from headrace.compute.errors import NotServable
 from headrace.compute.frontier import Frontier
 from headrace.compute.plans import check_servable, sinks_of
 from headrace.compute.protocol.commands import AllowCompaction, IndexExport
-from headrace.compute.protocol.responses import Rows, Update
+from headrace.compute.protocol.responses import RowsResponse, Update
 from headrace.expr.row_classes import from_user
 from headrace.testing.oracle import answers
 from tests.compute.replica.rig import Bag, Rig, bag, subscribed
@@ -100,7 +100,7 @@ def test_peeks_and_subscriptions_are_the_answer_from_scratch(
     for index, time, uuid in asked:
         answer = rig.answer(uuid)
         if time < end:
-            assert isinstance(answer, Rows), answer
+            assert isinstance(answer, RowsResponse), answer
             assert bag(answer.rows) == truth.at(time)[index.sink]
     for index in indexes:
         for time in range(since, end, 5):

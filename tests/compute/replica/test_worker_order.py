@@ -31,12 +31,12 @@ from headrace.compute.protocol.commands import (
     TimelyConfig,
 )
 from headrace.compute.protocol.responses import (
-    Batch,
+    BatchResponse,
     DroppedAt,
     Frontiers,
     PeekResponse,
     Response,
-    Rows,
+    RowsResponse,
     Status,
     SubscribeResponse,
 )
@@ -168,9 +168,11 @@ def test_answers_to_an_earlier_connection_are_not_told(runtime: Workers) -> None
     runtime.peek(peek)
     for heard in (2, 4, 6):
         for link in LINKS:
-            link.to_say = [WorkerResponse(heard, [PeekResponse(peek.uuid, Rows(((("a", heard), 1),)))])]
+            link.to_say = [
+                WorkerResponse(heard, [PeekResponse(peek.uuid, RowsResponse(((("a", heard), 1),)))])
+            ]
         runtime.step(0)
-    assert runtime.take_answers() == [PeekResponse(peek.uuid, Rows(((("a", 6), 3),)))]
+    assert runtime.take_answers() == [PeekResponse(peek.uuid, RowsResponse(((("a", 6), 3),)))]
 
 
 def test_of_copies_that_a_worker_keeps_for_a_reader_nothing_is_told(runtime: Workers) -> None:
@@ -225,14 +227,14 @@ def test_the_last_words_of_a_subscription_are_told_after_it_was_dropped(runtime:
     replica = connected(runtime, CreateDataflow(divided))
     sent = LINKS[0].sent
     replica.receive(AllowCompaction("t1", END))
-    told: list[Batch | DroppedAt] = []
+    told: list[BatchResponse | DroppedAt] = []
     for number, link in enumerate(LINKS):
         link.to_say = [
-            WorkerResponse(sent, [SubscribeResponse("t1", Batch(START, Frontier(7 + number), ()))])
+            WorkerResponse(sent, [SubscribeResponse("t1", BatchResponse(START, Frontier(7 + number), ()))])
         ]
     replica.step(0)
     for number, link in enumerate(LINKS):
         link.to_say = [WorkerResponse(link.sent, [SubscribeResponse("t1", DroppedAt(Frontier(7 + number)))])]
         replica.step(0)
         told += [r.event for r in replica.responses() if isinstance(r, SubscribeResponse)]
-    assert told == [Batch(START, Frontier(7), ()), DroppedAt(Frontier(7))]
+    assert told == [BatchResponse(START, Frontier(7), ()), DroppedAt(Frontier(7))]

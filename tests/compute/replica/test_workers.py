@@ -45,7 +45,7 @@ from headrace.compute.protocol.responses import (
     PeekResponse,
     Problem,
     Response,
-    Rows,
+    RowsResponse,
     Stashed,
     SubscribeResponse,
 )
@@ -246,7 +246,7 @@ def test_a_replica_of_workers_keeps_its_dataflows_for_the_next_controller(tmp_pa
             said.extend(replica.responses())
             woken.wait(0.05)
         (rows,) = found
-        assert isinstance(rows, Rows)
+        assert isinstance(rows, RowsResponse)
         return sorted(rows.rows)
 
     both = [((1, 10), 1), ((2, 20), 1)]

@@ -30,17 +30,17 @@ from headrace.compute.protocol.commands import (
     InstanceConfig,
     Parameters,
     Peek,
-    Plan,
+    PlanBytes,
     SubscribeExport,
 )
 from headrace.compute.protocol.responses import (
-    Batch,
+    BatchResponse,
     Canceled,
     CopyToResponse,
     DroppedAt,
     PeekResponse,
     Problem,
-    Rows,
+    RowsResponse,
     Stashed,
     SubscribeResponse,
     Update,
@@ -116,7 +116,13 @@ class Stage:
     # -- dataflows ------------------------------------------------------------------------------
 
     def view(
-        self, id: Id, collection: Id, as_of: int, *, plan: Plan = BEST, key: Sequence[str] = ("auction",)
+        self,
+        id: Id,
+        collection: Id,
+        as_of: int,
+        *,
+        plan: PlanBytes = BEST,
+        key: Sequence[str] = ("auction",),
     ) -> None:
         imports = (CollectionImport("bids", collection),)
         self.create(Dataflow(plan, imports, (), (IndexExport(id, "best", tuple(key)),), Frontier(as_of)))
@@ -162,8 +168,8 @@ class Stage:
         self.runtime.peek(Peek(uuid, target, at, wanted, predicate, finishing or Finishing()))
         return uuid
 
-    def answer(self, uuid: bytes) -> Rows | Stashed | Problem | Canceled:
-        def found() -> Rows | Stashed | Problem | Canceled | None:
+    def answer(self, uuid: bytes) -> RowsResponse | Stashed | Problem | Canceled:
+        def found() -> RowsResponse | Stashed | Problem | Canceled | None:
             answers = [a.answer for a in self.told if isinstance(a, PeekResponse) and a.uuid == uuid]
             assert len(answers) < 2, "a peek was answered twice"
             return answers[0] if answers else None
@@ -173,7 +179,7 @@ class Stage:
     def rows(self, id: Id, at: int, **wanted: Any) -> list[tuple[Any, ...]]:
         """The rows of a peek, sorted unless an order is asked for."""
         answer = self.answer(self.ask(id, at, **wanted))
-        assert isinstance(answer, Rows), answer
+        assert isinstance(answer, RowsResponse), answer
         rows = [row for row, times in answer.rows for _ in range(times)]
         return rows if wanted.get("finishing") else sorted(rows)
 
@@ -189,12 +195,12 @@ class Stage:
 
         return self.until(found)
 
-    def batches(self, id: Id, upper: Frontier) -> list[Batch]:
+    def batches(self, id: Id, upper: Frontier) -> list[BatchResponse]:
         """The batches of a subscription, which must follow each other, when they have come to an upper."""
 
-        def found() -> list[Batch] | None:
+        def found() -> list[BatchResponse] | None:
             events = [a.event for a in self.told if isinstance(a, SubscribeResponse) and a.id == id]
-            batches = [event for event in events if isinstance(event, Batch)]
+            batches = [event for event in events if isinstance(event, BatchResponse)]
             return batches if batches and batches[-1].upper >= upper else None
 
         batches = self.until(found)

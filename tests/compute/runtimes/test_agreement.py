@@ -16,7 +16,7 @@ from headrace.compute.errors import NotServable
 from headrace.compute.frontier import Frontier
 from headrace.compute.plans import check_servable, encode, schema_to_bytes, sinks_of
 from headrace.compute.protocol.commands import CollectionImport, Dataflow, IndexExport
-from headrace.compute.protocol.responses import Problem, Rows, Update
+from headrace.compute.protocol.responses import Problem, RowsResponse, Update
 from headrace.expr.row_classes import from_user
 from tests.compute.runtimes.conftest import make_here, maker
 from tests.compute.runtimes.stage import Stage
@@ -96,5 +96,5 @@ def answer(stage: Stage, id: str, time: int) -> Any:
     found = stage.answer(stage.ask(id, time))
     if isinstance(found, Problem):
         return found.code, found.time
-    assert isinstance(found, Rows)
+    assert isinstance(found, RowsResponse)
     return Counter(dict(found.rows))

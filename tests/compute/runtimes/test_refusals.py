@@ -29,7 +29,7 @@ from headrace.compute.protocol.commands import (
     IndexImport,
     SubscribeExport,
 )
-from headrace.compute.protocol.responses import Batch, CopyToResponse, Problem
+from headrace.compute.protocol.responses import BatchResponse, CopyToResponse, Problem
 from headrace.expr.row_classes import schema_of
 from tests.compute.runtimes.stage import BEST, SAME, Best, Bid, Stage
 
@@ -157,7 +157,7 @@ def test_subscriptions_and_copies_fail_with_their_dataflow(stage: Stage) -> None
     (copied,) = stage.until(lambda: stage.said(CopyToResponse) or None)
     assert isinstance(copied.result, Problem)
     (batch,) = stage.batches("t1", Frontier(6))
-    assert isinstance(batch, Batch)
+    assert isinstance(batch, BatchResponse)
     assert isinstance(batch.updates, Problem)
     assert {copied.result.code, batch.updates.code} == {DataflowFailed.code}
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from headrace.compute import channels
-from headrace.compute.channels import Limits
+from headrace.compute.channels import ConnectionLimits
 from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.controller.pending import StashedOnReplica
 from headrace.compute.credentials import Security
@@ -69,7 +69,7 @@ class Service:
         self._server: Any = None
 
     async def start(self) -> None:
-        self._server = channels.make_server(Security(), Limits())
+        self._server = channels.make_server(Security(), ConnectionLimits())
         self._server.add_generic_rpc_handlers((ClientService(self.around).handlers(),))
         self.address = channels.listen(self._server, self.address, Security())
         await self._server.start()

@@ -18,7 +18,15 @@ from headrace.compute.controller.status import ControllerStatus
 from headrace.compute.errors import NegativeMultiplicity, ReadTimeout, SinceViolation, UnknownName, problem_of
 from headrace.compute.frontier import END, START, Frontier
 from headrace.compute.protocol.client_messages import Description, PeekRequest
-from headrace.compute.protocol.responses import Batch, Canceled, Counted, DroppedAt, Problem, Rows, Update
+from headrace.compute.protocol.responses import (
+    BatchResponse,
+    Canceled,
+    Counted,
+    DroppedAt,
+    Problem,
+    RowsResponse,
+    Update,
+)
 from headrace.expr.types import Schema
 
 
@@ -108,7 +116,7 @@ class PaperController:
     def _deliver(self, to: Subscriber, upper: Frontier) -> None:
         new = [u for u in self.updates[to.view] if not to.upper.has_passed(u[1])]
         lower, to.upper = to.upper, upper
-        to.deliver(Batch(lower, upper, tuple(new)))
+        to.deliver(BatchResponse(lower, upper, tuple(new)))
 
     def peek(self, request: PeekRequest, answer: Callable[[PeekAnswer], None]) -> bytes:
         uuid = len(self.held).to_bytes(16, "big")
@@ -129,7 +137,7 @@ class PaperController:
             self.stashed[uuid] = found
             answer(StashedOnReplica(uuid, len(found), 0, tuple(found[:2]), "r1"))
         else:
-            answer(Rows(tuple(found)))
+            answer(RowsResponse(tuple(found)))
         return uuid
 
     def cancel_peek(self, uuid: bytes) -> None:
@@ -160,7 +168,7 @@ class PaperController:
 
     def time_out_subscription(self, id: str) -> None:
         gone = self.subscribers.pop(id)
-        gone.deliver(Batch(gone.upper, gone.upper, self._nobody()))
+        gone.deliver(BatchResponse(gone.upper, gone.upper, self._nobody()))
 
     def subscribe(
         self,
@@ -187,7 +195,7 @@ class PaperController:
                 at_as_of[row] += weight
         there = tuple((row, as_of, count) for row, count in at_as_of.items() if count and snapshot)
         first.upper = Frontier(as_of + 1)
-        deliver(Batch(START, first.upper, there))
+        deliver(BatchResponse(START, first.upper, there))
         if self.time > as_of:
             self._deliver(first, Frontier(self.time + 1))
         return id
@@ -201,7 +209,7 @@ class PaperController:
         """Nothing comes any more."""
         for each in self.subscribers.values():
             if each.view == view:
-                each.deliver(Batch(each.upper, END, ()))
+                each.deliver(BatchResponse(each.upper, END, ()))
 
     def status(self) -> ControllerStatus:
         return ControllerStatus(self.epoch, self.time, 0, (), (), (), (), (), ())

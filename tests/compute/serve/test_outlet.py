@@ -10,7 +10,7 @@ import pytest
 
 from headrace.compute.errors import SinceViolation
 from headrace.compute.frontier import END
-from headrace.compute.protocol.responses import Batch, DroppedAt, Problem
+from headrace.compute.protocol.responses import BatchResponse, DroppedAt, Problem
 from headrace.compute.serve import controller_process
 from headrace.compute.serve.controller_process import SubscriptionBuffer
 from headrace.expr.row_classes import schema_of
@@ -33,18 +33,18 @@ def outlet(of: PaperController, **asked: Any) -> SubscriptionBuffer:
     return SubscriptionBuffer(of, "numbers", **{"as_of": None, "snapshot": True, "replica": None} | asked)  # type: ignore
 
 
-async def read_all(found: SubscriptionBuffer, upper: int) -> list[Batch]:
+async def read_all(found: SubscriptionBuffer, upper: int) -> list[BatchResponse]:
     """The batches until they cover all before a time; each must begin where the last one has ended."""
-    batches: list[Batch] = []
+    batches: list[BatchResponse] = []
     while not batches or (batches[-1].upper.time or 0) < upper:
         event = await found.next()
-        assert isinstance(event, Batch)
+        assert isinstance(event, BatchResponse)
         assert not batches or event.lower == batches[-1].upper
         batches.append(event)
     return batches
 
 
-def numbers(batches: list[Batch]) -> list[int]:
+def numbers(batches: list[BatchResponse]) -> list[int]:
     assert all(isinstance(batch.updates, tuple) for batch in batches)
     return [row[0] for batch in batches for row, _, _ in batch.updates]  # type: ignore
 
@@ -118,7 +118,7 @@ def test_a_view_that_is_sealed_ends_with_its_last_batch() -> None:
         source.seal("numbers")
         assert numbers(await read_all(found, 2)) == [1]
         last = await found.next()
-        assert isinstance(last, Batch)
+        assert isinstance(last, BatchResponse)
         assert last.upper == END
         assert await found.next() is None
 
@@ -159,14 +159,14 @@ def test_a_problem_without_any_times_is_told() -> None:
                 await read_all(reader, 2)
             (subscriber,) = source.subscribers.values()
             problem = Problem("P734", "replica 'r1' is not connected")
-            subscriber.deliver(Batch(subscriber.upper, subscriber.upper, problem))
+            subscriber.deliver(BatchResponse(subscriber.upper, subscriber.upper, problem))
             events = [event async for event in all_of(reader)]
-            assert isinstance(events[-1], Batch)
+            assert isinstance(events[-1], BatchResponse)
             assert events[-1].updates == problem
 
     asyncio.run(test())
 
 
-async def all_of(reader: SubscriptionBuffer) -> AsyncIterator[Batch | DroppedAt]:
+async def all_of(reader: SubscriptionBuffer) -> AsyncIterator[BatchResponse | DroppedAt]:
     while (event := await reader.next()) is not None:
         yield event

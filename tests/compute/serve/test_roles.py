@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from headrace.compute import AsyncClient, Security
-from headrace.compute.channels import FETCH, STREAM, VERSION, Limits, channel_to
+from headrace.compute.channels import FETCH, STREAM, VERSION, ConnectionLimits, channel_to
 from headrace.compute.client.conversation import CONVERSE
 from headrace.compute.errors import ComputeError, ConnectionBroken, NotAuthorized
 from headrace.compute.serve.controller_process import Options, run_controller
@@ -127,7 +127,7 @@ def test_the_rows_kept_for_a_controller_are_not_for_clients(tmp_path: Path) -> N
         options = ReplicaOptions(LOCAL, tmp_path, security=Security(token="of replicas"))
         async with (
             running(lambda ready: run_replica(options, ready)) as there,
-            channel_to(there, Security(), Limits()) as channel,
+            channel_to(there, Security(), ConnectionLimits()) as channel,
         ):
             metadata = (("x-headrace-protocol", VERSION), ("authorization", "Bearer of clients"))
             for method in (STREAM, FETCH):
@@ -261,7 +261,7 @@ def test_a_caller_with_hostile_metadata_is_refused_and_others_are_served(tmp_pat
         options = Options(LOCAL, tmp_path, clients=Security(token="of clients"))
         async with (
             running(lambda ready: run_controller(options, ready)) as address,
-            channel_to(address, Security(), Limits()) as channel,
+            channel_to(address, Security(), ConnectionLimits()) as channel,
         ):
             for authorization in ("", "Bearer", "Bearer ", "Bearer of clients\t", "x" * 9000):
                 metadata = (("x-headrace-protocol", VERSION), ("authorization", authorization))

@@ -16,7 +16,7 @@ from headrace.compute.plans import encode
 from headrace.errors import BadRow, HeadraceError, UnknownColumn
 from headrace.flow.flow import Flow
 from headrace.lattice import SetUnion
-from headrace.testing.compute import Recipe, Simulation, Violation
+from headrace.testing.compute import ReaderViolation, Recipe, Simulation
 from tests.compute.simulation.test_schedules import trace_in_a_process
 
 
@@ -174,7 +174,7 @@ def test_a_fold_that_reads_the_order_after_all_is_found_out() -> None:
     flow = Flow("sentence")
     flow.sink("out", flow.source("words", str).fold("", joined, commutative=True))
     recipe = Recipe(flow, rows={"words": lambda random: random.choice(["a", "b"])})
-    with pytest.raises(Violation, match=r"a (peek of|subscription to) sentence"):
+    with pytest.raises(ReaderViolation, match=r"a (peek of|subscription to) sentence"):
         simulate(0, 20, {"sentence": recipe}, allow_callables=True)
 
 

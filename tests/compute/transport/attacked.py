@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import grpc
 
-from headrace.compute.channels import STREAM, Greeting, Limits, Wakeup
+from headrace.compute.channels import STREAM, ConnectionLimits, Greeting, Wakeup
 from headrace.compute.collections.memory import MemoryCollections
 from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.credentials import Security
@@ -33,7 +33,7 @@ from headrace.compute.protocol.commands import (
     Schedule,
     TimelyConfig,
 )
-from headrace.compute.protocol.responses import PeekResponse, Rows
+from headrace.compute.protocol.responses import PeekResponse, RowsResponse
 from headrace.compute.replica import make_runtime
 from headrace.compute.replica.replica import Replica
 from headrace.compute.serve.replica_link import ReplicaLink
@@ -82,7 +82,12 @@ class Attacked:
         where: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.task = asyncio.create_task(
             serve_replica(
-                replica, "127.0.0.1:0", Security(), Limits(peeks=100), bell=bell, ready=where.set_result
+                replica,
+                "127.0.0.1:0",
+                Security(),
+                ConnectionLimits(peeks=100),
+                bell=bell,
+                ready=where.set_result,
             )
         )
         return await where
@@ -162,7 +167,7 @@ class Attacked:
                 while True:
                     response = await controller.answer()
                     if isinstance(response, PeekResponse):
-                        assert response.answer == Rows((((7, 30), 2),))
+                        assert response.answer == RowsResponse((((7, 30), 2),))
                         return
             finally:
                 task.cancel()

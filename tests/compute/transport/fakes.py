@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 
-from headrace.compute.channels import STREAM, Limits, Wakeup
+from headrace.compute.channels import STREAM, ConnectionLimits, Wakeup
 from headrace.compute.credentials import Security
 from headrace.compute.errors import ComputeError, ResultGone
 from headrace.compute.frontier import Frontier
@@ -26,15 +26,15 @@ from headrace.compute.protocol.commands import (
     InitializationComplete,
     InstanceConfig,
     Peek,
-    Plan,
+    PlanBytes,
     TimelyConfig,
 )
-from headrace.compute.protocol.responses import Canceled, Counted, PeekResponse, Response, Rows
+from headrace.compute.protocol.responses import Canceled, Counted, PeekResponse, Response, RowsResponse
 from headrace.compute.serve.replica_link import ReplicaLink
 from headrace.compute.serve.replica_server import serve_replica
 
 DATAFLOW = Dataflow(
-    Plan(b"plan"), (), (), (IndexExport("u1", "out"), IndexExport("silent", "out")), Frontier(0)
+    PlanBytes(b"plan"), (), (), (IndexExport("u1", "out"), IndexExport("silent", "out")), Frontier(0)
 )
 PATIENCE = 20.0
 """Seconds after which a test has failed: never waited for by one that passes."""
@@ -70,7 +70,7 @@ class FakeReplica:
             case Peek(uuid, IndexTarget("silent")):
                 pass
             case Peek(uuid, keys=keys):
-                self.say(PeekResponse(uuid, Rows(tuple((key, 1) for key in keys or ()))))
+                self.say(PeekResponse(uuid, RowsResponse(tuple((key, 1) for key in keys or ()))))
             case CancelPeek(uuid):
                 self.say(PeekResponse(uuid, Canceled()))
             case _:
@@ -182,7 +182,7 @@ class FakeController:
 
 def answered(number: int) -> PeekResponse:
     """What a peek of a controller is answered with."""
-    return PeekResponse(number.to_bytes(16, "big"), Rows(((("key", number), 1),)))
+    return PeekResponse(number.to_bytes(16, "big"), RowsResponse(((("key", number), 1),)))
 
 
 class Served:
@@ -202,7 +202,7 @@ class Served:
 @contextlib.asynccontextmanager
 async def served(
     security: Security = Security(),
-    limits: Limits = Limits(),
+    limits: ConnectionLimits = ConnectionLimits(),
     name: str | None = None,
     address: str = "127.0.0.1:0",
 ) -> AsyncIterator[Served]:
@@ -226,7 +226,7 @@ async def served(
 async def linked(
     server: Served | str,
     security: Security = Security(),
-    limits: Limits = Limits(),
+    limits: ConnectionLimits = ConnectionLimits(),
     *,
     name: str = "r1",
     controller_epoch: int = 1,
@@ -248,7 +248,10 @@ async def linked(
 
 
 async def run_link(
-    server: Served | str, security: Security = Security(), limits: Limits = Limits(), **named: Any
+    server: Served | str,
+    security: Security = Security(),
+    limits: ConnectionLimits = ConnectionLimits(),
+    **named: Any,
 ) -> tuple[FakeController, ReplicaLink]:
     """A controller with a link that is over."""
     controller = FakeController(named.pop("controller_epoch", 1))

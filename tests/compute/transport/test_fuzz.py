@@ -41,7 +41,7 @@ from headrace.compute.protocol.commands import (
     IndexTarget,
     InitializationComplete,
     Peek,
-    Plan,
+    PlanBytes,
     Schedule,
     SubscribeExport,
 )
@@ -226,7 +226,7 @@ _exports = (
 )
 _dataflows = st.builds(
     Dataflow,
-    st.just(VIEW.plan) | st.builds(Plan, st.binary(max_size=20)),
+    st.just(VIEW.plan) | st.builds(PlanBytes, st.binary(max_size=20)),
     st.lists(st.builds(CollectionImport, _names, _ids), max_size=2).map(tuple),
     st.lists(st.builds(IndexImport, _names, _ids), max_size=1).map(tuple),
     st.tuples(_exports),

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from headrace.compute import channels
-from headrace.compute.channels import VERSION, Greeting, Limits, Wakeup, Welcome
+from headrace.compute.channels import VERSION, ConnectionLimits, Greeting, Wakeup, Welcome
 from headrace.compute.errors import (
     BadMessage,
     ComputeError,
@@ -200,7 +200,7 @@ def test_a_peer_that_never_answers_is_given_up() -> None:
     async def story() -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             address = f"127.0.0.1:{silent.getsockname()[1]}"
-            controller, link = await run_link(address, limits=Limits(connect=0.2))
+            controller, link = await run_link(address, limits=ConnectionLimits(connect=0.2))
         assert isinstance(link.error, ConnectionBroken)
         assert controller.unreached == [link.error]
 
@@ -332,7 +332,7 @@ def test_a_stream_that_is_superseded_while_it_is_welcomed_learns_it() -> None:
 
     async def story() -> None:
         nonlocal session
-        session = ReplicaSession(context, Greeting(Epoch(1, 1), NONCE), Limits())
+        session = ReplicaSession(context, Greeting(Epoch(1, 1), NONCE), ConnectionLimits())
         with pytest.raises(AssertionError, match="abort has raised"):
             await session.run(FakeReplica(Wakeup()), received, Welcome("boot", "here", None))
         assert context.refused == ["FAILED_PRECONDITION"]

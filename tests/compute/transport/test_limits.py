@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headrace.compute.channels import Greeting, Limits
+from headrace.compute.channels import ConnectionLimits, Greeting
 from headrace.compute.errors import (
     ConnectionBroken,
     DataflowFailed,
@@ -30,17 +30,17 @@ from headrace.compute.protocol.commands import (
     IndexTarget,
     InstanceConfig,
     Peek,
-    Plan,
+    PlanBytes,
     Schedule,
     SubscribeExport,
     TimelyConfig,
 )
 from headrace.compute.protocol.responses import (
-    Batch,
+    BatchResponse,
     Canceled,
     PeekResponse,
     Problem,
-    Rows,
+    RowsResponse,
     Status,
     SubscribeResponse,
 )
@@ -48,7 +48,7 @@ from headrace.compute.protocol.rows import decode_counted
 from headrace.compute.serve import replica_server
 from tests.compute.transport.fakes import answered, linked, raw_stream, run_link, served, until
 
-SMALL = Limits(message=100_000, plan=10_000, batch=1_000_000, keys=10, peeks=5)
+SMALL = ConnectionLimits(message=100_000, plan=10_000, batch=1_000_000, keys=10, peeks=5)
 BEGIN: list[Command] = [
     CreateTimely(TimelyConfig(), Epoch(1, 1), b"A" * 16),
     CreateInstance(InstanceConfig("memory:")),
@@ -56,7 +56,7 @@ BEGIN: list[Command] = [
 
 
 def dataflow(size: int) -> CreateDataflow:
-    return CreateDataflow(Dataflow(Plan(b"x" * size), (), (), (IndexExport("u9", "out"),), START))
+    return CreateDataflow(Dataflow(PlanBytes(b"x" * size), (), (), (IndexExport("u9", "out"),), START))
 
 
 def test_a_message_above_the_limit_is_not_sent_and_the_controller_is_told_why() -> None:
@@ -108,7 +108,7 @@ def test_an_answer_that_is_too_large_is_answered_with_the_problem() -> None:
             uuid = b"p" * 16
             controller.connections[0].send(Peek(uuid, IndexTarget("silent"), 1))
             await until(lambda: Peek(uuid, IndexTarget("silent"), 1) in server.replica.received)
-            server.replica.say(PeekResponse(uuid, Rows(((("x" * SMALL.message,), 1),))))
+            server.replica.say(PeekResponse(uuid, RowsResponse(((("x" * SMALL.message,), 1),))))
             server.replica.bell.ring()
             first = await controller.answer()
             assert isinstance(first, PeekResponse)
@@ -158,16 +158,16 @@ def test_who_asks_on_without_end_though_refused_is_left(monkeypatch: pytest.Monk
 def test_a_large_batch_arrives_whole_through_small_messages() -> None:
     async def story() -> None:
         async with served(limits=SMALL) as server, linked(server, limits=SMALL) as (controller, _):
-            subscription = Dataflow(Plan(b""), (), (), (SubscribeExport("t1", "out"),), START)
+            subscription = Dataflow(PlanBytes(b""), (), (), (SubscribeExport("t1", "out"),), START)
             controller.connections[0].send(CreateDataflow(subscription))
             await until(lambda: CreateDataflow(subscription) in server.replica.received)
             updates = tuple(((n, "x" * 50), 1, 1) for n in range(10_000))
-            whole = SubscribeResponse("t1", Batch(START, Frontier(9), updates))
+            whole = SubscribeResponse("t1", BatchResponse(START, Frontier(9), updates))
             server.replica.say(whole)
-            server.replica.say(SubscribeResponse("t1", Batch(Frontier(9), END, ())))
+            server.replica.say(SubscribeResponse("t1", BatchResponse(Frontier(9), END, ())))
             server.replica.bell.ring()
             assert await controller.answer() == whole
-            assert await controller.answer() == SubscribeResponse("t1", Batch(Frontier(9), END, ()))
+            assert await controller.answer() == SubscribeResponse("t1", BatchResponse(Frontier(9), END, ()))
 
     asyncio.run(story())
 
@@ -204,7 +204,7 @@ def test_a_replica_that_breaks_the_rules_is_left() -> None:
     async def story() -> None:
         async with served() as server, linked(server) as (controller, link):
             await controller.peek()
-            server.replica.say(SubscribeResponse("t5", Batch(START, END, ())))
+            server.replica.say(SubscribeResponse("t5", BatchResponse(START, END, ())))
             server.replica.bell.ring()
             await until(lambda: bool(controller.failures))
             assert isinstance(link.error, ProtocolViolation)

@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import random
 
-from headrace.compute.channels import Limits
+from headrace.compute.channels import ConnectionLimits
 from headrace.compute.errors import ConnectionBroken, MessageTooLarge
 from headrace.compute.protocol.commands import CancelPeek, IndexTarget, Peek
 from headrace.compute.protocol.responses import PeekResponse
 from headrace.compute.serve.replica_link import ReplicaLink
 from tests.compute.transport.fakes import FakeController, answered, linked, run_link, served, until
 
-BRISK = Limits(idle=0.05, silence=0.1)
+BRISK = ConnectionLimits(idle=0.05, silence=0.1)
 
 
 class Wire:
@@ -77,8 +77,8 @@ def test_a_side_that_is_gone_without_a_word_is_noticed_by_the_other() -> None:
 def test_an_idle_connection_stays_and_its_signs_of_life_are_no_abuse() -> None:
     async def story() -> None:
         async with (
-            served(limits=Limits(idle=0.01)) as server,
-            linked(server, limits=Limits(idle=0.01)) as (controller, _),
+            served(limits=ConnectionLimits(idle=0.01)) as server,
+            linked(server, limits=ConnectionLimits(idle=0.01)) as (controller, _),
         ):
             await controller.peek()
             for _ in range(30):  # some thirty of them on each side
@@ -91,7 +91,10 @@ def test_an_idle_connection_stays_and_its_signs_of_life_are_no_abuse() -> None:
 
 def test_the_first_error_is_the_reported_one() -> None:
     async def story() -> None:
-        async with served() as server, linked(server, limits=Limits(message=5_000)) as (controller, link):
+        async with (
+            served() as server,
+            linked(server, limits=ConnectionLimits(message=5_000)) as (controller, link),
+        ):
             await controller.peek()
             # The sending side fails first; then the call that it cancels, the receiving side, the server.
             controller.connections[0].send(Peek(b"p" * 16, IndexTarget("u1"), 1, (("x" * 9_000,),)))

@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.compute import channels
-from headrace.compute.channels import FETCH, VERSION, Limits
+from headrace.compute.channels import FETCH, VERSION, ConnectionLimits
 from headrace.compute.credentials import Security, Validity, is_loopback, read_validities
 from headrace.compute.errors import ComputeError, ConnectionBroken, InsecureAddress, NotAuthorized
 from headrace.compute.serve.controller_process import Options, run_controller
@@ -28,7 +28,7 @@ trustme = pytest.importorskip("trustme", reason="trustme is not installed, which
 _grpc: Any = grpc
 
 TOKEN = "correct-horse"
-QUICK = Limits(connect=2.0)
+QUICK = ConnectionLimits(connect=2.0)
 
 
 class Authority:

@@ -1,6 +1,6 @@
 """A sink where a source stands."""
 
-from headrace.pull import Source, collect, defer
+from headrace.pull import PullSource, collect, defer
 
-later = defer(Source)
+later = defer(PullSource)
 later.resolve(collect())

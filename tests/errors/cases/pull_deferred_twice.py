@@ -1,7 +1,7 @@
 """A deferred piece is one piece."""
 
-from headrace.pull import Source, defer, values
+from headrace.pull import PullSource, defer, values
 
-later = defer(Source)
+later = defer(PullSource)
 later.resolve(values([1]))
 later.resolve(values([2]))

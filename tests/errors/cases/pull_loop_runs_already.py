@@ -1,6 +1,6 @@
 import asyncio
 
-from headrace.pull import Source, collect, pull
+from headrace.pull import PullSource, collect, pull
 
 
 def clock(module):
@@ -8,7 +8,7 @@ def clock(module):
 
 
 async def main():
-    pull(Source.of("clock", clock), collect()).run()
+    pull(PullSource.of("clock", clock), collect()).run()
 
 
 asyncio.run(main())

@@ -1,4 +1,4 @@
-from headrace.pull import Source, collect, pull
+from headrace.pull import PullSource, collect, pull
 from headrace.pull.module_context import Module
 from headrace.pull.protocol import AnswerTo, End
 
@@ -8,4 +8,4 @@ def sevens(_module: Module) -> None:
         answer(abort, 7)
 
 
-pull(Source.of("sevens", sevens), collect()).run()  # type: ignore[arg-type]
+pull(PullSource.of("sevens", sevens), collect()).run()  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 from typing import Any
 
-from headrace.pull import Source, collect, pull
+from headrace.pull import PullSource, collect, pull
 from headrace.pull.protocol import AnswerTo, End
 
 
@@ -12,4 +12,4 @@ def read(abort: End | None, answer: AnswerTo) -> Any:
     return ask(answer)
 
 
-pull(Source.of("sevens", lambda _module: read), collect()).run()
+pull(PullSource.of("sevens", lambda _module: read), collect()).run()

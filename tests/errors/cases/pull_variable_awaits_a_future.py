@@ -1,6 +1,6 @@
 from collections.abc import Generator
 
-from headrace.pull.dataflow import ModuleContext, Requests, Source, collect, pull
+from headrace.pull.dataflow import DataflowSource, ModuleContext, Requests, collect, pull
 
 
 class Request:
@@ -15,4 +15,4 @@ async def fetching(module: ModuleContext, requests: Requests) -> None:
         await Request()
 
 
-pull(Source.of("fetching", fetching), collect()).run()
+pull(DataflowSource.of("fetching", fetching), collect()).run()

@@ -1,4 +1,4 @@
-from headrace.pull.dataflow import ModuleContext, Requests, Source, collect, pull
+from headrace.pull.dataflow import DataflowSource, ModuleContext, Requests, collect, pull
 
 
 async def sevens(module: ModuleContext, requests: Requests) -> None:
@@ -6,4 +6,4 @@ async def sevens(module: ModuleContext, requests: Requests) -> None:
         request.answer.bind(7)
 
 
-pull(Source.of("sevens", sevens), collect()).run()
+pull(DataflowSource.of("sevens", sevens), collect()).run()

@@ -1,5 +1,5 @@
-from headrace.pull.dataflow import Variable
+from headrace.pull.dataflow import DataflowVariable
 
-price: Variable[int] = Variable()
+price: DataflowVariable[int] = DataflowVariable()
 price.bind(7)
 price.bind(8)

@@ -1,4 +1,4 @@
-from headrace.pull.dataflow import Variable
+from headrace.pull.dataflow import DataflowVariable
 
-price: Variable[int] = Variable()
+price: DataflowVariable[int] = DataflowVariable()
 print(price.value)

@@ -1,8 +1,8 @@
-from headrace.pull.dataflow import Edge, ModuleContext, Sink, pull, values
+from headrace.pull.dataflow import DataflowEdge, DataflowSink, ModuleContext, pull, values
 
 
-def first(module: ModuleContext, upstream: Edge) -> None:
+def first(module: ModuleContext, upstream: DataflowEdge) -> None:
     module.when(upstream.ask(), module.done)
 
 
-pull(values([1, 2]), Sink.of("first", first)).run()  # type: ignore[arg-type]
+pull(values([1, 2]), DataflowSink.of("first", first)).run()  # type: ignore[arg-type]

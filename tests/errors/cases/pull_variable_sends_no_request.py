@@ -1,8 +1,8 @@
-from headrace.pull.dataflow import Ask, Edge, ModuleContext, Sink, pull, values
+from headrace.pull.dataflow import Ask, DataflowEdge, DataflowSink, ModuleContext, pull, values
 
 
-async def first(module: ModuleContext, upstream: Edge) -> None:
+async def first(module: ModuleContext, upstream: DataflowEdge) -> None:
     upstream.send(Ask)
 
 
-pull(values([1, 2]), Sink.of("first", first)).run()
+pull(values([1, 2]), DataflowSink.of("first", first)).run()

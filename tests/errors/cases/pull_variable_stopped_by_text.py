@@ -1,9 +1,9 @@
-from headrace.pull.dataflow import Edge, ModuleContext, Sink, pull, values
+from headrace.pull.dataflow import DataflowEdge, DataflowSink, ModuleContext, pull, values
 
 
-async def enough(module: ModuleContext, upstream: Edge) -> None:
+async def enough(module: ModuleContext, upstream: DataflowEdge) -> None:
     await upstream.ask()
     module.done(await upstream.stop("enough"))
 
 
-pull(values([1, 2]), Sink.of("enough", enough)).run()
+pull(values([1, 2]), DataflowSink.of("enough", enough)).run()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.pull import Pipeline, Source, Transformer, collect, map, pull, source, take, values
+from headrace.pull import Pipeline, PullSource, PullTransformer, collect, map, pull, source, take, values
 from headrace.pull.protocol import AnswerTo, End
 from tests.pull.described import case
 
@@ -17,14 +17,14 @@ def test_a_pipeline_gives_what_its_sink_gives_when_it_is_run() -> None:
 @case("pull(source, through) is a source (arity 2)")
 def test_a_source_and_transformers_are_a_source() -> None:
     piece = pull(values([1, 2]), map(str))
-    assert isinstance(piece, Source)
+    assert isinstance(piece, PullSource)
     assert pull(piece, collect()).run() == ["1", "2"]
 
 
 @case("pull(through, through) is a through (arity 1)")
 def test_transformers_are_a_transformer() -> None:
     piece = pull(map(abs), map(str), map(len))
-    assert isinstance(piece, Transformer)
+    assert isinstance(piece, PullTransformer)
     assert pull(values([-1, 22]), piece, collect()).run() == [1, 2]
     assert pull(values([-333]), piece, collect()).run() == [3]  # the original can be used once
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from headrace.pull import (
-    Duplex,
     Pipeline,
-    Source,
+    PullDuplex,
+    PullSource,
     cat,
     closing_handshake,
     collect,
@@ -79,7 +79,7 @@ def test_an_abort_closes_the_inner_stream_then_the_outer_one_and_no_other() -> N
 
 @case("pull of a duplex: s.sink(read); read = s.source")
 def test_a_duplex_in_a_pipeline_stands_for_its_sink_and_then_its_source() -> None:
-    duplex = Duplex(values(["its", "source"]), collect())
+    duplex = PullDuplex(values(["its", "source"]), collect())
     pipeline = pull(values([1, 2]), duplex, collect())
     assert together(pipeline).run() == (["its", "source"],)
     run = pipeline.start()
@@ -129,7 +129,7 @@ def test_the_first_request_asks_every_input_once() -> None:
     assert [manual.requests for manual in manuals] == [[None], [None, None], [None]]
 
 
-def letters(*sources: Source, equal: Any = "both") -> list[Any]:
+def letters(*sources: PullSource, equal: Any = "both") -> list[Any]:
     return pull(sorted_merge(*sources, key=lambda pair: pair[0], equal=equal), collect()).run()
 
 
@@ -184,8 +184,8 @@ def test_everybody_hears_what_is_pushed_from_when_they_listen() -> None:
 @case("goodbye: on source end send GOODBYE and wait for the peer GOODBYE before ending")
 def test_neither_end_of_a_line_ends_before_the_other_has_said_goodbye() -> None:
     first, second = Manual(), Manual()
-    one = closing_handshake(Duplex(first.source, collect()))
-    other = closing_handshake(Duplex(second.source, collect()))
+    one = closing_handshake(PullDuplex(first.source, collect()))
+    other = closing_handshake(PullDuplex(second.source, collect()))
     run = together(pull(one, other, one)).start()
     first.answer(0, None, 1)
     second.answer(0, None, 2)
@@ -196,8 +196,8 @@ def test_neither_end_of_a_line_ends_before_the_other_has_said_goodbye() -> None:
     assert [1] in run.results.values()
     assert [2] in run.results.values()
 
-    same = closing_handshake(Duplex(values([1, 2, 3]), collect()))
-    peer = closing_handshake(Duplex(values([1, 2, 3]), collect()))
+    same = closing_handshake(PullDuplex(values([1, 2, 3]), collect()))
+    peer = closing_handshake(PullDuplex(values([1, 2, 3]), collect()))
     run = pull(same, peer, same).start()
     assert [result for result in run.results.values() if result is not None] == [[1, 2, 3], [1, 2, 3]]
 
@@ -211,7 +211,7 @@ def test_the_halves_of_a_pair_are_joined() -> None:
 def test_streams_that_are_made_one_after_the_other_when_they_are_wanted() -> None:
     made: list[str] = []
 
-    def streams() -> Iterator[Source]:
+    def streams() -> Iterator[PullSource]:
         for letters in ("ab", "c", "never"):
             made.append(letters)
             yield values(letters)
@@ -225,7 +225,7 @@ def test_streams_that_are_made_one_after_the_other_when_they_are_wanted() -> Non
     assert pull(flat_stream(), collect()).run() == ["a", "b", "c"]
 
 
-def flat_stream() -> Source:
+def flat_stream() -> PullSource:
     """The same with a function: what is no source ends the sequence."""
     stock: list[Any] = [values("ab"), values("c"), None]
     return cat(iter(lambda: stock.pop(0), None))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.pull import Recorder, probe, probe_around, pull
-from headrace.pull.modules import Source, Transformer
+from headrace.pull.modules import PullSource, PullTransformer
 from headrace.testing import SinkCase, VirtualRuntime, reference_sink, reference_source, reference_transformer
 from tests.pull.described import case
 
 SOURCE, SINK = ValueError("Source Error"), ValueError("Sink Error")
 
 
-def trace(source: Source, sink: SinkCase | None = None, *, through: Transformer | None = None) -> str:
+def trace(source: PullSource, sink: SinkCase | None = None, *, through: PullTransformer | None = None) -> str:
     """What happens at the edge of the source, or at both edges of the transformer."""
     recorder = Recorder()
     middle: Any = probe(recorder) if through is None else probe_around(through, recorder)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.pull import (
-    Source,
+    PullSource,
     cat,
     collect,
     defer,
@@ -25,7 +25,7 @@ from tests.pull.core.modules import Hand, Manual
 from tests.pull.described import case
 
 
-def answers(source: Source, *requests: End | None) -> list[Any]:
+def answers(source: PullSource, *requests: End | None) -> list[Any]:
     """What a source answers these requests, made one after the other."""
     hand = Hand()
     pull(source, hand.sink).start()
@@ -170,7 +170,7 @@ def test_cat_confirms_after_what_it_has_opened() -> None:
 def test_a_deferred_source_hears_in_order_what_was_asked_of_it() -> None:
     """In the original the read gets 7; here it gets the end, as every read that an abort overtakes."""
     stops: list[Exception | None] = []
-    later, hand = defer(Source), Hand()
+    later, hand = defer(PullSource), Hand()
     pull(later, hand.sink).start()
     hand.request("read")
     hand.request("abort", True)
@@ -179,7 +179,7 @@ def test_a_deferred_source_hears_in_order_what_was_asked_of_it() -> None:
     assert hand.heard == [("read", True), ("abort", True)]
     assert stops == [None]
 
-    later, hand = defer(Source), Hand()
+    later, hand = defer(PullSource), Hand()
     pull(later, hand.sink).start()
     hand.request("read")
     later.resolve(values([7, 8]))
@@ -189,6 +189,6 @@ def test_a_deferred_source_hears_in_order_what_was_asked_of_it() -> None:
 @case("defer.source.abort(err) answers err")
 def test_an_aborted_deferred_source_answers_by_the_error() -> None:
     cause = OSError("x")
-    later = defer(Source)
+    later = defer(PullSource)
     later.abort(cause)
     assert answers(later, None) == [cause]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headrace.pull import Sink, Source, Transformer
-from headrace.pull.edge import Edge
+from headrace.pull import PullSink, PullSource, PullTransformer
+from headrace.pull.edge import PullEdge
 from headrace.pull.module_context import Module
 from headrace.pull.protocol import AnswerTo, End
 
@@ -18,7 +18,7 @@ class Manual:
         self.requests: list[End | None] = []
         self.answers: list[AnswerTo] = []
         self.module: Module | None = None
-        self.source = Source.of("manual", self._open, **options)
+        self.source = PullSource.of("manual", self._open, **options)
 
     def _open(self, module: Module) -> Callable[..., None]:
         self.module = module
@@ -40,11 +40,11 @@ class Hand:
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, Any]] = []
-        self.edge: Edge | None = None
+        self.edge: PullEdge | None = None
         self.module: Module | None = None
-        self.sink = Sink.of("hand", self._open)
+        self.sink = PullSink.of("hand", self._open)
 
-    def _open(self, module: Module, edge: Edge) -> None:
+    def _open(self, module: Module, edge: PullEdge) -> None:
         self.module, self.edge = module, edge
 
     def request(self, name: str, abort: End | None = None) -> None:
@@ -61,10 +61,10 @@ class Hand:
         self.edge(abort)
 
 
-def delay(seconds: float, name: str = "delay") -> Transformer:
+def delay(seconds: float, name: str = "delay") -> PullTransformer:
     """Holds each value for some seconds, one at a time; asks upstream for every ask at once."""
 
-    def open(module: Module, edge: Edge) -> Callable[..., None]:
+    def open(module: Module, edge: PullEdge) -> Callable[..., None]:
         waiting: list[tuple[AnswerTo, Any]] = []
 
         def read(abort: End | None, answer: AnswerTo) -> None:
@@ -96,4 +96,4 @@ def delay(seconds: float, name: str = "delay") -> Transformer:
 
         return read
 
-    return Transformer.of(name, open, width=1)
+    return PullTransformer.of(name, open, width=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import SourceLocation
-from headrace.pull import Source, collect, map, pull, sink, values
+from headrace.pull import PullSource, collect, map, pull, sink, values
 from headrace.pull.edge import CallbackEdge
 from headrace.pull.module_context import Module
 from headrace.pull.pipeline_run import Run
@@ -45,7 +45,7 @@ def test_a_pipeline_rests_only_when_it_waits_or_has_ended() -> None:
         return read
 
     got: list[int] = []
-    pull(Source.of("source", open), map(lambda x: got.append(x)), collect()).run()
+    pull(PullSource.of("source", open), map(lambda x: got.append(x)), collect()).run()
     assert seen == [5]
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from headrace.pull import (
-    Duplex,
     Pipeline,
-    Sink,
-    Source,
-    Transformer,
+    PullDuplex,
+    PullSink,
+    PullSource,
+    PullTransformer,
     collect,
     map,
     pull,
@@ -25,15 +25,15 @@ from headrace.pull.errors import NotComposable
 from headrace.pull.protocol import AnswerTo, End, Read
 
 
-def plus(n: int) -> Transformer:
+def plus(n: int) -> PullTransformer:
     return map(lambda value: value + n)
 
 
 def test_composition_gives_a_piece_of_the_right_kind() -> None:
-    assert isinstance(pull(values([1])), Source)
-    assert isinstance(pull(values([1]), plus(1)), Source)
-    assert isinstance(pull(plus(1), plus(2)), Transformer)
-    assert isinstance(pull(plus(1), collect()), Sink)
+    assert isinstance(pull(values([1])), PullSource)
+    assert isinstance(pull(values([1]), plus(1)), PullSource)
+    assert isinstance(pull(plus(1), plus(2)), PullTransformer)
+    assert isinstance(pull(plus(1), collect()), PullSink)
     assert isinstance(pull(values([1]), plus(1), collect()), Pipeline)
 
 
@@ -96,7 +96,7 @@ def test_nothing_makes_no_pipeline() -> None:
 # --- plain functions ---------------------------------------------------------------------------
 
 
-def counting(last: int) -> Source:
+def counting(last: int) -> PullSource:
     def read(abort: End | None, answer: AnswerTo) -> None:
         nonlocal at
         at += 1
@@ -113,7 +113,7 @@ def doubling(upstream: Read) -> Read:
     return read
 
 
-def draining(found: list[Any]) -> Sink:
+def draining(found: list[Any]) -> PullSink:
     def connect(read: Read) -> list[Any]:
         def got(end: End | None, value: Any = None, /) -> None:
             if end is None:
@@ -145,9 +145,9 @@ def test_a_plain_sink_fails_as_its_stream_does() -> None:
 # --- duplexes ----------------------------------------------------------------------------------
 
 
-def echo_of(items: list[Any], into: list[Any]) -> Duplex:
+def echo_of(items: list[Any], into: list[Any]) -> PullDuplex:
     """Sends the items, and keeps what it is sent; the two have nothing to do with each other."""
-    return Duplex(values(items), draining(into))
+    return PullDuplex(values(items), draining(into))
 
 
 def test_a_duplex_in_the_middle_takes_from_before_and_gives_to_after() -> None:
@@ -166,9 +166,9 @@ def test_two_duplexes_are_joined_both_ways() -> None:
 
 def test_a_duplex_at_one_end_leaves_its_other_half_open() -> None:
     into: list[int] = []
-    assert isinstance(pull(values([1]), echo_of([2], into)), Source)
-    assert isinstance(pull(echo_of([2], into), collect()), Sink)
-    assert isinstance(pull(echo_of([1], []), echo_of([2], [])), Duplex)
-    assert isinstance(pull(plus(1), echo_of([2], into), plus(1)), Duplex)
+    assert isinstance(pull(values([1]), echo_of([2], into)), PullSource)
+    assert isinstance(pull(echo_of([2], into), collect()), PullSink)
+    assert isinstance(pull(echo_of([1], []), echo_of([2], [])), PullDuplex)
+    assert isinstance(pull(plus(1), echo_of([2], into), plus(1)), PullDuplex)
     assert pull(pull(values([1]), plus(1), echo_of([2], into)), plus(10), collect()).run() == [12]
     assert into == [2]

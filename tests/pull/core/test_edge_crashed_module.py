@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.pull import Recorder, Transformer, probe, pull
-from headrace.pull.edge import Edge
+from headrace.pull import PullTransformer, Recorder, probe, pull
+from headrace.pull.edge import PullEdge
 from headrace.pull.module_context import Module
 from headrace.pull.protocol import AnswerTo, End, Read
 from tests.pull.core.modules import Hand, Manual
 
 
-def refuse_values(own: Exception) -> Transformer:
+def refuse_values(own: Exception) -> PullTransformer:
     """Passes ends; raises at a value."""
 
-    def open(_module: Module, edge: Edge) -> Read:
+    def open(_module: Module, edge: PullEdge) -> Read:
         def read(abort: End | None, answer: AnswerTo) -> None:
             def got(end: End | None, _value: object = None, /) -> None:
                 if end is None:
@@ -25,7 +25,7 @@ def refuse_values(own: Exception) -> Transformer:
 
         return read
 
-    return Transformer.of("refuse_values", open)
+    return PullTransformer.of("refuse_values", open)
 
 
 def test_the_error_of_a_module_goes_before_those_that_upstream_ends_with_afterwards() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from headrace.pull import Source, collect, pull
+from headrace.pull import PullSource, collect, pull
 from headrace.pull.module_context import Module
 from headrace.pull.protocol import AnswerTo, End, Read
 from headrace.testing import VirtualRuntime
 
 
-def counting(last: int, inside: list[str]) -> Source:
+def counting(last: int, inside: list[str]) -> PullSource:
     """1 to last: the first after a second, while more asks come; notes when it is asked while it answers."""
 
     def open(module: Module) -> Read:
@@ -33,7 +33,7 @@ def counting(last: int, inside: list[str]) -> Source:
 
         return read
 
-    return Source.of("counting", open, linear=True)
+    return PullSource.of("counting", open, linear=True)
 
 
 def test_a_linear_module_is_asked_again_when_its_function_has_returned() -> None:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.pull import (
+    PullSource,
     Run,
-    Source,
     cat,
     catch,
     collect,
@@ -65,7 +65,7 @@ def badly_closed() -> Iterator[int]:
         close_fails()
 
 
-def pushed() -> Source:
+def pushed() -> PullSource:
     handle = pushable(on_close=close_fails)
     for item in ITEMS:
         handle.push(item)
@@ -77,7 +77,7 @@ class Resource:
         close_fails()
 
 
-def holding() -> Source:
+def holding() -> PullSource:
     def open(module: Module) -> Callable[..., None]:
         module.cancel_at_end(Resource())
 
@@ -86,14 +86,14 @@ def holding() -> Source:
 
         return read
 
-    return Source.of("holding", open)
+    return PullSource.of("holding", open)
 
 
-def listed() -> Source:
+def listed() -> PullSource:
     return values(ITEMS, on_stop=close_fails)
 
 
-SOURCES: dict[str, Callable[[], Source]] = {
+SOURCES: dict[str, Callable[[], PullSource]] = {
     "values": listed,
     "iterate": lambda: iterate(badly_closed()),
     "pushable": pushed,
@@ -133,7 +133,7 @@ WHOLE_SINKS: dict[str, Callable[[], Any]] = {
     "on_end": lambda: on_end(lambda _error: None),
 }
 
-PIPELINES: dict[str, Callable[[Source], Any]] = {
+PIPELINES: dict[str, Callable[[PullSource], Any]] = {
     **{name: lambda source, sink=sink: pull(source, sink()) for name, sink in SINKS.items()},
     **{
         f"dataflow {name}": lambda source, sink=sink: dataflow.pull(dataflow.as_dataflow(source), sink())
@@ -161,7 +161,7 @@ def assert_cause_first(run: Run) -> None:
 @pytest.mark.parametrize("pipeline", PIPELINES.values(), ids=PIPELINES)
 @pytest.mark.parametrize("window", [None, 3])
 def test_a_function_that_raises(
-    source: Callable[[], Source], pipeline: Callable[[Source], Any], window: int | None
+    source: Callable[[], PullSource], pipeline: Callable[[PullSource], Any], window: int | None
 ) -> None:
     assert_cause_first(pipeline(source()).start(window=window))
 
@@ -173,21 +173,21 @@ def test_a_function_that_raises(
     st.integers(0, 10_000),
 )
 def test_a_function_that_raises_in_any_order_of_events(
-    source: Callable[[], Source], pipeline: Callable[[Source], Any], window: int | None, seed: int
+    source: Callable[[], PullSource], pipeline: Callable[[PullSource], Any], window: int | None, seed: int
 ) -> None:
     with RandomRuntime(seed) as runtime:
         assert_cause_first(pipeline(source()).start(runtime, window=window))
 
 
 @sources
-def test_a_sink_that_is_aborted_with_an_error(source: Callable[[], Source]) -> None:
+def test_a_sink_that_is_aborted_with_an_error(source: Callable[[], PullSource]) -> None:
     sink = drain(lambda _value: sink.abort(Cause()))
     assert_cause_first(pull(source(), sink).start())
 
 
 @sources
 def test_what_closing_fails_with_is_the_error_where_nothing_failed_before(
-    source: Callable[[], Source],
+    source: Callable[[], PullSource],
 ) -> None:
     with pytest.raises(OSError, match="close failed") as raised:
         pull(source(), take(1), collect()).run()

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pull import Recorder, Transformer, collect, map, probe, probe_around, pull, take, values
+from headrace.pull import PullTransformer, Recorder, collect, map, probe, probe_around, pull, take, values
 from headrace.pull.rules.checker import check
 from tests.pull.core.modules import Hand, Manual
 
 
-def keep(test: Any) -> Transformer:
-    return Transformer.of_kernel("keep", lambda: lambda items: (item for item in items if test(item)))
+def keep(test: Any) -> PullTransformer:
+    return PullTransformer.of_kernel("keep", lambda: lambda items: (item for item in items if test(item)))
 
 
-def repeat() -> Transformer:
-    return Transformer.of_kernel("repeat", lambda: lambda items: (i for i in items for _ in range(i % 4)))
+def repeat() -> PullTransformer:
+    return PullTransformer.of_kernel("repeat", lambda: lambda items: (i for i in items for _ in range(i % 4)))
 
 
 STAGES = {
@@ -47,7 +47,7 @@ def test_stages_mean_the_same_fused_or_not_in_any_window_and_batch(
 
 
 def test_neighbours_are_one_module_and_a_probe_between_them_keeps_them_apart() -> None:
-    def modules(*stages: Transformer) -> list[str]:
+    def modules(*stages: PullTransformer) -> list[str]:
         return [module.name for module in pull(values([1]), *stages, Hand().sink).start().modules]
 
     assert modules(map(abs), keep(bool), take(3), map(abs)) == ["values", "map+keep", "take", "map", "hand"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.pull import Sink, Source, collect, pull, values
-from headrace.pull.edge import Edge
+from headrace.pull import PullSink, PullSource, collect, pull, values
+from headrace.pull.edge import PullEdge
 from headrace.pull.module_context import Module
 from tests.pull.core.modules import Manual
 
@@ -29,9 +29,9 @@ class Holder:
         self.closings: list[Exception | None] = []
         self.closed: Callable[..., object] | None = None
         self._then = then
-        self.sink = Sink.of("holder", self._open)
+        self.sink = PullSink.of("holder", self._open)
 
-    def _open(self, module: Module, edge: Edge) -> None:
+    def _open(self, module: Module, edge: PullEdge) -> None:
         module.cancel_at_end(self.resource)
         module.closing(self._close)
 
@@ -108,12 +108,12 @@ def test_what_a_close_function_raises_counts_as_what_closing_fails_with() -> Non
     def close(_error: Exception | None, _closed: object) -> None:
         raise OSError("disk full")
 
-    def open(module: Module, edge: Edge) -> None:
+    def open(module: Module, edge: PullEdge) -> None:
         module.closing(close)
         module.done()
 
     with pytest.raises(OSError, match="disk full"):
-        pull(values([]), Sink.of("closes badly", open)).run()
+        pull(values([]), PullSink.of("closes badly", open)).run()
 
 
 def test_what_a_source_holds_is_given_back_when_its_stream_has_ended() -> None:
@@ -123,7 +123,7 @@ def test_what_a_source_holds_is_given_back_when_its_stream_has_ended() -> None:
         module.cancel_at_end(resource)
         return lambda abort, answer: answer(True)
 
-    pull(Source.of("holder", open), collect()).run()
+    pull(PullSource.of("holder", open), collect()).run()
     assert resource.cancelled == 1
 
 
@@ -135,7 +135,7 @@ def test_what_is_held_by_a_run_that_is_given_up_is_given_back() -> None:
 
 
 def test_a_failure_that_a_sink_was_not_told_before_it_had_enough_is_not_lost() -> None:
-    def open(module: Module, edge: Edge) -> None:
+    def open(module: Module, edge: PullEdge) -> None:
         def first(_end: Any, value: Any = None, /) -> None:
             module.done(value)
 
@@ -143,7 +143,7 @@ def test_a_failure_that_a_sink_was_not_told_before_it_had_enough_is_not_lost() -
         edge(None, lambda _end, _value=None, /: None)
 
     source = Manual()
-    run = pull(source.source, Sink.of("one", open)).start()
+    run = pull(source.source, PullSink.of("one", open)).start()
 
     def both() -> None:
         source.answers[0](None, 1)

@@ -12,11 +12,11 @@ import pytest
 
 from headrace.errors import BadOption
 from headrace.pull import (
+    PullSink,
+    PullSource,
+    PullTransformer,
     Recorder,
     Run,
-    Sink,
-    Source,
-    Transformer,
     abortable,
     async_map,
     collect,
@@ -31,7 +31,7 @@ from headrace.pull import (
     take,
     values,
 )
-from headrace.pull.edge import Edge
+from headrace.pull.edge import PullEdge
 from headrace.pull.errors import (
     EndNotConfirmed,
     LoopRunsAlready,
@@ -65,7 +65,7 @@ class Unprintable(Exception):
         raise RuntimeError("no text")
 
 
-def ticking(stopped: list[Any], *, close_with: Exception | None = None) -> Source:
+def ticking(stopped: list[Any], *, close_with: Exception | None = None) -> PullSource:
     """Values from a timer; closes from a timer, too."""
 
     def open(module: Module) -> Callable[..., None]:
@@ -78,7 +78,7 @@ def ticking(stopped: list[Any], *, close_with: Exception | None = None) -> Sourc
 
         return read
 
-    return Source.of("ticking", open, linear=True)
+    return PullSource.of("ticking", open, linear=True)
 
 
 # --- what escapes ---------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def test_what_is_no_exception_stops_the_run_and_is_raised(
 
 @pytest.mark.parametrize("make", [map, filter, filter_not, skip_while])
 @pytest.mark.parametrize("batch", [1, 10])
-def test_a_stop_iteration_of_a_function_is_no_end(make: Callable[..., Transformer], batch: int) -> None:
+def test_a_stop_iteration_of_a_function_is_no_end(make: Callable[..., PullTransformer], batch: int) -> None:
     with pytest.raises(RuntimeError, match="StopIteration"):
         pull(values([1, 2, 3]), make(raises(StopIteration())), collect(batch=batch)).run()
 
@@ -170,10 +170,10 @@ def test_a_request_that_is_none_fails_the_module_that_makes_it(odd: Any) -> None
 def test_a_batch_that_is_none_fails_the_module_and_nobody_else(answered: Any, watched: bool) -> None:
     stopped: list[Exception | None] = []
 
-    def open(module: Module, edge: Edge) -> Callable[..., None]:
+    def open(module: Module, edge: PullEdge) -> Callable[..., None]:
         return lambda abort, answer, most: answer(abort, answered) if abort is None else edge(abort, answer)
 
-    naughty = Transformer.of("naughty", open, batches=True)
+    naughty = PullTransformer.of("naughty", open, batches=True)
     stages = [naughty, probe(Recorder())] if watched else [naughty]
     with pytest.raises(ProtocolBroken, match="B1") as raised:
         pull(values([1], on_stop=stopped.append), *stages, take(3), collect(batch=3)).run()
@@ -207,12 +207,12 @@ def test_the_first_cause_is_raised_also_where_upstream_does_not_confirm() -> Non
     assert "'stubborn' was stopped" in raised.value.__notes__[0]
 
 
-def never_closing() -> Sink:
-    def open(module: Module, edge: Edge) -> None:
+def never_closing() -> PullSink:
+    def open(module: Module, edge: PullEdge) -> None:
         module.closing(lambda error, closed: None)
         edge(None, lambda end, value=None: module.done(value))
 
-    return Sink.of("never closing", open)
+    return PullSink.of("never closing", open)
 
 
 def test_a_sink_that_does_not_close_is_named() -> None:
@@ -246,17 +246,17 @@ def test_what_cannot_be_given_back_fails_the_run_and_the_rest_is_given_back() ->
         return lambda abort, answer: module.later(0.001, answer, True)
 
     with pytest.raises(OSError, match=r"[ab]"):
-        pull(Source.of("holding", open), collect()).run()
+        pull(PullSource.of("holding", open), collect()).run()
     assert sorted(given_back) == ["a", "b"]
 
 
 def test_a_sink_that_fails_after_its_result_fails_the_run() -> None:
-    def open(module: Module, edge: Edge) -> None:
+    def open(module: Module, edge: PullEdge) -> None:
         module.done("ok")
         raise ValueError("after the result")
 
     with pytest.raises(ValueError, match="after the result"):
-        pull(values([1]), Sink.of("late", open)).run()
+        pull(values([1]), PullSink.of("late", open)).run()
 
 
 def test_a_transformer_whose_kernel_cannot_be_made_stops_its_source() -> None:
@@ -266,7 +266,7 @@ def test_a_transformer_whose_kernel_cannot_be_made_stops_its_source() -> None:
         raise ValueError("no kernel")
 
     with pytest.raises(ValueError, match="no kernel"):
-        pull(values([1], on_stop=stopped.append), Transformer.of_kernel("none", kernel), collect()).run()
+        pull(values([1], on_stop=stopped.append), PullTransformer.of_kernel("none", kernel), collect()).run()
     assert len(stopped) == 1
 
 
@@ -285,9 +285,9 @@ def test_a_cancelled_task_has_cleaned_up_when_the_run_is_over() -> None:
         return lambda abort, answer: module.later(0.001, answer, True)
 
     async def waited() -> None:
-        await pull(Source.of("working", open), collect())
+        await pull(PullSource.of("working", open), collect())
 
-    pull(Source.of("working", open), collect()).run()
+    pull(PullSource.of("working", open), collect()).run()
     asyncio.run(waited())
     assert cleaned == [True, True]
 
@@ -350,7 +350,7 @@ def test_a_thread_that_resumes_twice_is_heard_once() -> None:
 
         return read
 
-    assert pull(Source.of("threads", open), collect()).run() == []
+    assert pull(PullSource.of("threads", open), collect()).run() == []
     assert heard == [1]
 
 
@@ -366,7 +366,7 @@ def test_timers_that_a_module_takes_back_leave_nothing() -> None:
 
         return read
 
-    pull(Source.of("timers", open), collect()).run()
+    pull(PullSource.of("timers", open), collect()).run()
     assert left == [0]
 
 
@@ -392,7 +392,9 @@ def test_a_pipeline_is_told_nothing_from_another_thread() -> None:
 def test_a_handle_forgets_a_run_that_was_given_up(make: Callable[[], Any]) -> None:
     piece = make()
     pipeline = (
-        pull(Manual().source, piece) if isinstance(piece, Sink) else pull(Manual().source, piece, collect())
+        pull(Manual().source, piece)
+        if isinstance(piece, PullSink)
+        else pull(Manual().source, piece, collect())
     )
     for _ in range(3):
         with pytest.raises(NeverAnswered):

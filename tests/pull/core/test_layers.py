@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.pull import Sink, collect, map, pull, source, take, transformer, values
+from headrace.pull import PullSink, collect, map, pull, source, take, transformer, values
 from headrace.pull.protocol import AnswerTo, End, Read
 from tests.pull.core.modules import Hand
 
@@ -72,4 +72,4 @@ def test_a_base_layer_source_at_work_is_left_to_itself() -> None:
     assert hand.heard == [("1", True), ("2", True)]
     run.runtime.enter(kept[0], None, "late")
     assert len(hand.heard) == 2
-    assert isinstance(hand.sink, Sink)
+    assert isinstance(hand.sink, PullSink)

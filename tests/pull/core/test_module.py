@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from headrace.pull import Sink, Source, collect, map, pull, values
+from headrace.pull import PullSink, PullSource, collect, map, pull, values
 from headrace.pull.module_context import Module
 from headrace.pull.protocol import AnswerTo, End
 from headrace.testing import VirtualRuntime
 
 
-def failing_to_close(name: str) -> Source:
+def failing_to_close(name: str) -> PullSource:
     def read(abort: End | None, answer: AnswerTo) -> None:
         if abort is None:
             answer(None, name)
         else:
             answer(OSError(name))
 
-    return Source.of(name, lambda _module: read)
+    return PullSource.of(name, lambda _module: read)
 
 
 def test_of_several_inputs_that_fail_to_close_the_first_is_the_cause_and_the_others_are_attached() -> None:
@@ -29,7 +29,7 @@ def test_of_several_inputs_that_fail_to_close_the_first_is_the_cause_and_the_oth
         inputs[0](None, lambda end, value=None: module.done())
 
     with pytest.raises(OSError, match="c") as raised:
-        pull(failing_to_close("c"), Sink.of("three", sink_of_three)).run()
+        pull(failing_to_close("c"), PullSink.of("three", sink_of_three)).run()
     assert raised.value.__notes__ == [
         "then, while closing: OSError: a",
         "then, while closing: OSError: b",
@@ -47,7 +47,7 @@ def test_a_second_failure_of_a_module_is_attached_to_the_first() -> None:
         return read
 
     with pytest.raises(ValueError, match="first") as raised:
-        pull(Source.of("twice", open), collect()).run()
+        pull(PullSource.of("twice", open), collect()).run()
     assert raised.value.__notes__ == ["then, while closing: ValueError: second"]
 
 
@@ -64,7 +64,7 @@ def test_what_a_failed_module_waited_for_does_not_come() -> None:
         return read
 
     with VirtualRuntime() as runtime:
-        run = pull(Source.of("failing", open), collect()).start(runtime)
+        run = pull(PullSource.of("failing", open), collect()).start(runtime)
         with pytest.raises(ValueError, match="failed"):
             run.wait()
     assert heard == []
@@ -79,7 +79,7 @@ def test_the_timers_of_a_module_that_has_ended_are_taken_back() -> None:
         return read
 
     with VirtualRuntime() as runtime:
-        assert pull(Source.of("ending", open), collect()).start(runtime).wait() == []
+        assert pull(PullSource.of("ending", open), collect()).start(runtime).wait() == []
         assert (runtime.now(), runtime.left) == (0, 0)
 
 
@@ -105,5 +105,5 @@ def test_a_long_run_keeps_nothing_of_the_streams_that_it_has_opened_and_closed()
 
         return read
 
-    assert len(pull(Source.of("opening", open), collect()).run()) == 49
+    assert len(pull(PullSource.of("opening", open), collect()).run()) == 49
     assert len(counts) == 1

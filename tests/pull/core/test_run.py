@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from headrace.pull import Sink, Source, Transformer, collect, map, pull, take, values
-from headrace.pull.edge import Edge
+from headrace.pull import PullSink, PullSource, PullTransformer, collect, map, pull, take, values
+from headrace.pull.edge import PullEdge
 from headrace.pull.errors import CallCancelled, EndNotConfirmed, LoopRunsAlready, NeverAnswered
 from headrace.pull.module_context import Module
 from headrace.pull.protocol import AnswerTo, End
 from tests.pull.core.modules import Hand, Manual, delay
 
 
-def slow(items: list[int], stopped: list[End | None], seconds: float = 0.001) -> Source:
+def slow(items: list[int], stopped: list[End | None], seconds: float = 0.001) -> PullSource:
     """Each item after some time; `stopped` gets what it was stopped by."""
 
     def open(module: Module) -> Callable[..., None]:
@@ -32,7 +32,7 @@ def slow(items: list[int], stopped: list[End | None], seconds: float = 0.001) ->
 
         return read
 
-    return Source.of("slow", open, linear=True, width=1)
+    return PullSource.of("slow", open, linear=True, width=1)
 
 
 # --- waiting -------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def test_a_module_that_does_not_confirm_in_time_is_named() -> None:
         return read
 
     with pytest.raises(EndNotConfirmed) as raised:
-        pull(Source.of("stubborn", open), map(str), take(2), collect()).run(confirm_within=0.01)
+        pull(PullSource.of("stubborn", open), map(str), take(2), collect()).run(confirm_within=0.01)
     assert raised.value.facts["modules"] == ("stubborn",)
 
 
@@ -197,19 +197,19 @@ def test_a_source_that_answers_for_a_while_and_then_never_again_is_named() -> No
         return read
 
     with pytest.raises(NeverAnswered) as raised:
-        pull(Source.of("tired", open), map(str), collect()).run()
+        pull(PullSource.of("tired", open), map(str), collect()).run()
     assert raised.value.facts["modules"] == ("tired",)
 
 
 def test_each_module_has_the_whole_time_to_confirm() -> None:
-    def closing_after(seconds: float) -> Source:
+    def closing_after(seconds: float) -> PullSource:
         def open(module: Module) -> Callable[..., None]:
             def read(abort: End | None, answer: AnswerTo) -> None:
                 module.later(0.001 if abort is None else seconds, answer, abort, 1)
 
             return read
 
-        return Source.of(f"closes after {seconds}", open)
+        return PullSource.of(f"closes after {seconds}", open)
 
     async def both() -> None:
         await pull(closing_after(0.02), take(1), collect()).start(confirm_within=5)
@@ -233,20 +233,22 @@ def fails_to_open(*_of: object) -> Callable[..., None]:
 
 def test_a_source_that_cannot_be_opened_fails_the_pipeline() -> None:
     with pytest.raises(OSError, match="not there"):
-        pull(Source.of("absent", fails_to_open), map(str), collect()).run()
+        pull(PullSource.of("absent", fails_to_open), map(str), collect()).run()
 
 
 def test_a_transformer_that_cannot_be_opened_fails_its_source() -> None:
     stopped: list[Exception | None] = []
     with pytest.raises(OSError, match="not there") as raised:
-        pull(values([1], on_stop=stopped.append), Transformer.of("absent", fails_to_open), collect()).run()
+        pull(
+            values([1], on_stop=stopped.append), PullTransformer.of("absent", fails_to_open), collect()
+        ).run()
     assert stopped == [raised.value]
 
 
 def test_a_sink_that_cannot_be_opened_fails_its_source() -> None:
     stopped: list[Exception | None] = []
     with pytest.raises(OSError, match="not there") as raised:
-        pull(values([1], on_stop=stopped.append), Sink.of("absent", fails_to_open)).run()
+        pull(values([1], on_stop=stopped.append), PullSink.of("absent", fails_to_open)).run()
     assert stopped == [raised.value]
 
 
@@ -254,11 +256,11 @@ def test_a_task_that_somebody_else_cancels_is_an_error_and_nobody_waits_for_ever
     async def wait_for_ever() -> None:
         await asyncio.get_running_loop().create_future()
 
-    def open(module: Module, edge: Edge) -> None:
+    def open(module: Module, edge: PullEdge) -> None:
         module.spawn(wait_for_ever(), lambda error, _result: module.fail(error or ValueError()))
 
     async def main() -> None:
-        run = pull(values([1]), Sink.of("waits", open)).start()
+        run = pull(values([1]), PullSink.of("waits", open)).start()
         await asyncio.sleep(0)
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headrace.pull import Source, Transformer, collect, map, pull, source, take, transformer, values
+from headrace.pull import PullSource, PullTransformer, collect, map, pull, source, take, transformer, values
 from headrace.pull.protocol import AnswerTo, End, Read
 
 ROOM = 250
@@ -26,7 +26,7 @@ def little_stack() -> Iterator[None]:
         sys.setrecursionlimit(before)
 
 
-def plus_one() -> Transformer:
+def plus_one() -> PullTransformer:
     return map(lambda value: value + 1)
 
 
@@ -76,6 +76,6 @@ def test_an_endless_source_is_stopped() -> None:
     def read(abort: End | None, answer: AnswerTo) -> None:
         answer(abort, 7)
 
-    endless: Source = source(read)
+    endless: PullSource = source(read)
     with little_stack():
         assert pull(endless, take(100_000), collect()).run() == [7] * 100_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.pull import Transformer, collect, map, pull, take, transformer, values
+from headrace.pull import PullTransformer, collect, map, pull, take, transformer, values
 from headrace.pull.protocol import Read
 from headrace.testing.pull.virtual_runtime import VirtualRuntime
 from tests.pull.core.modules import Hand, delay
@@ -30,7 +30,7 @@ def test_throughput_grows_with_the_window_as_far_as_the_depth(window: int, each:
     assert seconds(6, window, count=600) == pytest.approx(600 * each, rel=0.02)
 
 
-def windows(*stages: Transformer) -> int:
+def windows(*stages: PullTransformer) -> int:
     hand = Hand()
     pull(values([1]), *stages, hand.sink).start(VirtualRuntime())
     assert hand.edge is not None

@@ -175,8 +175,10 @@ def source_of(source: Made | Joined, form: Any, recorders: list[Recorder]) -> An
 def both_ends(form: Any, recorder: Recorder) -> Any:
     """Records one edge as its upper end meets it (ports D and TO) and as its lower end does (TI and U)."""
     if form is callback:
-        return callback.probe_around(callback.Transformer(()), recorder)
-    return dataflow.probe_around(dataflow.Transformer("nothing", SourceLocation.of_caller(), ()), recorder)
+        return callback.probe_around(callback.PullTransformer(()), recorder)
+    return dataflow.probe_around(
+        dataflow.DataflowTransformer("nothing", SourceLocation.of_caller(), ()), recorder
+    )
 
 
 def scripted(form: Any, script: Script) -> Any:
@@ -190,7 +192,7 @@ def _said(kind: str, value: Any = None) -> str:
     return f"{kind}({value})" if kind != "done" else kind
 
 
-def _scripted_callback(script: Script) -> callback.Sink:
+def _scripted_callback(script: Script) -> callback.PullSink:
     def open(module: Any, edge: Any) -> None:
         left = deque(script)
         heard: list[str] = []
@@ -236,12 +238,12 @@ def _scripted_callback(script: Script) -> callback.Sink:
 
         go_on()
 
-    return callback.Sink.of("scripted", open)
+    return callback.PullSink.of("scripted", open)
 
 
-def _scripted_dataflow(script: Script) -> dataflow.Sink:
-    async def thread(module: dataflow.ModuleContext, upstream: dataflow.Edge) -> None:
-        waiting: deque[dataflow.Variable[Any]] = deque()
+def _scripted_dataflow(script: Script) -> dataflow.DataflowSink:
+    async def thread(module: dataflow.ModuleContext, upstream: dataflow.DataflowEdge) -> None:
+        waiting: deque[dataflow.DataflowVariable[Any]] = deque()
         heard: list[str] = []
 
         async def down_to(left: int) -> None:
@@ -268,7 +270,7 @@ def _scripted_dataflow(script: Script) -> dataflow.Sink:
         await down_to(0)
         module.done(heard)
 
-    return dataflow.Sink.of("scripted", thread)
+    return dataflow.DataflowSink.of("scripted", thread)
 
 
 def _stop(what: str) -> Ask | Abort | dataflow.Fail | Done | FailIndication:

@@ -12,7 +12,7 @@ from headrace.pull.dataflow.edge import (
     Abort,
     Answer,
     Ask,
-    Edge,
+    DataflowEdge,
     Fail,
     FailIndication,
     Request,
@@ -23,13 +23,13 @@ from headrace.pull.dataflow.edge import (
     to_callback_end,
 )
 from headrace.pull.dataflow.module_threads import ModuleContext
-from headrace.pull.dataflow.modules import Sink, Source, Transformer
-from headrace.pull.dataflow.variable import Variable
+from headrace.pull.dataflow.modules import DataflowSink, DataflowSource, DataflowTransformer
+from headrace.pull.dataflow.variable import DataflowVariable
 from headrace.pull.protocol import End
 from headrace.testing.pull.neighbour_modules import Seen, SinkCase, SourceCase, TransformerCase
 
 
-def source_of(case: SourceCase) -> Source:
+def source_of(case: SourceCase) -> DataflowSource:
     """1 to `case.count`, and then its end for ever. See `headrace.testing.pull.neighbour_modules`."""
 
     async def thread(module: ModuleContext, requests: Requests) -> None:
@@ -63,16 +63,16 @@ def source_of(case: SourceCase) -> Source:
                 module.thread(stop(request, tuple(pending)))
                 pending.clear()
 
-    return Source.of("reference source", thread)
+    return DataflowSource.of("reference source", thread)
 
 
-def transformer_of(case: TransformerCase) -> Transformer:
+def transformer_of(case: TransformerCase) -> DataflowTransformer:
     """Passes on what comes, or stops upstream. See `headrace.testing.pull.neighbour_modules`."""
 
-    async def thread(module: ModuleContext, requests: Requests, upstream: Edge) -> None:
+    async def thread(module: ModuleContext, requests: Requests, upstream: DataflowEdge) -> None:
         asked = 0
 
-        async def pass_on(reply: Variable[Answer], answer: Variable[Answer]) -> None:
+        async def pass_on(reply: DataflowVariable[Answer], answer: DataflowVariable[Answer]) -> None:
             found = await reply
             await _due(module, case.sync)
             answer.bind(found)
@@ -89,13 +89,13 @@ def transformer_of(case: TransformerCase) -> Transformer:
             else:
                 module.thread(pass_on(upstream.stop(from_callback_end(case.by)), request.answer))
 
-    return Transformer.of("reference transformer", thread)
+    return DataflowTransformer.of("reference transformer", thread)
 
 
-def sink_of(case: SinkCase, seen: Seen | None = None) -> Sink:
+def sink_of(case: SinkCase, seen: Seen | None = None) -> DataflowSink:
     """Asks, stops when its case says so, and remembers. See `headrace.testing.pull.neighbour_modules`."""
 
-    async def thread(module: ModuleContext, upstream: Edge) -> None:
+    async def thread(module: ModuleContext, upstream: DataflowEdge) -> None:
         sees = seen or Seen()
         requests = _Requests(upstream, sees)
         most = case.stops_after
@@ -122,17 +122,17 @@ def sink_of(case: SinkCase, seen: Seen | None = None) -> Sink:
         await requests.answers(while_open=True)
         module.done(sees)
 
-    return Sink.of("reference sink", thread)
+    return DataflowSink.of("reference sink", thread)
 
 
 class _Requests:
     """The requests that a sink has made and that are not answered."""
 
-    def __init__(self, upstream: Edge, seen: Seen) -> None:
+    def __init__(self, upstream: DataflowEdge, seen: Seen) -> None:
         self._upstream = upstream
         self._seen = seen
         self._count = 0
-        self._waiting: deque[tuple[int, Variable[Answer]]] = deque()
+        self._waiting: deque[tuple[int, DataflowVariable[Answer]]] = deque()
 
     @property
     def open(self) -> int:
@@ -174,8 +174,8 @@ async def _due(module: ModuleContext, sync: bool) -> None:
         await module.after(1.0)
 
 
-def _known(answer: Answer) -> Variable[Answer]:
-    variable: Variable[Answer] = Variable()
+def _known(answer: Answer) -> DataflowVariable[Answer]:
+    variable: DataflowVariable[Answer] = DataflowVariable()
     variable.bind(answer)
     return variable
 

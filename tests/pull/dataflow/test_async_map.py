@@ -140,7 +140,7 @@ def test_no_call_is_made_after_one_has_failed_or_the_stream_was_stopped() -> Non
             raise Wrong("call")
         return value
 
-    def run(items: list[int], sink: dataflow.Sink) -> Any:
+    def run(items: list[int], sink: dataflow.DataflowSink) -> Any:
         pieces = dataflow.values(items), dataflow.async_map(call), sink
         return dataflow.pull(*pieces).start(VirtualRuntime(), window=3).wait()
 

@@ -25,7 +25,7 @@ def double(xs: list[int]) -> list[int]:
 
 
 def test_sources_of_this_form_keep_every_rule() -> None:
-    sources: list[tuple[dataflow.Source, list[Any]]] = [
+    sources: list[tuple[dataflow.DataflowSource, list[Any]]] = [
         (dataflow.values([1, 2, 3]), [1, 2, 3]),
         (dataflow.count(2), [0, 1, 2]),
         (dataflow.once("a"), ["a"]),
@@ -169,7 +169,7 @@ def test_a_bridge_tells_how_many_requests_are_useful() -> None:
         module.done()
 
     chain = [as_callback(dataflow.async_map(call, 3)), callback.async_map(call, 2)]
-    callback.pull(callback.values([1]), *chain, callback.Sink.of("notes", notes)).run()
+    callback.pull(callback.values([1]), *chain, callback.PullSink.of("notes", notes)).run()
     assert seen == [5]
 
 
@@ -179,7 +179,7 @@ def test_a_bridge_in_the_other_direction_tells_it_too() -> None:
 
     seen: list[int] = []
 
-    async def notes(module: dataflow.ModuleContext, upstream: dataflow.Edge) -> None:
+    async def notes(module: dataflow.ModuleContext, upstream: dataflow.DataflowEdge) -> None:
         seen.append(upstream.window)
         module.done()
 
@@ -188,9 +188,9 @@ def test_a_bridge_in_the_other_direction_tells_it_too() -> None:
         module.done()
 
     chain = [as_dataflow(callback.async_map(call, 3)), dataflow.async_map(call, 2)]
-    dataflow.pull(dataflow.values([1]), *chain, dataflow.Sink.of("notes", notes)).run()
+    dataflow.pull(dataflow.values([1]), *chain, dataflow.DataflowSink.of("notes", notes)).run()
     sink = dataflow.pull(
-        dataflow.async_map(call, 4), as_dataflow(callback.Sink.of("notes", notes_in_callbacks))
+        dataflow.async_map(call, 4), as_dataflow(callback.PullSink.of("notes", notes_in_callbacks))
     )
     callback.pull(callback.values([1]), as_callback(sink)).run()
     assert seen == [5, 4]
@@ -203,7 +203,7 @@ def test_what_hangs_beyond_a_bridge_is_named() -> None:
     async def silent(_module: dataflow.ModuleContext, requests: dataflow.Requests) -> None:
         await requests.next()
 
-    above = as_callback(dataflow.pull(dataflow.Source.of("silent", silent), dataflow.map(str)))
+    above = as_callback(dataflow.pull(dataflow.DataflowSource.of("silent", silent), dataflow.map(str)))
     hanging = [
         (callback.pull(above, callback.collect()), "silent"),
         (dataflow.pull(as_dataflow(callback.source(never)), dataflow.collect()), "never"),

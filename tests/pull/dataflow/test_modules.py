@@ -13,16 +13,16 @@ from headrace.pull.dataflow import (
     DONE,
     Abort,
     Ask,
+    DataflowEdge,
+    DataflowSink,
+    DataflowSource,
+    DataflowTransformer,
     Done,
-    Edge,
     Fail,
     Failed,
     FailIndication,
     ModuleContext,
     Requests,
-    Sink,
-    Source,
-    Transformer,
     Value,
     cat,
     collect,
@@ -148,7 +148,7 @@ def test_ten_thousand_empty_inner_streams_take_no_stack() -> None:
 def test_an_abort_of_flatten_reaches_the_inner_source_first() -> None:
     told: list[str] = []
 
-    def noting(name: str) -> Source:
+    def noting(name: str) -> DataflowSource:
         async def thread(_module: ModuleContext, requests: Requests) -> None:
             async for request in requests:
                 if isinstance(request, Ask):
@@ -157,7 +157,7 @@ def test_an_abort_of_flatten_reaches_the_inner_source_first() -> None:
                     told.append(name)
                     request.answer.bind(DONE)
 
-        return Source.of(name, thread)
+        return DataflowSource.of(name, thread)
 
     values_of: dict[str, Any] = {"inner": 7}
     values_of["outer"] = noting("inner")
@@ -178,7 +178,7 @@ def test_the_error_of_an_inner_source_ends_flatten_and_aborts_upstream() -> None
 def test_cat_opens_one_source_after_the_other() -> None:
     opened: list[str] = []
 
-    def noting(name: str) -> Source:
+    def noting(name: str) -> DataflowSource:
         return pull(values([name]), map(lambda value: opened.append(value) or value))
 
     assert pull(cat([noting("a"), noting("b"), noting("c")]), take(2), collect()).run() == ["a", "b"]
@@ -210,13 +210,13 @@ def test_an_abort_of_merge_is_confirmed_by_all_its_sources() -> None:
 # --- what says nothing is refused and never taken for an abort -------------------------------------
 
 
-def stopping(cause: Any) -> Sink:
+def stopping(cause: Any) -> DataflowSink:
     """A sink that stops the stream for this reason at once; its result is the answer."""
 
-    async def thread(module: ModuleContext, upstream: Edge) -> None:
+    async def thread(module: ModuleContext, upstream: DataflowEdge) -> None:
         module.done(await upstream.stop(cause))
 
-    return Sink.of("stopping", thread)
+    return DataflowSink.of("stopping", thread)
 
 
 def stopped_by(cause: Any) -> tuple[str, Any]:
@@ -244,7 +244,7 @@ def test_a_stream_cannot_be_stopped_by_what_is_no_reason(cause: Any) -> None:
 def test_all_inputs_may_be_stopped_by_an_exception() -> None:
     recorder = Recorder()
 
-    def thread(module: ModuleContext, requests: Requests, upstream: Edge) -> Any:
+    def thread(module: ModuleContext, requests: Requests, upstream: DataflowEdge) -> Any:
         async def work(asks: Any) -> None:
             ask = await asks.next()
             ask.answer.bind(await module.stop_inputs(ValueError("no more")))
@@ -252,27 +252,27 @@ def test_all_inputs_may_be_stopped_by_an_exception() -> None:
         return working(module, requests, work)
 
     with pytest.raises(ValueError, match="no more"):
-        pull(values([1]), probe(recorder), Transformer.of("stopping", thread), collect()).run()
+        pull(values([1]), probe(recorder), DataflowTransformer.of("stopping", thread), collect()).run()
     assert str(recorder.trace()) == "D:error1(no more) U:ans1=error(no more)"
 
 
 @pytest.mark.parametrize("request_", [ValueError("no more"), True, None, Ask, Done, Value(1), "ask"])
 def test_what_is_no_request_cannot_be_sent(request_: Any) -> None:
-    async def thread(_module: ModuleContext, upstream: Edge) -> None:
+    async def thread(_module: ModuleContext, upstream: DataflowEdge) -> None:
         upstream.send(request_)
 
     with pytest.raises(WrongValue, match="'sending'"):
-        pull(values([1]), Sink.of("sending", thread)).run()
+        pull(values([1]), DataflowSink.of("sending", thread)).run()
 
 
 @pytest.mark.parametrize("answer", [7, None, True, ValueError("lost"), Value, Done, Ask()])
 def test_what_is_no_answer_ends_no_stream(answer: Any) -> None:
-    def naughty(to: type[Any]) -> Source:
+    def naughty(to: type[Any]) -> DataflowSource:
         async def thread(_module: ModuleContext, requests: Requests) -> None:
             async for request in requests:
                 request.answer.bind(answer if isinstance(request, to) else Value(0))
 
-        return Source.of("naughty", thread)
+        return DataflowSource.of("naughty", thread)
 
     with pytest.raises(ProtocolBroken, match="'naughty' answered") as raised:
         pull(naughty(Ask), collect()).run()
@@ -292,11 +292,11 @@ def test_only_exceptions_are_failures(kind: Any, odd: Any) -> None:
 
 
 def test_a_sink_may_fail_with_the_end_that_it_met() -> None:
-    async def thread(module: ModuleContext, upstream: Edge) -> None:
+    async def thread(module: ModuleContext, upstream: DataflowEdge) -> None:
         end = await upstream.ask()
         module.fail(end, "nothing")  # type: ignore[arg-type]
 
-    run = pull(error(ValueError("lost")), Sink.of("failing", thread)).start()
+    run = pull(error(ValueError("lost")), DataflowSink.of("failing", thread)).start()
     with pytest.raises(ValueError, match="lost"):
         run.wait()
     assert run.partial == "nothing"
@@ -321,7 +321,9 @@ def test_all_names_are_there() -> None:
 
 
 @pytest.mark.parametrize("second", [empty, lambda: error(ValueError("second"))], ids=["done", "error"])
-def test_an_input_that_has_ended_is_not_stopped_when_another_one_fails(second: Callable[[], Source]) -> None:
+def test_an_input_that_has_ended_is_not_stopped_when_another_one_fails(
+    second: Callable[[], DataflowSource],
+) -> None:
     recorder = Recorder()
     run = pull(merge(error(ValueError("first")), pull(second(), probe(recorder))), collect()).start()
     assert str(run.error) == "first"

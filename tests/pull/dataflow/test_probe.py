@@ -11,12 +11,12 @@ from headrace.pull.dataflow import (
     DONE,
     Abort,
     Ask,
-    Edge,
+    DataflowEdge,
+    DataflowSink,
+    DataflowSource,
     Failed,
     ModuleContext,
     Requests,
-    Sink,
-    Source,
     Value,
     collect,
     probe,
@@ -52,7 +52,7 @@ async def value_for_a_stop(_module: ModuleContext, requests: Requests) -> None:
         request.answer.bind(Value(1))
 
 
-async def aborts(module: ModuleContext, upstream: Edge) -> None:
+async def aborts(module: ModuleContext, upstream: DataflowEdge) -> None:
     await upstream.ask()
     request = Abort()
     upstream.send(request)
@@ -63,9 +63,9 @@ async def aborts(module: ModuleContext, upstream: Edge) -> None:
         module.done(confirmed)
 
 
-def run(source: Any, sink: Sink, *recorders: Recorder) -> Run:
+def run(source: Any, sink: DataflowSink, *recorders: Recorder) -> Run:
     probes = [probe(recorder) for recorder in recorders]
-    return pull(Source.of(source.__name__, source), *probes, sink).start(window=2)
+    return pull(DataflowSource.of(source.__name__, source), *probes, sink).start(window=2)
 
 
 def test_answers_out_of_order_are_put_in_order() -> None:
@@ -78,7 +78,7 @@ def test_values_after_the_end_and_for_a_stop_are_heard_by_nobody() -> None:
     recorder, other = Recorder(stop_at_once=False), Recorder(stop_at_once=False)
     assert run(after_the_end, collect(), recorder).result() == []
     assert [found.rule for found in check(recorder.trace())] == ["P4"]
-    assert run(value_for_a_stop, Sink.of("aborts", aborts), other).result() == DONE
+    assert run(value_for_a_stop, DataflowSink.of("aborts", aborts), other).result() == DONE
     assert "P5" in [found.rule for found in check(other.trace())]
 
 
@@ -87,10 +87,12 @@ def test_values_after_the_end_and_for_a_stop_are_heard_by_nobody() -> None:
     [
         (backwards, collect(), "P3"),
         (after_the_end, collect(), "P4"),
-        (value_for_a_stop, Sink.of("aborts", aborts), "P5"),
+        (value_for_a_stop, DataflowSink.of("aborts", aborts), "P5"),
     ],
 )
-def test_a_watched_module_that_breaks_a_rule_fails_with_its_name(source: Any, sink: Sink, rule: str) -> None:
+def test_a_watched_module_that_breaks_a_rule_fails_with_its_name(
+    source: Any, sink: DataflowSink, rule: str
+) -> None:
     with pytest.raises(ProtocolBroken, match=source.__name__) as broken:
         run(source, sink, Recorder()).result()
     assert broken.value.facts["rule"] == rule
@@ -106,12 +108,12 @@ def test_both_ends_of_an_edge_can_be_recorded() -> None:
         async for request in requests:
             request.answer.bind(Value(1) if isinstance(request, Ask) else request.cause)
 
-    async def asks_and_aborts(module: ModuleContext, upstream: Edge) -> None:
+    async def asks_and_aborts(module: ModuleContext, upstream: DataflowEdge) -> None:
         upstream.ask()
         module.done(await upstream.stop())
 
     upper, lower = Recorder(), Recorder()
-    source = pull(Source.of("answers", answers), probe(upper), probe(lower, below=True))
-    assert pull(source, Sink.of("asks and aborts", asks_and_aborts)).run() == DONE
+    source = pull(DataflowSource.of("answers", answers), probe(upper), probe(lower, below=True))
+    assert pull(source, DataflowSink.of("asks and aborts", asks_and_aborts)).run() == DONE
     assert str(upper.trace()) == "D:ask1 U:ans1=value(1) D:abort2 U:ans2=done"
     assert str(lower.trace()) == "D:ask1 D:abort2 U:ans1=done U:ans2=done"

@@ -12,15 +12,15 @@ from headrace.pull import Run
 from headrace.pull.dataflow import (
     Abort,
     Ask,
-    Edge,
+    DataflowEdge,
+    DataflowSink,
+    DataflowSource,
+    DataflowTransformer,
+    DataflowVariable,
     Failed,
     ModuleContext,
     Requests,
-    Sink,
-    Source,
-    Transformer,
     Value,
-    Variable,
     collect,
     drain,
     find,
@@ -31,7 +31,7 @@ from headrace.pull.dataflow import (
 from headrace.pull.errors import AlreadyBound, EndNotConfirmed, ForeignAwait, NeverAnswered
 from headrace.testing.pull import VirtualRuntime
 
-FOR_EVER: Variable[None] = Variable()
+FOR_EVER: DataflowVariable[None] = DataflowVariable()
 
 
 class _Foreign:
@@ -49,7 +49,7 @@ async def deaf(_module: ModuleContext, requests: Requests) -> None:
 
 
 def test_a_thread_that_waits_for_ever_is_named() -> None:
-    run: Run = pull(Source.of("silent", silent), collect()).start()
+    run: Run = pull(DataflowSource.of("silent", silent), collect()).start()
     with pytest.raises(NeverAnswered, match="'silent'") as stuck:
         run.result()
     assert stuck.value.facts["modules"] == ("silent",)
@@ -57,7 +57,9 @@ def test_a_thread_that_waits_for_ever_is_named() -> None:
 
 
 def test_a_thread_that_does_not_confirm_is_named() -> None:
-    run: Run = pull(values([1, 2]), Transformer.of("deaf", lambda m, r, _up: deaf(m, r)), collect()).start()
+    run: Run = pull(
+        values([1, 2]), DataflowTransformer.of("deaf", lambda m, r, _up: deaf(m, r)), collect()
+    ).start()
     run.stop()
     with pytest.raises((EndNotConfirmed, NeverAnswered), match="'deaf'"):
         run.result()
@@ -69,7 +71,7 @@ def test_a_thread_awaits_nothing_but_variables() -> None:
             await _Foreign()
 
     with pytest.raises(ForeignAwait, match="'thread'") as error:
-        pull(Source.of("foreign", thread), collect()).run()
+        pull(DataflowSource.of("foreign", thread), collect()).run()
     assert error.value.where[0].location.text == "await _Foreign()"
 
 
@@ -80,7 +82,7 @@ def test_a_thread_awaits_a_task_as_a_variable() -> None:
             raise ValueError("not found")
         return value * 10
 
-    async def fetching(module: ModuleContext, requests: Requests, upstream: Edge) -> None:
+    async def fetching(module: ModuleContext, requests: Requests, upstream: DataflowEdge) -> None:
         async for request in requests:
             if isinstance(request, Ask):
                 answer: Any = await upstream.ask()
@@ -89,7 +91,7 @@ def test_a_thread_awaits_a_task_as_a_variable() -> None:
             else:
                 request.answer.bind(await upstream.stop(request.cause))
 
-    fetched = pull(values([1, 2, 3]), Transformer.of("fetching", fetching), collect())
+    fetched = pull(values([1, 2, 3]), DataflowTransformer.of("fetching", fetching), collect())
     run: Run = fetched.start(VirtualRuntime())
     with pytest.raises(ValueError, match="not found"):
         run.wait()
@@ -99,7 +101,7 @@ def test_a_thread_awaits_a_task_as_a_variable() -> None:
 def test_an_exception_in_a_thread_fails_upstream_and_then_downstream() -> None:
     told: list[str] = []
 
-    async def noting(_module: ModuleContext, requests: Requests, upstream: Edge) -> None:
+    async def noting(_module: ModuleContext, requests: Requests, upstream: DataflowEdge) -> None:
         async for request in requests:
             if isinstance(request, Ask):
                 request.answer.bind(await upstream.ask())
@@ -107,7 +109,7 @@ def test_an_exception_in_a_thread_fails_upstream_and_then_downstream() -> None:
                 told.append(f"upstream {request.cause}")
                 request.answer.bind(await upstream.stop(request.cause))
 
-    async def breaking(module: ModuleContext, requests: Requests, upstream: Edge) -> None:
+    async def breaking(module: ModuleContext, requests: Requests, upstream: DataflowEdge) -> None:
         async for request in requests:
             assert isinstance(request, Ask)
             answer = await upstream.ask()
@@ -115,7 +117,10 @@ def test_an_exception_in_a_thread_fails_upstream_and_then_downstream() -> None:
             raise ValueError(f"no {answer}")
 
     broken = pull(
-        values("ab"), Transformer.of("noting", noting), Transformer.of("breaking", breaking), collect()
+        values("ab"),
+        DataflowTransformer.of("noting", noting),
+        DataflowTransformer.of("breaking", breaking),
+        collect(),
     )
     with pytest.raises(ValueError, match="no Value"):
         broken.run()
@@ -133,7 +138,7 @@ def test_what_upstream_fails_with_while_it_closes_is_attached_to_the_first_cause
         raise ValueError("refused")
 
     with pytest.raises(ValueError, match="refused") as error:
-        pull(Source.of("closing badly", closing_badly), drain(refuse)).run()
+        pull(DataflowSource.of("closing badly", closing_badly), drain(refuse)).run()
     assert any("cannot close" in note for note in error.value.__notes__)
 
 
@@ -141,26 +146,26 @@ def test_a_function_that_raises_when_a_variable_is_bound_fails_its_module() -> N
     def refuse(_bound: object) -> None:
         raise ValueError("refused")
 
-    async def by_function(_module: ModuleContext, upstream: Edge) -> None:
+    async def by_function(_module: ModuleContext, upstream: DataflowEdge) -> None:
         upstream.ask().when_bound(refuse)
 
     async def at_the_stream(_module: ModuleContext, requests: Requests) -> None:
         requests.rest.when_bound(refuse)
 
     for pipeline in (
-        pull(values([1]), Sink.of("by function", by_function)),
-        pull(Source.of("at the stream", at_the_stream), collect()),
+        pull(values([1]), DataflowSink.of("by function", by_function)),
+        pull(DataflowSource.of("at the stream", at_the_stream), collect()),
     ):
         with pytest.raises(ValueError, match="refused"):
             pipeline.run()
 
 
 def test_a_module_that_binds_what_it_asked_for_fails() -> None:
-    async def guesses(module: ModuleContext, upstream: Edge) -> None:
+    async def guesses(module: ModuleContext, upstream: DataflowEdge) -> None:
         upstream.ask().bind(Value(8))
 
     with pytest.raises(AlreadyBound):
-        pull(values([7]), Sink.of("guesses", guesses)).run()
+        pull(values([7]), DataflowSink.of("guesses", guesses)).run()
 
 
 def test_threads_of_a_module_that_has_ended_are_closed() -> None:
@@ -183,7 +188,7 @@ def test_threads_of_a_module_that_has_ended_are_closed() -> None:
         finally:
             closed.append("thread")
 
-    assert pull(Source.of("two threads", thread), find(lambda value: value == 1)).run() == 1
+    assert pull(DataflowSource.of("two threads", thread), find(lambda value: value == 1)).run() == 1
     assert sorted(closed) == ["beside", "thread"]
 
 
@@ -200,7 +205,7 @@ def test_synchronous_values_take_no_stack() -> None:
 
 
 def test_a_run_may_be_stopped_from_outside() -> None:
-    run: Run = pull(Source.of("silent until stopped", _until_stopped), collect()).start()
+    run: Run = pull(DataflowSource.of("silent until stopped", _until_stopped), collect()).start()
     run.stop()
     assert run.finished
 

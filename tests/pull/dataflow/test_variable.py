@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pull.dataflow import Cell, Port, Stream, Variable
+from headrace.pull.dataflow import DataflowPort, DataflowStream, DataflowVariable, ListCell
 from headrace.pull.dataflow.module_threads import Thread
 from headrace.pull.errors import AlreadyBound, NotBound
 
@@ -25,7 +25,7 @@ def start(coroutine: Any) -> Thread:
 
 
 def test_a_variable_keeps_its_value() -> None:
-    price: Variable[int] = Variable()
+    price: DataflowVariable[int] = DataflowVariable()
     assert not price.is_bound
     price.bind(7)
     assert price.is_bound
@@ -37,7 +37,7 @@ def test_a_variable_keeps_its_value() -> None:
 
 def test_an_equal_value_may_be_bound_again_and_wakes_nobody_twice() -> None:
     woken: list[list[int]] = []
-    found: Variable[list[int]] = Variable()
+    found: DataflowVariable[list[int]] = DataflowVariable()
     found.when_bound(woken.append)
     found.bind([1, 2])
     found.bind([1, 2])
@@ -51,7 +51,7 @@ def test_a_value_that_cannot_be_compared_is_another_one() -> None:
 
         __hash__ = None  # type: ignore[assignment]
 
-    variable: Variable[Unclear] = Variable()
+    variable: DataflowVariable[Unclear] = DataflowVariable()
     first = Unclear()
     variable.bind(first)
     variable.bind(first)
@@ -61,12 +61,12 @@ def test_a_value_that_cannot_be_compared_is_another_one() -> None:
 
 def test_the_value_of_an_unbound_variable_is_an_error() -> None:
     with pytest.raises(NotBound):
-        _ = Variable[int]().value
+        _ = DataflowVariable[int]().value
 
 
 def test_those_who_wait_are_woken_in_the_order_in_which_they_came() -> None:
     order: list[str] = []
-    variable: Variable[int] = Variable()
+    variable: DataflowVariable[int] = DataflowVariable()
 
     async def waits(name: str) -> None:
         order.append(f"{name} {await variable}")
@@ -81,7 +81,7 @@ def test_those_who_wait_are_woken_in_the_order_in_which_they_came() -> None:
 
 def test_whoever_needs_a_variable_that_fails_gets_its_error() -> None:
     heard: list[str] = []
-    variable: Variable[int] = Variable()
+    variable: DataflowVariable[int] = DataflowVariable()
 
     async def waits() -> None:
         try:
@@ -106,7 +106,7 @@ def test_whoever_needs_a_variable_that_fails_gets_its_error() -> None:
 
 
 def test_a_bound_variable_does_not_fail() -> None:
-    variable: Variable[int] = Variable()
+    variable: DataflowVariable[int] = DataflowVariable()
     variable.bind(1)
     with pytest.raises(AlreadyBound):
         variable.fail(ValueError())
@@ -114,17 +114,17 @@ def test_a_bound_variable_does_not_fail() -> None:
 
 
 def test_what_a_variable_is_can_be_seen() -> None:
-    variable: Variable[str] = Variable()
-    assert repr(variable) == "Variable(_)"
+    variable: DataflowVariable[str] = DataflowVariable()
+    assert repr(variable) == "DataflowVariable(_)"
     variable.bind("x")
-    assert repr(variable) == "Variable('x')"
-    failed: Variable[str] = Variable()
+    assert repr(variable) == "DataflowVariable('x')"
+    failed: DataflowVariable[str] = DataflowVariable()
     failed.fail(ValueError("no"))
-    assert repr(failed) == "Variable(failed: ValueError('no'))"
+    assert repr(failed) == "DataflowVariable(failed: ValueError('no'))"
 
 
 def test_a_chain_of_a_hundred_thousand_variables_takes_no_stack() -> None:
-    chain = [Variable[int]() for _ in range(100_000)]
+    chain = [DataflowVariable[int]() for _ in range(100_000)]
     for one, other in itertools.pairwise(chain):
         one.when_bound(lambda value, other=other: other.bind(value + 1))
     chain[0].bind(0)
@@ -133,7 +133,7 @@ def test_a_chain_of_a_hundred_thousand_variables_takes_no_stack() -> None:
 
 def test_what_is_woken_late_is_woken_in_order() -> None:
     order: list[int] = []
-    chain = [Variable[int]() for _ in range(300)]
+    chain = [DataflowVariable[int]() for _ in range(300)]
     for at, (one, other) in enumerate(itertools.pairwise(chain)):
         one.when_bound(lambda value, other=other: other.bind(value))
         one.when_bound(lambda _value, at=at: order.append(at))
@@ -143,11 +143,11 @@ def test_what_is_woken_late_is_woken_in_order() -> None:
 
 
 def test_a_failure_while_waking_goes_to_whoever_binds_and_leaves_nothing_behind() -> None:
-    first: Variable[int] = Variable()
+    first: DataflowVariable[int] = DataflowVariable()
     first.when_bound(lambda _value: failing(ValueError("woken")))
     with pytest.raises(ValueError, match="woken"):
         first.bind(1)
-    chain = [Variable[int]() for _ in range(100)]
+    chain = [DataflowVariable[int]() for _ in range(100)]
     for one, other in itertools.pairwise(chain):
         one.when_bound(other.bind)
     chain[0].bind(5)
@@ -157,7 +157,7 @@ def test_a_failure_while_waking_goes_to_whoever_binds_and_leaves_nothing_behind(
 def test_threads_that_share_variables_agree_whoever_begins() -> None:
     # A plan in Oz: each name is computed when what it needs is there.
     for order in itertools.permutations(range(3)):
-        a, b, c = Variable[int](), Variable[int](), Variable[int]()
+        a, b, c = DataflowVariable[int](), DataflowVariable[int](), DataflowVariable[int]()
 
         async def total(a: Any = a, b: Any = b, c: Any = c) -> None:
             c.bind(await a + await b)
@@ -176,11 +176,11 @@ def test_threads_that_share_variables_agree_whoever_begins() -> None:
 
 @given(st.lists(st.integers()), st.integers(0, 10))
 def test_a_stream_is_read_from_wherever_one_stands(items: list[int], late: int) -> None:
-    port: Port[int] = Port()
+    port: DataflowPort[int] = DataflowPort()
     beginning = port.tail
 
     async def read(into: list[int]) -> None:
-        async for item in Stream(beginning):
+        async for item in DataflowStream(beginning):
             into.append(item)
 
     early: list[int] = []
@@ -195,6 +195,6 @@ def test_a_stream_is_read_from_wherever_one_stands(items: list[int], late: int) 
 
 
 def test_a_stream_ends_in_an_unbound_tail() -> None:
-    tail: Variable[Cell[int]] = Variable()
-    cell = Cell(1, tail)
+    tail: DataflowVariable[ListCell[int]] = DataflowVariable()
+    cell = ListCell(1, tail)
     assert (cell.head, cell.tail.is_bound) == (1, False)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from headrace.pull import (
-    Duplex,
+    PullDuplex,
+    PullSink,
+    PullSource,
+    PullTransformer,
     Recorder,
-    Sink,
-    Source,
-    Transformer,
     collect,
     count,
     defer,
@@ -34,7 +34,7 @@ from tests.pull.core.modules import Hand, Manual
 
 
 def test_requests_wait_and_are_made_in_order_when_the_source_is_known() -> None:
-    later, manual, hand = defer(Source), Manual(), Hand()
+    later, manual, hand = defer(PullSource), Manual(), Hand()
     pull(later, hand.sink).start()
     hand.request("one")
     hand.request("two")
@@ -106,7 +106,7 @@ def test_it_may_be_resolved_with_a_deferred_source() -> None:
 
 
 def test_a_transformer_stands_between_its_neighbours_when_it_is_known() -> None:
-    later, manual, hand = defer(Transformer), Manual(), Hand()
+    later, manual, hand = defer(PullTransformer), Manual(), Hand()
     pull(manual.source, later, hand.sink).start()
     hand.request("one")
     assert manual.requests == []
@@ -120,7 +120,7 @@ def test_a_transformer_stands_between_its_neighbours_when_it_is_known() -> None:
 
 def test_what_a_deferred_transformer_raises_reaches_both_ends() -> None:
     stops: list[Exception | None] = []
-    later = defer(Transformer)
+    later = defer(PullTransformer)
     run = pull(values([1, 0], on_stop=stops.append), later, collect()).start()
     later.resolve(map(lambda x: 1 // x))
     assert run.partial == [1]
@@ -132,7 +132,7 @@ def test_what_a_deferred_transformer_raises_reaches_both_ends() -> None:
 @pytest.mark.parametrize("cause", [None, OSError("x")])
 def test_an_aborted_transformer_stops_upstream_and_ends_downstream(cause: Exception | None) -> None:
     stops: list[Exception | None] = []
-    later, hand = defer(Transformer), Hand()
+    later, hand = defer(PullTransformer), Hand()
     pull(values([1], on_stop=stops.append), later, hand.sink).start()
     hand.request("one")
     later.abort(cause)
@@ -141,7 +141,7 @@ def test_an_aborted_transformer_stops_upstream_and_ends_downstream(cause: Except
 
 
 def test_who_waits_behind_a_deferred_transformer_waits_for_what_stands_before_it() -> None:
-    later = defer(Transformer)
+    later = defer(PullTransformer)
     run = pull(Manual().source, later, collect()).start()
     later.resolve(map(str))
     with pytest.raises(NeverAnswered) as raised:
@@ -150,9 +150,9 @@ def test_who_waits_behind_a_deferred_transformer_waits_for_what_stands_before_it
 
 
 def test_transformers_resolved_with_nothing_pass_values_on() -> None:
-    later = defer(Transformer)
+    later = defer(PullTransformer)
     run = pull(values([1]), later, collect()).start()
-    later.resolve(Transformer(()))
+    later.resolve(PullTransformer(()))
     assert run.result() == [1]
 
 
@@ -160,7 +160,7 @@ def test_transformers_resolved_with_nothing_pass_values_on() -> None:
 
 
 def test_the_result_of_a_deferred_sink_is_that_of_the_pipeline() -> None:
-    later = defer(Sink)
+    later = defer(PullSink)
     run = pull(values([1, 2]), later).start()
     assert not run.finished
     later.resolve(pull(map(str), collect()))
@@ -171,7 +171,7 @@ def test_errors_name_the_sink_that_it_has_become() -> None:
     def broken(_value: int) -> None:
         raise OSError("x")
 
-    later = defer(Sink)
+    later = defer(PullSink)
     run = pull(values([1]), later).start()
     later.resolve(drain(broken))
     with pytest.raises(OSError, match="x"):
@@ -182,7 +182,7 @@ def test_errors_name_the_sink_that_it_has_become() -> None:
 @pytest.mark.parametrize("cause", [None, OSError("x")])
 def test_an_aborted_sink_stops_upstream(cause: Exception | None) -> None:
     stops: list[Exception | None] = []
-    later = defer(Sink)
+    later = defer(PullSink)
     run = pull(values([1], on_stop=stops.append), later).start()
     later.abort(cause)
     assert stops == [cause]
@@ -197,17 +197,17 @@ def test_an_aborted_sink_stops_upstream(cause: Exception | None) -> None:
 
 
 def test_a_duplex_is_connected_with_both_its_halves() -> None:
-    later = defer(Duplex)
+    later = defer(PullDuplex)
     received = collect()
     run = pull(values([1, 2]), later, collect()).start()
-    later.resolve(Duplex(values("ab"), received))
+    later.resolve(PullDuplex(values("ab"), received))
     assert run.result() == ["a", "b"]
     assert [1, 2] in run.results.values()
 
 
 def test_an_aborted_duplex_stops_both_its_sides() -> None:
     stops: list[Exception | None] = []
-    later = defer(Duplex)
+    later = defer(PullDuplex)
     run = pull(values([1], on_stop=stops.append), later, collect()).start()
     later.abort()
     assert run.result() == []
@@ -219,14 +219,14 @@ def test_an_aborted_duplex_stops_both_its_sides() -> None:
 
 @pytest.mark.parametrize("wrong", [collect(), map(str), [1], None])
 def test_the_kind_is_that_of_its_place(wrong: Any) -> None:
-    later = defer(Source)
+    later = defer(PullSource)
     with pytest.raises(NotComposable, match=r"defer\(Source\) cannot become"):
         later.resolve(wrong)
     later.resolve(empty())
 
 
 def test_it_is_resolved_or_aborted_once() -> None:
-    later = defer(Source)
+    later = defer(PullSource)
     later.resolve(empty())
     with pytest.raises(AlreadyUsed, match="second time"):
         later.resolve(once(1))
@@ -236,7 +236,7 @@ def test_it_is_resolved_or_aborted_once() -> None:
 
 
 def test_another_thread_may_not_resolve_what_a_run_waits_for() -> None:
-    later = defer(Source)
+    later = defer(PullSource)
     run = pull(later, collect()).start()
     refused: list[WrongThread] = []
 
@@ -264,11 +264,11 @@ def test_other_kinds_are_refused() -> None:
 
 def test_a_sink_that_is_opened_beside_a_late_piece_does_not_give_the_result() -> None:
     """The late source brings a pipeline of its own along; the result is still that of the first sink."""
-    later = defer(Source)
+    later = defer(PullSource)
     run = pull(later, take(1), collect()).start()
     beside = pull(values([7]), collect())
     source = values([1, 2])
-    later.resolve(Source(source.part, source.then, (beside,)))
+    later.resolve(PullSource(source.part, source.then, (beside,)))
     assert run.result() == [1]
 
 
@@ -276,7 +276,7 @@ def test_a_sink_that_is_opened_beside_a_late_piece_does_not_give_the_result() ->
 
 
 def test_a_run_that_was_given_up_is_not_connected_any_more() -> None:
-    later, seen = defer(Source), list[int]()
+    later, seen = defer(PullSource), list[int]()
     pipeline = pull(later, drain(seen.append))
     with pytest.raises(NeverAnswered):
         pipeline.run()
@@ -287,7 +287,7 @@ def test_a_run_that_was_given_up_is_not_connected_any_more() -> None:
 
 
 def test_a_run_that_was_given_up_in_another_thread_is_in_nobodys_way() -> None:
-    later = defer(Source)
+    later = defer(PullSource)
     pipeline = pull(later, collect())
 
     def give_up() -> None:
@@ -303,7 +303,7 @@ def test_a_run_that_was_given_up_in_another_thread_is_in_nobodys_way() -> None:
 
 @pytest.mark.parametrize("early", [True, False])
 def test_a_sink_with_something_behind_it_gives_the_last_result(early: bool) -> None:
-    later, middle = defer(Sink), pair()
+    later, middle = defer(PullSink), pair()
     sink = pull(map(lambda value: value + 1), middle, collect())
     if early:
         later.resolve(sink)

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from headrace.pull import Source
+from headrace.pull import PullSource
 from headrace.pull.module_context import Module
 from headrace.pull.protocol import AnswerTo, End, Read
 
@@ -41,8 +41,8 @@ class Script:
     def items(self) -> list[Any]:
         return [value for _seconds, value in self.values]
 
-    def source(self) -> Source:
-        return Source.of("script", self._open, linear=self.linear)
+    def source(self) -> PullSource:
+        return PullSource.of("script", self._open, linear=self.linear)
 
     def _open(self, module: Module) -> Read:
         self.opened += 1

@@ -11,9 +11,9 @@ import pytest
 
 from headrace.errors import BadOption
 from headrace.pull import (
+    PullSink,
+    PullSource,
     Recorder,
-    Sink,
-    Source,
     batch,
     closing_handshake,
     collect,
@@ -58,7 +58,7 @@ def test_nothing_is_asked_before_somebody_asks(join: Any) -> None:
 @ALL
 @pytest.mark.parametrize("second", [empty, lambda: error(Failure("second"))], ids=["done", "error"])
 def test_an_input_that_has_ended_is_not_stopped_when_another_one_fails(
-    join: Any, second: Callable[[], Source]
+    join: Any, second: Callable[[], PullSource]
 ) -> None:
     recorder = Recorder()
     run = pull(join(error(Failure("first")), pull(second(), probe(recorder))), collect()).start()
@@ -345,10 +345,10 @@ def test_what_is_of_the_wrong_kind_is_named_where_it_is_written(build: Any, thin
 
 
 def test_pieces_of_pieces() -> None:
-    def evens(source: Source) -> Source:
+    def evens(source: PullSource) -> PullSource:
         return pull(source, map(lambda n: 2 * n))
 
-    def all_of(*sources: Source) -> Sink | Any:
+    def all_of(*sources: PullSource) -> PullSink | Any:
         return pull(merge(*sources), collect())
 
     merged = sorted_merge(merge(evens(values([1, 2]))), sorted_merge(values([1, 3]), values([])))

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.errors import BadOption, UnknownPort
 from headrace.pull import (
-    Source,
+    PullSource,
     cat,
     collect,
     fork,
@@ -32,14 +32,14 @@ class Failure(Exception):
     pass
 
 
-def hands(*branches: Source) -> list[Hand]:
+def hands(*branches: PullSource) -> list[Hand]:
     """One hand for each branch, all of one run."""
     found = [Hand() for _ in branches]
     together(*(pull(branch, hand.sink) for branch, hand in zip(branches, found, strict=True))).start()
     return found
 
 
-def evens(source: Source, **options: Any) -> tuple[Source, ...]:
+def evens(source: PullSource, **options: Any) -> tuple[PullSource, ...]:
     return fork(source, lambda number: number % 2, keys=(0, 1), **options)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.pull import Source, Transformer, collect, flat_map, flatten, map, pull, take, values
+from headrace.pull import PullSource, PullTransformer, collect, flat_map, flatten, map, pull, take, values
 from headrace.pull.module_context import Module
 from headrace.pull.protocol import AnswerTo, End, Read
 from headrace.testing import VirtualRuntime, reference_source
@@ -34,7 +34,7 @@ def test_it_flattens_one_level() -> None:
 # --- laziness ----------------------------------------------------------------------------------
 
 
-def noted(opened: list[int], number: int) -> Source:
+def noted(opened: list[int], number: int) -> PullSource:
     def open(_module: Module) -> Read:
         opened.append(number)
         given = iter([number, number])
@@ -45,7 +45,7 @@ def noted(opened: list[int], number: int) -> Source:
 
         return read
 
-    return Source.of("noted", open)
+    return PullSource.of("noted", open)
 
 
 def test_an_inner_stream_is_opened_when_all_before_it_has_been_given() -> None:
@@ -308,7 +308,7 @@ def test_modules_that_were_opened_later_and_have_ended_are_let_go() -> None:
 # --- time --------------------------------------------------------------------------------------
 
 
-def seconds(*stages: Transformer, count: int = 8) -> float:
+def seconds(*stages: PullTransformer, count: int = 8) -> float:
     runtime = VirtualRuntime()
     run = pull(values(range(count)), *stages, collect()).start(runtime)
     assert len(run.wait()) == 2 * count
@@ -320,7 +320,7 @@ def test_what_is_upstream_works_at_once_as_without_it() -> None:
 
 
 def test_with_a_width_modules_within_inner_streams_work_at_once() -> None:
-    def inner(n: int) -> Source:
+    def inner(n: int) -> PullSource:
         return pull(values([n, n]), delay(1), delay(1))
 
     assert seconds(flat_map(inner)) == 8 * 4

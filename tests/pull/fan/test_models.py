@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from headrace.pull import (
     Pipeline,
+    PullSink,
+    PullSource,
     Run,
-    Sink,
-    Source,
     collect,
     flat_map,
     flatten,
@@ -50,7 +50,7 @@ def finished(pipeline: Pipeline, seed: int, window: int | None, *involved: Scrip
     return run
 
 
-def ended_by(taken: int | None, batch: int) -> Sink:
+def ended_by(taken: int | None, batch: int) -> PullSink:
     return collect(batch=batch) if taken is None else pull(take(taken), collect(batch=batch))
 
 
@@ -204,7 +204,7 @@ AHEAD = st.sampled_from([0, 1, 3, None])
 
 def branches_end(
     upstream: Script,
-    branches: Sequence[Source],
+    branches: Sequence[PullSource],
     ends: list[tuple[int | None, int]],
     seed: int,
     window: int | None,

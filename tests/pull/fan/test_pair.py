@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.pull import (
-    Duplex,
+    PullDuplex,
     closing_handshake,
     collect,
     duplex_pair,
@@ -155,7 +155,7 @@ def test_an_echo_at_the_far_end() -> None:
 
 def test_goodbye_is_said_after_the_last_value_and_not_heard_by_the_sink() -> None:
     incoming, hand = Manual(), Hand()
-    polite = closing_handshake(Duplex(values([1]), collect()), "bye")
+    polite = closing_handshake(PullDuplex(values([1]), collect()), "bye")
     run = together(pull(polite.source, hand.sink), pull(incoming.source, polite.sink)).start()
     for name in "123":
         hand.request(name)
@@ -173,7 +173,7 @@ def test_goodbye_is_said_after_the_last_value_and_not_heard_by_the_sink() -> Non
 @pytest.mark.parametrize("end", [True, Failure("line is down")])
 def test_nobody_waits_for_a_goodbye_that_cannot_come(end: Any) -> None:
     incoming, hand = Manual(), Hand()
-    polite = closing_handshake(Duplex(values([]), collect()))
+    polite = closing_handshake(PullDuplex(values([]), collect()))
     together(pull(polite.source, hand.sink), pull(incoming.source, polite.sink)).start()
     hand.request("1")
     hand.request("2")
@@ -183,7 +183,7 @@ def test_nobody_waits_for_a_goodbye_that_cannot_come(end: Any) -> None:
 
 
 def test_a_sink_that_has_enough_does_not_wait_for_goodbye() -> None:
-    polite = closing_handshake(Duplex(values([1, 2]), pull(take(1), collect())))
+    polite = closing_handshake(PullDuplex(values([1, 2]), pull(take(1), collect())))
     assert together(pull(polite.source, collect()), pull(values([5, 6]), polite.sink)).run() == (
         [1, 2, "GOODBYE"],
         [5],
@@ -192,10 +192,10 @@ def test_a_sink_that_has_enough_does_not_wait_for_goodbye() -> None:
 
 def test_an_abort_and_an_error_of_what_goes_out_go_their_way() -> None:
     told: list[Exception | None] = []
-    polite = closing_handshake(Duplex(values([1, 2], on_stop=told.append), collect()))
+    polite = closing_handshake(PullDuplex(values([1, 2], on_stop=told.append), collect()))
     pipeline = together(pull(values([5]), polite.sink), pull(polite.source, take(1), collect()))
     assert pipeline.run() == ([5], [1])
     assert told == [None]
-    broken = closing_handshake(Duplex(error(Failure("out")), collect()))
+    broken = closing_handshake(PullDuplex(error(Failure("out")), collect()))
     with pytest.raises(Failure, match="out"):
         together(pull(values([5]), broken.sink), pull(broken.source, collect())).run()

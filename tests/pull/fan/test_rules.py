@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from headrace.pull import (
-    Duplex,
+    PullDuplex,
+    PullSource,
+    PullTransformer,
     Recorder,
-    Source,
-    Transformer,
     closing_handshake,
     collect,
     flat_map,
@@ -34,7 +34,7 @@ from headrace.pull.rules.checker import check
 from headrace.testing import RandomRuntime, check_source, check_transformer, reference_source
 
 
-def slow(*numbers: int) -> Source:
+def slow(*numbers: int) -> PullSource:
     """Values that each take a second."""
     return pull(reference_source(len(numbers), sync=False), map(lambda at: numbers[at - 1]))
 
@@ -53,25 +53,25 @@ def doubled(numbers: Sequence[int]) -> list[int]:
     return [*chain.from_iterable([number] * 2 for number in numbers if number % 4 != 3)]
 
 
-def merged_branches(ahead: int | None) -> Source:
+def merged_branches(ahead: int | None) -> PullSource:
     return merge(*tee(slow(1, 2), ahead=ahead))
 
 
-def forked_branches(ahead: int | None) -> Source:
+def forked_branches(ahead: int | None) -> PullSource:
     return merge(*fork(slow(1, 2, 3), lambda number: number % 2, keys=(0, 1), ahead=ahead))
 
 
-def one_branch(source: Source) -> Source:
+def one_branch(source: PullSource) -> PullSource:
     return tee(source, 1)[0]
 
 
-def heard_and_ended() -> Source:
+def heard_and_ended() -> PullSource:
     news = notify()
     news.end()
     return news.listen()
 
 
-TRANSFORMERS: dict[str, tuple[Callable[[], Transformer], Callable[[Sequence[int]], Sequence[Any]]]] = {
+TRANSFORMERS: dict[str, tuple[Callable[[], PullTransformer], Callable[[Sequence[int]], Sequence[Any]]]] = {
     "flatten of scalars": (lambda: flatten(), lambda numbers: numbers),
     "flatten of lists": (lambda: pull(map(twice), flatten()), lambda ns: [n for n in ns for _ in twice(n)]),
     "flat_map to collections": (lambda: flat_map(twice), lambda ns: [n for n in ns for _ in twice(n)]),
@@ -84,7 +84,7 @@ TRANSFORMERS: dict[str, tuple[Callable[[], Transformer], Callable[[Sequence[int]
     ),
 }
 
-SOURCES: dict[str, tuple[Callable[[], Source], Sequence[Any], bool]] = {
+SOURCES: dict[str, tuple[Callable[[], PullSource], Sequence[Any], bool]] = {
     "merge of nothing": (lambda: merge(), [], True),
     "merge of one": (lambda: merge(slow(1, 2)), [1, 2], True),
     "merge of three": (lambda: merge(slow(1, 2), values([3]), slow()), [1, 2, 3], False),
@@ -104,7 +104,7 @@ SOURCES: dict[str, tuple[Callable[[], Source], Sequence[Any], bool]] = {
     "pair": (lambda: pull(slow(1, 2), pair()), [1, 2], True),
     "pair behind pair": (lambda: pull(slow(1, 2), pair(), map(abs), pair()), [1, 2], True),
     "closing_handshake": (
-        lambda: pull(slow(7), closing_handshake(Duplex(slow(1, 2), collect()))),
+        lambda: pull(slow(7), closing_handshake(PullDuplex(slow(1, 2), collect()))),
         [1, 2, "GOODBYE"],
         True,
     ),
@@ -124,7 +124,7 @@ def test_sources_keep_the_rules_in_every_order(name: str) -> None:
     check_source(make, expected=expected, ordered=ordered)
 
 
-def failing(error: Exception) -> Source:
+def failing(error: Exception) -> PullSource:
     return reference_source(1, error, sync=False)
 
 
@@ -140,7 +140,7 @@ def failing(error: Exception) -> Source:
         lambda error: pull(failing(error), pair()),
     ],
 )
-def test_errors_of_an_input_keep_the_rules_in_every_order(make: Callable[[Exception], Source]) -> None:
+def test_errors_of_an_input_keep_the_rules_in_every_order(make: Callable[[Exception], PullSource]) -> None:
     error = ValueError("the input failed")
     check_source(lambda: make(error), end=error)
 
@@ -149,7 +149,7 @@ def either(number: int) -> int:
     return number % 2
 
 
-WATCHED: dict[str, Callable[[Source, Source], Source]] = {
+WATCHED: dict[str, Callable[[PullSource, PullSource], PullSource]] = {
     "merge": lambda first, second: merge(first, second),
     "many": lambda first, second: many([first, second]),
     "sorted_merge": lambda first, second: sorted_merge(first, second),
@@ -171,7 +171,7 @@ def test_what_is_asked_of_the_inputs_keeps_the_rules_too(
     for seed in seeds:
         recorders: list[Recorder] = []
 
-        def watched(count: int, end: Any, sync: bool, recorders: list[Recorder] = recorders) -> Source:
+        def watched(count: int, end: Any, sync: bool, recorders: list[Recorder] = recorders) -> PullSource:
             recorders.append(Recorder())
             if name == "flat_map of a stream" and len(recorders) == 2:
                 return reference_source(count, end, sync=sync)  # opened several times

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from headrace.pull import (
-    Duplex,
     Pipeline,
-    Sink,
-    Source,
-    Transformer,
+    PullDuplex,
+    PullSink,
+    PullSource,
+    PullTransformer,
     closing_handshake,
     collect,
     defer,
@@ -43,7 +43,7 @@ class Peer:
     def __init__(self, letters: str) -> None:
         self.got: list[list[Any]] = []
         self.opened = 0
-        self.duplex = Duplex(source(self._counted(letters)), sink(self._keep), letters)
+        self.duplex = PullDuplex(source(self._counted(letters)), sink(self._keep), letters)
 
     def _counted(self, letters: str) -> Read:
         left = iter(())
@@ -71,33 +71,33 @@ class Peer:
         read(None, got)
 
 
-def sent(letters: str) -> Source:
+def sent(letters: str) -> PullSource:
     return values(letters)
 
 
-def shout() -> Transformer:
+def shout() -> PullTransformer:
     return map(str.upper)
 
 
-def mark(text: str) -> Transformer:
+def mark(text: str) -> PullTransformer:
     return map(lambda letter: letter + text)
 
 
 def test_each_shape_is_a_piece_of_its_kind() -> None:
     a, b = Peer("ab").duplex, Peer("xy").duplex
     shapes: list[tuple[tuple[Any, ...], type]] = [
-        ((a,), Duplex),
-        ((a, b), Duplex),
-        ((a, shout(), b), Duplex),
-        ((shout(), a), Duplex),
-        ((a, shout()), Duplex),
-        ((shout(), a, shout(), b, shout()), Duplex),
-        ((sent("c"), a), Source),
-        ((sent("c"), shout(), a, shout()), Source),
-        ((sent("c"), a, b), Source),
-        ((a, collect()), Sink),
-        ((shout(), a, shout(), collect()), Sink),
-        ((a, b, collect()), Sink),
+        ((a,), PullDuplex),
+        ((a, b), PullDuplex),
+        ((a, shout(), b), PullDuplex),
+        ((shout(), a), PullDuplex),
+        ((a, shout()), PullDuplex),
+        ((shout(), a, shout(), b, shout()), PullDuplex),
+        ((sent("c"), a), PullSource),
+        ((sent("c"), shout(), a, shout()), PullSource),
+        ((sent("c"), a, b), PullSource),
+        ((a, collect()), PullSink),
+        ((shout(), a, shout(), collect()), PullSink),
+        ((a, b, collect()), PullSink),
         ((sent("c"), a, collect()), Pipeline),
         ((sent("c"), a, shout(), b, collect()), Pipeline),
         ((a, b, a), Pipeline),
@@ -184,7 +184,7 @@ def test_shapes_can_be_run_again() -> None:
     ],
 )
 def test_pairs_in_every_shape_pass_everything_on_and_can_be_run_again(
-    shape: Callable[[Duplex], Pipeline],
+    shape: Callable[[PullDuplex], Pipeline],
 ) -> None:
     pipeline = shape(pair())
     assert pipeline.run() == pipeline.run() == ["a", "b", "c"]
@@ -207,8 +207,8 @@ def test_an_abort_goes_through_all_pairs_and_a_failure_too() -> None:
 
 
 def test_a_failure_in_one_direction_leaves_the_other_to_its_end() -> None:
-    near = Duplex(error(Failure("near")), collect())
-    far = Duplex(values("xyz"), collect())
+    near = PullDuplex(error(Failure("near")), collect())
+    far = PullDuplex(values("xyz"), collect())
     run = pull(near, far, near).start()
     with pytest.raises(Failure, match="near"):
         run.result()
@@ -244,7 +244,7 @@ def test_peers_that_say_goodbye_on_a_line() -> None:
     ],
 )
 def test_a_wrong_order_with_a_duplex_is_named(
-    pieces: Callable[[Duplex], tuple[Any, ...]], position: int
+    pieces: Callable[[PullDuplex], tuple[Any, ...]], position: int
 ) -> None:
     with pytest.raises(NotComposable) as raised:
         pull(*pieces(Peer("ab").duplex))
@@ -276,7 +276,7 @@ def test_a_sink_behind_a_duplex_gives_the_result_also_as_a_part() -> None:
     part = pull(pair(), pair(), collect())
     assert pull(values("ab"), shout(), part).run() == ["A", "B"]
     assert together(pull(values("a"), part), pull(values("b"), collect())).run() == (["a"], ["b"])
-    inside = Duplex(values([1]), pull(pair(), collect()))
+    inside = PullDuplex(values([1]), pull(pair(), collect()))
     assert together(pull(values("ab"), inside, collect())).run() == ([1],)
 
 
@@ -284,11 +284,11 @@ def test_handles_are_pieces_of_duplexes() -> None:
     letters = pushable()
     letters.push("a")
     letters.end()
-    polite = closing_handshake(Duplex(letters, collect()))
+    polite = closing_handshake(PullDuplex(letters, collect()))
     found = together(pull(polite.source, collect()), pull(values([1]), polite.sink)).run()
     assert found == (["a", "GOODBYE"], [1])
 
-    later = defer(Sink)
+    later = defer(PullSink)
     part = pull(pair(), shout(), later)
     run = pull(values("b"), part).start()
     later.resolve(collect())

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.errors import BadOption
 from headrace.pull import (
-    Duplex,
+    PullDuplex,
     collect,
     concat,
     connect,
@@ -47,7 +47,7 @@ class Listening:
         assert self.address is not None
         return self.address
 
-    async def accepted(self, count: int) -> Duplex:
+    async def accepted(self, count: int) -> PullDuplex:
         await until(lambda: len(self.hand.heard) >= count)
         return self.hand.heard[count - 1][1]
 
@@ -60,7 +60,7 @@ class Listening:
 async def test_a_server_serves_several_connections_at_once() -> None:
     listening = asyncio.get_running_loop().create_future()
 
-    async def serve(connection: Duplex) -> None:
+    async def serve(connection: PullDuplex) -> None:
         await pull(connection, map(bytes.upper), connection)
 
     server = pull(

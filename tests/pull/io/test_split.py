@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import BadOption
 from headrace.pull import (
-    Transformer,
+    PullTransformer,
     cat,
     collect,
     error,
@@ -126,7 +126,7 @@ def test_text_that_breaks_off_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("transformer", [split(), lines()], ids=["split", "lines"])
-def test_a_value_that_is_no_bytes_is_named(transformer: Transformer) -> None:
+def test_a_value_that_is_no_bytes_is_named(transformer: PullTransformer) -> None:
     with pytest.raises(WrongValue, match="takes bytes, got int"):
         pull(values([b"a", 3]), transformer, collect()).run()
 
@@ -181,7 +181,7 @@ def test_lines_that_are_left_are_dropped_by_an_abort() -> None:
     assert heard == [None]
 
 
-def per_value(text: str) -> Transformer:
+def per_value(text: str) -> PullTransformer:
     """Each value as bytes of this form."""
     return map(lambda value: (text % ((value,) * text.count("%d"))).encode())
 

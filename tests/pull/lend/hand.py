@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from headrace.pull import Transformer
-from headrace.pull.edge import Edge
+from headrace.pull import PullTransformer
+from headrace.pull.edge import PullEdge
 from headrace.pull.module_context import Module
 from headrace.pull.protocol import AnswerTo, End
 
@@ -23,9 +23,9 @@ class Hand:
         self.module: Module | None = None
         self.edge: Any = None
         self.stop: AnswerTo | None = None
-        self.transformer = Transformer.of("hand", self._open)
+        self.transformer = PullTransformer.of("hand", self._open)
 
-    def _open(self, module: Module, edge: Edge) -> Any:
+    def _open(self, module: Module, edge: PullEdge) -> Any:
         self.module, self.edge = module, edge
 
         def read(abort: End | None, answer: AnswerTo) -> None:

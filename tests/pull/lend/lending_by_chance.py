@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from headrace.pull import Sink, Source, Transformer, lend, pull
-from headrace.pull.edge import Edge
+from headrace.pull import PullSink, PullSource, PullTransformer, lend, pull
+from headrace.pull.edge import PullEdge
 from headrace.pull.lending import LendingRun
 from headrace.pull.module_context import Module
 from headrace.pull.protocol import AnswerTo, End
@@ -55,7 +55,7 @@ class Input:
         self.ended = False
         self.waiting: deque[AnswerTo] = deque()
         self.module: Module | None = None
-        self.source = Source.of("input", self.open)
+        self.source = PullSource.of("input", self.open)
 
     def open(self, module: Module) -> Any:
         self.module = module
@@ -94,10 +94,10 @@ class Output:
         self.end: End | None = None
         self.stopped = False
         self.module: Module | None = None
-        self.edge: Edge | None = None
-        self.sink = Sink.of("output", self.open)
+        self.edge: PullEdge | None = None
+        self.sink = PullSink.of("output", self.open)
 
-    def open(self, module: Module, edge: Edge) -> None:
+    def open(self, module: Module, edge: PullEdge) -> None:
         self.module, self.edge = module, edge
 
     def actions(self) -> Iterator[Action]:
@@ -140,10 +140,10 @@ class Borrower:
         self.end: End | None = None
         self.closed = False
         self.module: Module | None = None
-        self.edge: Edge | None = None
-        self.transformer = Transformer.of("borrower", self.open)
+        self.edge: PullEdge | None = None
+        self.transformer = PullTransformer.of("borrower", self.open)
 
-    def open(self, module: Module, edge: Edge) -> Any:
+    def open(self, module: Module, edge: PullEdge) -> Any:
         self.module, self.edge = module, edge
 
         def read(abort: End | None, answer: AnswerTo) -> None:

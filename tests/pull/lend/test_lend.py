@@ -9,10 +9,10 @@ import pytest
 
 from headrace.errors import BadOption
 from headrace.pull import (
-    Duplex,
+    PullDuplex,
+    PullSink,
+    PullTransformer,
     Recorder,
-    Sink,
-    Transformer,
     async_map,
     collect,
     count,
@@ -33,7 +33,7 @@ from tests.pull.core.modules import Manual
 from tests.pull.lend.hand import Hand
 
 
-def times_ten() -> Transformer:
+def times_ten() -> PullTransformer:
     return map(lambda x: 10 * x)
 
 
@@ -77,7 +77,7 @@ def test_a_fast_borrower_gets_more_values() -> None:
 def test_a_duplex_borrows_what_it_sends_and_returns_what_it_receives() -> None:
     here, there = duplex_pair()
     server = pull(there, times_ten(), there)
-    remote = Duplex(here.source, Sink(here.sink.part, here.sink.before, (*here.sink.beside, server)))
+    remote = PullDuplex(here.source, PullSink(here.sink.part, here.sink.before, (*here.sink.beside, server)))
     assert pull(values([1, 2, 3]), lend(remote), collect()).run() == [10, 20, 30]
 
 
@@ -187,7 +187,7 @@ def test_a_borrower_that_cannot_be_opened_does_no_harm() -> None:
     def open(_module: Any, _edge: Any) -> Any:
         raise ValueError("no such machine")
 
-    lender = lend(Transformer.of("broken", open), times_ten())
+    lender = lend(PullTransformer.of("broken", open), times_ten())
     assert pull(values([1, 2]), lender, collect()).run() == [10, 20]
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from headrace.errors import BadOption
 from headrace.pull import (
+    PullSource,
     Recorder,
-    Source,
     back_off,
     cat,
     collect,
@@ -36,11 +36,11 @@ class Lost(Exception):
     pass
 
 
-def breaking(lives: Sequence[int], *, sync: bool = True) -> Callable[[int], Source]:
+def breaking(lives: Sequence[int], *, sync: bool = True) -> Callable[[int], PullSource]:
     """Numbers from where the last source broke, to 5; the n-th source breaks after `lives[n]` values."""
     left = list(lives)
 
-    def make(position: int) -> Source:
+    def make(position: int) -> PullSource:
         life = left.pop(0) if left else 5
         numbers = range(position, min(position + life, 5))
         end = None if position + life > 5 else error(Lost(f"after {position + life}"))
@@ -59,7 +59,7 @@ def test_values_go_on_where_the_source_broke() -> None:
 def test_the_last_error_ends_the_stream_after_so_many_attempts() -> None:
     opened: list[int] = []
 
-    def make(position: int) -> Source:
+    def make(position: int) -> PullSource:
         opened.append(position)
         return error(Lost(f"attempt {len(opened)}"))
 
@@ -84,7 +84,7 @@ def test_a_value_makes_the_attempts_begin_anew() -> None:
 def test_what_make_raises_counts_as_a_failure() -> None:
     tried: list[int] = []
 
-    def make() -> Source:
+    def make() -> PullSource:
         tried.append(1)
         if len(tried) < 3:
             raise Lost("no route")
@@ -98,7 +98,7 @@ def test_what_make_raises_counts_as_a_failure() -> None:
 def test_an_abort_during_the_wait_is_confirmed_at_once_and_nothing_is_opened_any_more() -> None:
     opened: list[int] = []
 
-    def make(position: int) -> Source:
+    def make(position: int) -> PullSource:
         opened.append(position)
         return error(Lost("lost"))
 
@@ -126,7 +126,7 @@ def test_an_abort_goes_to_the_open_source_and_is_confirmed_after_it() -> None:
 def test_nothing_is_opened_before_somebody_asks() -> None:
     opened: list[int] = []
 
-    def make(position: int) -> Source:
+    def make(position: int) -> PullSource:
         opened.append(position)
         return values("ab")
 
@@ -139,7 +139,7 @@ def test_nothing_is_opened_before_somebody_asks() -> None:
 def test_a_position_function_says_where_to_go_on() -> None:
     told: list[Any] = []
 
-    def make(position: Any) -> Source:
+    def make(position: Any) -> PullSource:
         told.append(position)
         return values("cd") if told[1:] else cat([values("ab"), error(Lost("lost"))])
 
@@ -164,7 +164,7 @@ def test_the_rules_hold_in_every_combination_and_order(lives: tuple[int, ...]) -
 
 
 def test_the_rules_hold_where_it_gives_up() -> None:
-    def lost() -> Source:
+    def lost() -> PullSource:
         return pull(reconnect(lambda: reference_source(0, Lost("lost"), sync=False), attempts=3, wait=1.0))
 
     assert check_source(lost, expected=[], end=Lost) > 200

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.pull import (
-    Sink,
+    PullSink,
     collect,
     concat,
     drain,
@@ -40,13 +40,13 @@ def nothing(_value: Any) -> None:
     return None
 
 
-def aborted() -> Sink:
+def aborted() -> PullSink:
     sink = drain()
     sink.abort()
     return sink
 
 
-SINKS: dict[str, tuple[Callable[[], Sink], Result | None, Result | None]] = {
+SINKS: dict[str, tuple[Callable[[], PullSink], Result | None, Result | None]] = {
     "collect": (collect, list, list),
     "collect in batches": (lambda: collect(batch=3), list, list),
     "concat": (concat, lambda values: "".join(str(value) for value in values), None),
@@ -82,7 +82,7 @@ def test_reduce_keeps_the_rules_where_an_empty_stream_is_an_error() -> None:
 def test_a_file_is_there_as_a_whole_or_not_at_all_in_every_order(tmp_path: Path) -> None:
     path = tmp_path / "out"
 
-    def make() -> Sink:
+    def make() -> PullSink:
         assert not list(tmp_path.glob(".*"))
         path.unlink(missing_ok=True)
         return pull(map(str), join_lines(), to_file(path))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.pull import Source, cat, collect, count, empty, error, iterate, map, pull, take, values
+from headrace.pull import PullSource, cat, collect, count, empty, error, iterate, map, pull, take, values
 from headrace.pull.errors import AlreadyUsed, NotComposable
 from headrace.pull.module_context import Module
 from tests.pull.core.modules import Hand, Manual
@@ -21,22 +21,22 @@ def test_one_after_the_other_and_none_is_skipped() -> None:
 
 
 @pytest.mark.parametrize("sources", [[], [None], [empty(), None, empty()]])
-def test_nothing_of_nothing(sources: list[Source | None]) -> None:
+def test_nothing_of_nothing(sources: list[PullSource | None]) -> None:
     assert pull(cat(sources), collect()).run() == []
 
 
-def opened(seen: list[str], name: str, source: Source) -> Source:
+def opened(seen: list[str], name: str, source: PullSource) -> PullSource:
     def open(module: Module) -> Any:
         seen.append(name)
         return source.part.open(module)
 
-    return Source.of(name, open, batches=True)
+    return PullSource.of(name, open, batches=True)
 
 
 def test_a_source_is_made_and_opened_when_its_turn_has_come() -> None:
     seen: list[str] = []
 
-    def made() -> Iterator[Source]:
+    def made() -> Iterator[PullSource]:
         for name in ("a", "b", "c"):
             seen.append(f"make {name}")
             yield opened(seen, name, values([name]))
@@ -72,7 +72,7 @@ def test_an_abort_is_confirmed_after_the_open_source_and_the_others_hear_nothing
     first, second = Manual(), Manual()
     closed: list[str] = []
 
-    def made() -> Iterator[Source]:
+    def made() -> Iterator[PullSource]:
         try:
             yield first.source
             yield second.source
@@ -111,7 +111,7 @@ def test_an_abort_before_the_first_ask_touches_nothing() -> None:
 def test_the_first_error_ends_the_stream_and_closes_the_generator() -> None:
     closed: list[str] = []
 
-    def made() -> Iterator[Source]:
+    def made() -> Iterator[PullSource]:
         try:
             yield values([1])
             yield error(OSError("torn"))
@@ -138,7 +138,7 @@ def test_a_source_that_fails_while_it_is_closed_is_heard() -> None:
 
 
 def test_what_the_maker_of_sources_raises_is_the_answer() -> None:
-    def made() -> Iterator[Source]:
+    def made() -> Iterator[PullSource]:
         yield values([1])
         raise OSError("no further one")
 

@@ -11,9 +11,9 @@ import pytest
 
 from headrace.pull import (
     Pipeline,
-    Sink,
-    Source,
-    Transformer,
+    PullSink,
+    PullSource,
+    PullTransformer,
     async_map,
     cat,
     collect,
@@ -61,12 +61,12 @@ async def later(value: Any) -> Any:
     return value
 
 
-def beside(source: Source, pipeline: Pipeline) -> Source:
+def beside(source: PullSource, pipeline: Pipeline) -> PullSource:
     """The source, with a pipeline that runs beside it and brings it what it gives."""
-    return Source(source.part, source.then, (*source.beside, pipeline))
+    return PullSource(source.part, source.then, (*source.beside, pipeline))
 
 
-def pushed_beside(fails: bool = False) -> Source:
+def pushed_beside(fails: bool = False) -> PullSource:
     numbers = pushable(bound=2)
 
     def push(number: int) -> None:
@@ -78,7 +78,7 @@ def pushed_beside(fails: bool = False) -> Source:
     return beside(numbers, pull(count(3), async_map(later), drain(push)))
 
 
-def waited_for_room() -> Source:
+def waited_for_room() -> PullSource:
     numbers = pushable(bound=1)
 
     async def push(number: int) -> None:
@@ -87,7 +87,7 @@ def waited_for_room() -> Source:
     return beside(numbers, pull(count(3), async_map(push), drain()))
 
 
-def threads_in_turn() -> Source:
+def threads_in_turn() -> PullSource:
     numbers = pushable(bound=1, thread_safe=True)
 
     def push(number: int) -> None:
@@ -99,22 +99,22 @@ def threads_in_turn() -> Source:
     return beside(numbers, pull(count(3), async_map(in_thread), drain()))
 
 
-def resolved_beside(piece: Source) -> Source:
-    deferred = defer(Source)
+def resolved_beside(piece: PullSource) -> PullSource:
+    deferred = defer(PullSource)
     return beside(deferred, pull(once(piece), async_map(later), drain(deferred.resolve)))
 
 
-def aborted_beside(cause: Exception | None) -> Source:
-    deferred = defer(Source)
+def aborted_beside(cause: Exception | None) -> PullSource:
+    deferred = defer(PullSource)
     return beside(deferred, pull(once(cause), async_map(later), drain(deferred.abort)))
 
 
-def queued(make: Callable[..., Any]) -> Source:
+def queued(make: Callable[..., Any]) -> PullSource:
     items = make()
     return beside(from_queue(items, end=None), pull(count(2), async_map(later), to_queue(items, end=None)))
 
 
-SOURCES: dict[str, tuple[Callable[[], Source], list[Any], Any]] = {
+SOURCES: dict[str, tuple[Callable[[], PullSource], list[Any], Any]] = {
     "values": (lambda: values([1, 2, 3]), [1, 2, 3], True),
     "values of a mapping": (lambda: values({"a": 1}), [1], True),
     "keys": (lambda: keys({"a": 1, "b": 2}), ["a", "b"], True),
@@ -154,20 +154,20 @@ def test_a_source_keeps_the_rules_in_every_order(name: str) -> None:
 
 
 @pytest.mark.parametrize("make", [threads_in_turn, lambda: queued(queue.Queue)])
-def test_a_source_with_threads_keeps_the_rules(make: Callable[[], Source]) -> None:
+def test_a_source_with_threads_keeps_the_rules(make: Callable[[], PullSource]) -> None:
     assert check_source(make, expected=[0, 1, 2], seeds=20) > 20
 
 
 @pytest.mark.parametrize("make", [count, lambda: infinite(lambda: 0)])
-def test_an_endless_source_keeps_the_rules_in_every_order(make: Callable[[], Source]) -> None:
+def test_an_endless_source_keeps_the_rules_in_every_order(make: Callable[[], PullSource]) -> None:
     assert check_source(make, endless=True, seeds=SEEDS) > SEEDS
 
 
 def test_a_deferred_transformer_keeps_the_rules_in_every_order() -> None:
-    def make(piece: Transformer) -> Transformer:
-        deferred = defer(Transformer)
+    def make(piece: PullTransformer) -> PullTransformer:
+        deferred = defer(PullTransformer)
         resolving = pull(once(piece), async_map(later), drain(deferred.resolve))
-        return Transformer(deferred.then, (*deferred.beside, resolving))
+        return PullTransformer(deferred.then, (*deferred.beside, resolving))
 
     negative = map(lambda value: -value)
     found = check_transformer(lambda: make(negative), expected=lambda items: [-x for x in items], seeds=SEEDS)
@@ -176,10 +176,10 @@ def test_a_deferred_transformer_keeps_the_rules_in_every_order() -> None:
 
 
 def test_a_deferred_sink_keeps_the_rules_in_every_order() -> None:
-    def make() -> Sink:
-        deferred = defer(Sink)
+    def make() -> PullSink:
+        deferred = defer(PullSink)
         resolving = pull(once(collect()), async_map(later), drain(deferred.resolve))
-        return Sink(deferred.part, deferred.before, (*deferred.beside, resolving))
+        return PullSink(deferred.part, deferred.before, (*deferred.beside, resolving))
 
     assert check_sink(make, result=list, partial=list, seeds=SEEDS) > SEEDS
 
@@ -190,10 +190,10 @@ def test_to_queue_keeps_the_rules_in_every_order(make: Callable[[], Any]) -> Non
 
 
 def test_to_queue_keeps_the_rules_where_the_queue_is_full() -> None:
-    def make() -> Sink:
+    def make() -> PullSink:
         items: asyncio.Queue[Any] = asyncio.Queue(maxsize=1)
         sink = to_queue(items, end=None)
         emptying = pull(from_queue(items, end=None), async_map(later), drain())
-        return Sink(sink.part, sink.before, (*sink.beside, emptying))
+        return PullSink(sink.part, sink.before, (*sink.beside, emptying))
 
     assert check_sink(make, result=len, partial=len, seeds=SEEDS) > SEEDS

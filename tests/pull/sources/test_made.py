@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.pull import Source, collect, count, drain, empty, error, infinite, once, pull, take, values
+from headrace.pull import PullSource, collect, count, drain, empty, error, infinite, once, pull, take, values
 from tests.pull.core.modules import Hand
 
 
@@ -27,7 +27,7 @@ from tests.pull.core.modules import Hand
         (empty(), []),
     ],
 )
-def test_what_comes(source: Source, expected: list[object]) -> None:
+def test_what_comes(source: PullSource, expected: list[object]) -> None:
     assert pull(source, collect()).run() == expected
     assert pull(source, collect(batch=7)).run() == expected
 
@@ -113,7 +113,7 @@ def test_who_fails_a_failed_stream_hears_its_own_error_first() -> None:
 @pytest.mark.parametrize(
     "make", [empty, lambda: once(1), lambda: count(3), count, lambda: infinite(int), lambda: values([1])]
 )
-def test_stops_before_the_first_ask_are_confirmed_as_they_are(make: Callable[[], Source]) -> None:
+def test_stops_before_the_first_ask_are_confirmed_as_they_are(make: Callable[[], PullSource]) -> None:
     for stop in (True, OSError("x")):
         hand = Hand()
         pull(make(), hand.sink).start()

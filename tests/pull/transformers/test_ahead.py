@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.pull import Transformer, collect, eager, high_watermark, map, pull, tap, values
+from headrace.pull import PullTransformer, collect, eager, high_watermark, map, pull, tap, values
 from headrace.testing.pull import VirtualRuntime
 from tests.pull.core.modules import Hand, Manual, delay
 
@@ -14,7 +14,7 @@ from tests.pull.core.modules import Hand, Manual, delay
 class Opened:
     """A pipeline of the values 0, 1, 2, ... that is read by hand; `entered` holds what was fetched."""
 
-    def __init__(self, transformer: Transformer, count: int = 1000) -> None:
+    def __init__(self, transformer: PullTransformer, count: int = 1000) -> None:
         self.entered: list[int] = []
         self.hand = Hand()
         pull(values(range(count)), tap(self.entered.append), transformer, self.hand.sink).start()
@@ -58,14 +58,14 @@ def test_half_is_the_low_watermark_by_default() -> None:
 
 
 @pytest.mark.parametrize("ahead", [eager(3), high_watermark(3)])
-def test_values_that_came_before_an_error_are_given_before_it(ahead: Transformer) -> None:
+def test_values_that_came_before_an_error_are_given_before_it(ahead: PullTransformer) -> None:
     run = pull(values("12x"), map(int), ahead, collect()).start()
     assert isinstance(run.error, ValueError)
     assert run.partial == [1, 2]
 
 
 @pytest.mark.parametrize("ahead", [eager(3), high_watermark(3)])
-def test_an_abort_drops_what_waits_and_stops_upstream_once(ahead: Transformer) -> None:
+def test_an_abort_drops_what_waits_and_stops_upstream_once(ahead: PullTransformer) -> None:
     manual, hand = Manual(), Hand()
     pull(manual.source, ahead, hand.sink).start()
     hand.request("ask")
@@ -78,7 +78,7 @@ def test_an_abort_drops_what_waits_and_stops_upstream_once(ahead: Transformer) -
 
 
 @pytest.mark.parametrize("ahead", [eager(3), high_watermark(3)])
-def test_an_end_that_came_ahead_is_the_answer_of_an_abort(ahead: Transformer) -> None:
+def test_an_end_that_came_ahead_is_the_answer_of_an_abort(ahead: PullTransformer) -> None:
     opened = Opened(ahead, count=2)
     opened.ask()
     opened.hand.request("abort", True)
@@ -86,7 +86,7 @@ def test_an_end_that_came_ahead_is_the_answer_of_an_abort(ahead: Transformer) ->
 
 
 def test_what_stands_before_it_works_while_downstream_does() -> None:
-    def seconds(*between: Transformer) -> float:
+    def seconds(*between: PullTransformer) -> float:
         with VirtualRuntime() as runtime:
             stages = delay(1), *between, delay(1)
             assert pull(values(range(10)), *stages, collect()).start(runtime, window=1).result() == [

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from headrace.pull import (
+    PullSource,
+    PullTransformer,
     Run,
-    Source,
-    Transformer,
     async_map,
     collect,
     map,
@@ -44,7 +44,7 @@ def run_for(*pieces: Any, window: int | None = None) -> tuple[Run, float]:
         return run, runtime.now()
 
 
-def source_of(xs: Any, stopped: list[Any]) -> Source:
+def source_of(xs: Any, stopped: list[Any]) -> PullSource:
     return values(xs, on_stop=stopped.append)
 
 
@@ -252,7 +252,7 @@ def test_what_cannot_be_awaited_fails_the_stream() -> None:
 @pytest.mark.parametrize("piece", [async_map(wait_a_second, 5), throttle(every=1)])
 @pytest.mark.parametrize("window", [1, 2, 5, 9])
 def test_an_error_of_upstream_behind_what_downstream_wants_does_not_fail_it(
-    piece: Transformer, window: int
+    piece: PullTransformer, window: int
 ) -> None:
     def fail_at_two(x: int) -> int:
         if x == 2:

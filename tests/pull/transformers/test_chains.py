@@ -14,7 +14,7 @@ import pytest
 
 from headrace.pull import (
     Pipeline,
-    Transformer,
+    PullTransformer,
     abortable,
     async_map,
     batch,
@@ -45,7 +45,7 @@ async def wait(x: int) -> int:
     return x
 
 
-LINKS: list[Callable[[], Transformer]] = [
+LINKS: list[Callable[[], PullTransformer]] = [
     lambda: map(lambda x: x + 1),
     lambda: filter(lambda x: x % 5),
     lambda: skip(2),

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from headrace.pull import (
-    Duplex,
-    Sink,
-    Source,
-    Transformer,
+    PullDuplex,
+    PullSink,
+    PullSource,
+    PullTransformer,
     collect,
     eager,
     flat_map,
@@ -25,7 +25,7 @@ from headrace.pull import (
     transformer,
     values,
 )
-from headrace.pull.edge import Edge
+from headrace.pull.edge import PullEdge
 from headrace.pull.module_context import Module
 from headrace.pull.protocol import AnswerTo, End, Read
 from headrace.pull.sinks import ReadLoop
@@ -43,9 +43,11 @@ class Room:
         self.into: Module | None = None
         self.stop: End | None = None
         self.most = 0
-        self.duplex = Duplex(Source.of("out of the room", self._out), Sink.of("into the room", self._into))
+        self.duplex = PullDuplex(
+            PullSource.of("out of the room", self._out), PullSink.of("into the room", self._into)
+        )
 
-    def _into(self, module: Module, edge: Edge) -> None:
+    def _into(self, module: Module, edge: PullEdge) -> None:
         self.into = module
 
         def take(items: list[Any]) -> None:
@@ -127,7 +129,7 @@ def test_values_asked_for_in_batches_are_counted_one_by_one(size: int) -> None:
     assert room.most <= 3
 
 
-def entered_after_each_ask(upstream: Transformer, count: int) -> list[int]:
+def entered_after_each_ask(upstream: PullTransformer, count: int) -> list[int]:
     """How many values more than were handed out have gone into a limit, asked for five at a time."""
     entered: list[int] = []
     more: list[int] = []
@@ -174,7 +176,7 @@ class HalfOpen:
                 return
             answer(abort or True)
 
-        def open(module: Module, edge: Edge) -> None:
+        def open(module: Module, edge: PullEdge) -> None:
             def over(_end: End) -> None:
                 self.over = True
                 if self.aborted is not None:
@@ -183,7 +185,7 @@ class HalfOpen:
 
             ReadLoop(edge, self.taken.extend, over).start()
 
-        self.duplex = Duplex(source(read), Sink.of("takes everything", open))
+        self.duplex = PullDuplex(source(read), PullSink.of("takes everything", open))
 
 
 def test_a_duplex_whose_source_has_ended_takes_in_what_is_left() -> None:
@@ -200,7 +202,7 @@ def test_a_duplex_whose_source_was_aborted_takes_in_what_is_left() -> None:
 
 def test_an_ask_that_waits_gets_the_room_that_an_earlier_one_did_not_need() -> None:
     hand, manual, found = Hand(), Manual(), []
-    inside = limit(Duplex(manual.source, hand.sink), 3)
+    inside = limit(PullDuplex(manual.source, hand.sink), 3)
     one_at_a_time = transformer(lambda upstream: upstream)
     pull(values(range(9)), one_at_a_time, inside, collect()).start()
 

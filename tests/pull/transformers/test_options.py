@@ -9,7 +9,7 @@ import pytest
 
 from headrace.errors import BadOption
 from headrace.pull import (
-    Transformer,
+    PullTransformer,
     async_map,
     batch,
     eager,
@@ -58,7 +58,7 @@ async def call(x: Any) -> Any:
         (lambda: timeout(0), "seconds"),
     ],
 )
-def test_an_option_of_the_wrong_size_is_refused(make: Callable[[], Transformer], option: str) -> None:
+def test_an_option_of_the_wrong_size_is_refused(make: Callable[[], PullTransformer], option: str) -> None:
     with pytest.raises(BadOption) as error:
         make()
     assert f"{option}=" in str(error.value)

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from headrace.pull import (
-    Sink,
+    PullSink,
     abortable,
     batch,
     catch,
@@ -25,16 +25,16 @@ from headrace.pull import (
     unbatch,
     values,
 )
-from headrace.pull.edge import Edge
+from headrace.pull.edge import PullEdge
 from headrace.pull.module_context import Module
 from headrace.pull.protocol import End
 from headrace.pull.sinks import ReadLoop
 
 
-def deepest(batch: int) -> Sink:
+def deepest(batch: int) -> PullSink:
     """Its result: how many values have come, and the deepest stack that one came on."""
 
-    def open(module: Module, edge: Edge) -> None:
+    def open(module: Module, edge: PullEdge) -> None:
         count, depth = 0, 0
 
         def see(items: list[int]) -> None:
@@ -51,7 +51,7 @@ def deepest(batch: int) -> Sink:
 
         ReadLoop(edge, see, over, batch=batch).start()
 
-    return Sink.of("deepest", open)
+    return PullSink.of("deepest", open)
 
 
 SYNCHRONOUS = (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.pull import (
-    Transformer,
+    PullTransformer,
     abortable,
     batch,
     catch,
@@ -42,7 +42,7 @@ def result(*pieces: Any) -> Any:
     return pull(*pieces, collect()).run()
 
 
-def taken_for(asks: int, piece: Transformer) -> list[int]:
+def taken_for(asks: int, piece: PullTransformer) -> list[int]:
     """Which of the values 0, 1, 2, ... go into a transformer that is asked so often."""
     entered: list[int] = []
     hand = Hand()
@@ -75,7 +75,9 @@ def taken_for(asks: int, piece: Transformer) -> list[int]:
         (through(str, str), 2, 2),
     ],
 )
-def test_no_more_is_taken_from_upstream_than_the_asks_need(piece: Transformer, asks: int, taken: int) -> None:
+def test_no_more_is_taken_from_upstream_than_the_asks_need(
+    piece: PullTransformer, asks: int, taken: int
+) -> None:
     assert taken_for(asks, piece) == [*range(taken)]
 
 
@@ -120,7 +122,7 @@ def test_how_many_asks_are_under_way_does_not_change_what_take_while_gives(windo
 
 
 @pytest.mark.parametrize("piece", [unique(), non_unique()])
-def test_a_key_that_cannot_be_hashed_fails_the_stream_by_name(piece: Transformer) -> None:
+def test_a_key_that_cannot_be_hashed_fails_the_stream_by_name(piece: PullTransformer) -> None:
     run = pull(values([[1], [1]]), piece, collect()).start()
     assert isinstance(run.error, NotHashable)
     assert piece.then[0].name in str(run.error)
@@ -177,7 +179,7 @@ def test_lists_are_filled_by_as_many_asks_at_once_as_upstream_can_use() -> None:
         return read
 
     hand = Hand()
-    wide = Transformer.of("wide", open, width=4)
+    wide = PullTransformer.of("wide", open, width=4)
     pull(values(range(100)), wide, batch(6), hand.sink).start()
     hand.request("ask")
     assert hand.heard == [("ask", [0, 1, 2, 3, 4, 5])]
@@ -213,7 +215,7 @@ ANY_SIZE = [
 @pytest.mark.parametrize("piece", ANY_SIZE)
 @pytest.mark.parametrize("fails", [False, True])
 def test_how_many_values_are_asked_for_at_a_time_does_not_change_what_comes(
-    piece: Transformer, fails: bool
+    piece: PullTransformer, fails: bool
 ) -> None:
     own = ValueError("own")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.pull import Source
+from headrace.pull import PullSource
 from headrace.pull.module_context import Module
 from headrace.pull.protocol import AnswerTo, End
 from tests.testing.pull_zoo.broken import breaks
@@ -34,12 +34,12 @@ class Counting:
         answer(abort)
 
 
-def counting(kind: type[Counting]) -> Source:
-    return Source.of(kind.__name__, lambda module: kind(module).read)
+def counting(kind: type[Counting]) -> PullSource:
+    return PullSource.of(kind.__name__, lambda module: kind(module).read)
 
 
 @breaks("P2")
-def source_that_answers_twice() -> Source:
+def source_that_answers_twice() -> PullSource:
     class Twice(Counting):
         def value(self, answer: AnswerTo, value: int) -> None:
             answer(None, value)
@@ -49,7 +49,7 @@ def source_that_answers_twice() -> Source:
 
 
 @breaks("P2")
-def source_that_ends_twice() -> Source:
+def source_that_ends_twice() -> PullSource:
     class Twice(Counting):
         def stop(self, abort: End, answer: AnswerTo) -> None:
             answer(abort)
@@ -59,7 +59,7 @@ def source_that_ends_twice() -> Source:
 
 
 @breaks("P3")
-def source_that_answers_out_of_order() -> Source:
+def source_that_answers_out_of_order() -> PullSource:
     class Swapped(Counting):
         def value(self, answer: AnswerTo, value: int) -> None:
             self.module.later(3.0 - value, answer, None, value)
@@ -68,7 +68,7 @@ def source_that_answers_out_of_order() -> Source:
 
 
 @breaks("P4")
-def source_that_answers_a_value_after_done() -> Source:
+def source_that_answers_a_value_after_done() -> PullSource:
     class Late(Counting):
         def value(self, answer: AnswerTo, value: int) -> None:
             self.module.later(1.0, answer, None, value)
@@ -81,7 +81,7 @@ def source_that_answers_a_value_after_done() -> Source:
 
 
 @breaks("P5")
-def source_that_answers_an_abort_by_a_value() -> Source:
+def source_that_answers_an_abort_by_a_value() -> PullSource:
     class Generous(Counting):
         def stop(self, abort: End, answer: AnswerTo) -> None:
             answer(None, 7)
@@ -90,7 +90,7 @@ def source_that_answers_an_abort_by_a_value() -> Source:
 
 
 @breaks("P9")
-def source_that_forgets_to_confirm() -> Source:
+def source_that_forgets_to_confirm() -> PullSource:
     class Forgetful(Counting):
         def stop(self, abort: End, answer: AnswerTo) -> None:
             pass
@@ -99,7 +99,7 @@ def source_that_forgets_to_confirm() -> Source:
 
 
 @breaks("P9")
-def source_that_does_not_end() -> Source:
+def source_that_does_not_end() -> PullSource:
     class Silent(Counting):
         def end(self, answer: AnswerTo) -> None:
             pass
@@ -108,7 +108,7 @@ def source_that_does_not_end() -> Source:
 
 
 @breaks("end")
-def source_that_raises() -> Source:
+def source_that_raises() -> PullSource:
     class Raising(Counting):
         def end(self, answer: AnswerTo) -> None:
             raise ValueError("E")
@@ -117,7 +117,7 @@ def source_that_raises() -> Source:
 
 
 @breaks("end")
-def source_that_fails_instead_of_confirming() -> Source:
+def source_that_fails_instead_of_confirming() -> PullSource:
     class Failing(Counting):
         def stop(self, abort: End, answer: AnswerTo) -> None:
             answer(ValueError("E"))
@@ -126,7 +126,7 @@ def source_that_fails_instead_of_confirming() -> Source:
 
 
 @breaks("values")
-def source_that_loses_a_value() -> Source:
+def source_that_loses_a_value() -> PullSource:
     class Lossy(Counting):
         def value(self, answer: AnswerTo, value: int) -> None:
             answer(None, value if value < 2 else value + 1)
@@ -135,7 +135,7 @@ def source_that_loses_a_value() -> Source:
 
 
 @breaks("values")
-def source_that_ends_early() -> Source:
+def source_that_ends_early() -> PullSource:
     class Early(Counting):
         def value(self, answer: AnswerTo, value: int) -> None:
             if value < 3:
@@ -147,7 +147,7 @@ def source_that_ends_early() -> Source:
 
 
 @breaks("left")
-def source_that_leaks_a_timer() -> Source:
+def source_that_leaks_a_timer() -> PullSource:
     class Leaking(Counting):
         def value(self, answer: AnswerTo, value: int) -> None:
             self.module.run.runtime.later(100.0, print)
@@ -157,7 +157,7 @@ def source_that_leaks_a_timer() -> Source:
 
 
 @breaks("left")
-def source_that_leaks_a_task() -> Source:
+def source_that_leaks_a_task() -> PullSource:
     class Leaking(Counting):
         def value(self, answer: AnswerTo, value: int) -> None:
             async def endless() -> None:
@@ -172,7 +172,7 @@ def source_that_leaks_a_task() -> Source:
 
 
 @breaks("P3")
-def source_that_is_wrong_only_in_some_orders() -> Source:
+def source_that_is_wrong_only_in_some_orders() -> PullSource:
     class Tasks(Counting):
         """Each value by a task of its own: they end in the order in which they began, as a rule."""
 

@@ -54,7 +54,7 @@ from headrace.compute.protocol.client_messages import (
     WriteRequest,
 )
 from headrace.compute.protocol.codec_derivation import bad_message
-from headrace.compute.protocol.commands import Plan, RuntimeName
+from headrace.compute.protocol.commands import PlanBytes, RuntimeName
 from headrace.errors import HeadraceError, SourceLocation
 from headrace.expr.row_classes import schema_of
 from headrace.expr.time_texts import duration
@@ -157,7 +157,7 @@ class AsyncClient:
 
         wait = self._conversation.wait()
         answers = await self._conversation.send_read(GetPlan(view), f"the plan of {view!r}", wait)
-        return decode(_first(answers, Plan), allow_callables=allow_callables)
+        return decode(_first(answers, PlanBytes), allow_callables=allow_callables)
 
     async def drop(self, name: str) -> None:
         """Drop a view or a collection. Raises `UnknownName`, `StillInUse`."""

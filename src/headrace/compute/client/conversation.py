@@ -14,7 +14,13 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, TypeAlias, TypeVar
 
-from headrace.compute.channels import END_OF_CALL, Limits, Pairs, raising_compute_errors, version_metadata
+from headrace.compute.channels import (
+    END_OF_CALL,
+    ConnectionLimits,
+    Pairs,
+    raising_compute_errors,
+    version_metadata,
+)
 from headrace.compute.credentials import Security
 from headrace.compute.errors import (
     ComputeError,
@@ -58,7 +64,7 @@ class Endpoint:
 
     address: str
     security: Security = Security()  # noqa: RUF009
-    limits: Limits = Limits()  # noqa: RUF009
+    limits: ConnectionLimits = ConnectionLimits()  # noqa: RUF009
 
     def channel(self) -> Any:
         """Create a `grpc.aio` channel, which connects at the first call. Raises `InsecureAddress`."""

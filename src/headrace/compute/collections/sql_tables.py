@@ -106,7 +106,7 @@ class Database(ABC):
 
 _FIRST_PAGE = 200
 _PAGE_BYTES = 8 << 20
-Span: TypeAlias = tuple[int, int]
+PlaceRange: TypeAlias = tuple[int, int]
 """Range of places, excluding the end."""
 
 
@@ -136,7 +136,7 @@ class CollectionRecord:
         return self.first_place + self.next
 
     @property
-    def hashes(self) -> Span:
+    def hashes(self) -> PlaceRange:
         return self.first_place, (self.number + 1) << HASH_BITS
 
 
@@ -191,7 +191,7 @@ def frontier_after(time: int) -> Frontier:
     return Frontier(None if time == LAST_TIME else time + 1)
 
 
-def read_updates(tx: Transaction, span: Span, most: int) -> list[Stored]:
+def read_updates(tx: Transaction, span: PlaceRange, most: int) -> list[Stored]:
     """Read at most `most` updates of a span of places, in order of place."""
     found = tx.run(
         "SELECT place, time, weight, hash, row FROM headrace_updates WHERE place >= $1 AND place < $2 "
@@ -212,7 +212,7 @@ class PageSizer:
         self.chunk = check_chunk(chunk)
         self.most = min(chunk, _FIRST_PAGE)
 
-    def read(self, tx: Transaction, span: Span) -> list[Stored]:
+    def read(self, tx: Transaction, span: PlaceRange) -> list[Stored]:
         page = read_updates(tx, span, self.most)
         if page:
             self.adapt_to(page)
@@ -224,7 +224,9 @@ class PageSizer:
         self.most = min(self.chunk, max(1, _PAGE_BYTES // size), self.most * 8)
 
 
-def read_rows(tx: Transaction, span: Span, reading: PageSizer) -> Iterator[list[tuple[int, int, bytes]]]:
+def read_rows(
+    tx: Transaction, span: PlaceRange, reading: PageSizer
+) -> Iterator[list[tuple[int, int, bytes]]]:
     """Read weight, hash and row of all updates in a span of places, page by page, for a snapshot."""
     place, end = span
     while place < end:
@@ -241,7 +243,7 @@ def read_rows(tx: Transaction, span: Span, reading: PageSizer) -> Iterator[list[
             yield page
 
 
-def read_pages(tx: Transaction, span: Span, reading: PageSizer) -> Iterator[list[Stored]]:
+def read_pages(tx: Transaction, span: PlaceRange, reading: PageSizer) -> Iterator[list[Stored]]:
     """Read all updates whose place lies in a span, page by page."""
     place, end = span
     while page := reading.read(tx, (place, end)):

@@ -21,7 +21,7 @@ from headrace.compute.protocol.commands import (
     Id,
     IndexExport,
     IndexImport,
-    Plan,
+    PlanBytes,
     TimelyConfig,
 )
 from headrace.expr.types import Schema
@@ -78,7 +78,7 @@ class ViewEntry:
 
     id: Id
     name: str
-    plan: Plan
+    plan: PlanBytes
     sink: str
     schema: Schema
     append_only: bool
@@ -120,7 +120,7 @@ class ViewEntry:
         return cls(
             id=id,
             name=name,
-            plan=Plan(body, places),
+            plan=PlanBytes(body, places),
             sink=sink,
             schema=schema_from_bytes(schema),
             append_only=append_only,

@@ -32,18 +32,13 @@ from headrace.compute.errors import (
 from headrace.compute.frontier import END, START, Frontier
 from headrace.compute.plans import FlowSink, FlowSource, check_servable, decode, sinks_of, sources_of
 from headrace.compute.protocol.client_messages import Description
-from headrace.compute.protocol.commands import (
-    CollectionExport,
-    DataflowLimits,
-    Id,
-    Plan,
-)
+from headrace.compute.protocol.commands import CollectionExport, DataflowLimits, Id, PlanBytes
 from headrace.errors import SourceLocation, UnknownColumn
 from headrace.expr.types import Schema
 
 DEFAULT_KEEP = 10_000
 """Default length of a view's readable past, in milliseconds."""
-_Read: TypeAlias = tuple[FlowSource, ReadableEntry | None]
+_SourceRead: TypeAlias = tuple[FlowSource, ReadableEntry | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +46,7 @@ class _ViewRequest:
     """Request to create a view."""
 
     name: str
-    plan: Plan
+    plan: PlanBytes
     key: tuple[str, ...]
     keep: int
     into: str | None
@@ -90,7 +85,7 @@ def create_collection(state: ControllerState, name: str, schema: Schema, *, appe
 def create_view(
     state: ControllerState,
     name: str,
-    plan: Plan,
+    plan: PlanBytes,
     *,
     key: Sequence[str] = (),
     keep: int = DEFAULT_KEEP,
@@ -163,7 +158,7 @@ def describe(state: ControllerState, name: str) -> Description:
     return Description(entry.id, is_view, entry.schema, entry.key if is_view else (), entry.append_only)
 
 
-def plan_of(state: ControllerState, view: str) -> Plan:
+def plan_of(state: ControllerState, view: str) -> PlanBytes:
     """Return the plan that a view was created with. Raises `UnknownName`, also for a collection."""
     entry = state.catalog.find_or_raise(view)
     if isinstance(entry, CollectionEntry):
@@ -185,7 +180,7 @@ class _PlanSchema:
     locations: Mapping[str, SourceLocation]
 
 
-def _decode_plan(plan: Plan, *, allow_callables: bool) -> _PlanSchema:
+def _decode_plan(plan: PlanBytes, *, allow_callables: bool) -> _PlanSchema:
     """Decode a plan, and return its sources and sink.
 
     Raises `BadPlan`, `CallableRefused`, `MessageTooLarge`, and `NotServable`, also for more than one sink.
@@ -291,7 +286,7 @@ def _check_unused(state: ControllerState, found: ReadableEntry, dropped: Sequenc
 
 
 def _entries_of_view(
-    state: ControllerState, asked: _ViewRequest, shape: _PlanSchema, reads: Sequence[_Read]
+    state: ControllerState, asked: _ViewRequest, shape: _PlanSchema, reads: Sequence[_SourceRead]
 ) -> _NewEntries:
     """Build the entries of a view and of the collections it needs, with new ids."""
     as_of = _latest_readable(state, [found.id for _, found in reads if found])

@@ -14,13 +14,13 @@ from headrace.compute.controller.holds import ReadHold
 from headrace.compute.frontier import START, Frontier
 from headrace.compute.protocol.commands import Id, Peek
 from headrace.compute.protocol.responses import (
-    Batch,
+    BatchResponse,
     Canceled,
     Dropped,
     DroppedAt,
     Problem,
     RowCount,
-    Rows,
+    RowsResponse,
     Stashed,
 )
 
@@ -32,9 +32,9 @@ class StashedOnReplica(Stashed):
     replica: str = ""
 
 
-PeekAnswer: TypeAlias = Rows | StashedOnReplica | Problem | Canceled
+PeekAnswer: TypeAlias = RowsResponse | StashedOnReplica | Problem | Canceled
 CopyAnswer: TypeAlias = RowCount | Problem | Dropped
-Deliver: TypeAlias = Callable[[Batch | DroppedAt], None]
+Deliver: TypeAlias = Callable[[BatchResponse | DroppedAt], None]
 
 
 @dataclass(slots=True, eq=False)

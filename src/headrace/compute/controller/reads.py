@@ -31,7 +31,7 @@ from headrace.compute.errors import (
 from headrace.compute.frontier import END, LAST_TIME, Frontier, join
 from headrace.compute.protocol.client_messages import PeekRequest
 from headrace.compute.protocol.commands import CancelPeek, CollectionTarget, Id, IndexTarget, Peek
-from headrace.compute.protocol.responses import Canceled, PeekResponse, Problem, Rows, Stashed
+from headrace.compute.protocol.responses import Canceled, PeekResponse, Problem, RowsResponse, Stashed
 from headrace.errors import Origin
 
 ReadableEntry: TypeAlias = CollectionEntry | ViewEntry
@@ -243,7 +243,7 @@ def peek(state: ControllerState, request: PeekRequest, answer: Callable[[PeekAns
     time = _select_time(state, request, entry)
     uuid = state.random.randbytes(16)
     if request.keys is not None and not request.keys:
-        answer(Rows(()))
+        answer(RowsResponse(()))
         return uuid
     keys = None if request.keys is None else tuple(request.keys)
     target = IndexTarget(entry.id) if isinstance(entry, ViewEntry) else CollectionTarget(entry.id)

@@ -26,7 +26,7 @@ from headrace.compute.controller.replica_connection import ReplicaConnection, Re
 from headrace.compute.controller.status import AnomalyLog, ControllerSettings
 from headrace.compute.frontier import LAST_TIME, Frontier
 from headrace.compute.hydration import SteadyReplicas
-from headrace.compute.protocol.commands import Id, Plan
+from headrace.compute.protocol.commands import Id, PlanBytes
 from headrace.expr.types import Row
 
 
@@ -159,7 +159,7 @@ class ControllerState:
     compacted: int
     policies: dict[Id, ReadHold] = field(default_factory=dict[Id, ReadHold])
     pending: PendingReads = field(default_factory=PendingReads)
-    passthrough_plans: dict[Id, Plan] = field(default_factory=dict[Id, Plan])
+    passthrough_plans: dict[Id, PlanBytes] = field(default_factory=dict[Id, PlanBytes])
     replicas: dict[str, ReplicaRecord] = field(default_factory=dict[str, ReplicaRecord])
     ready: frozenset[str] = frozenset()
     connection_numbers: count[int] = field(default_factory=lambda: count(1))

@@ -28,7 +28,7 @@ from headrace.compute.protocol.commands import (
     SubscribeExport,
 )
 from headrace.compute.protocol.responses import (
-    Batch,
+    BatchResponse,
     CopyToResponse,
     Dropped,
     DroppedAt,
@@ -110,14 +110,14 @@ def on_changes(state: ControllerState, replica: str, response: SubscribeResponse
     subscription.deliver(batch)
 
 
-def undelivered(tracked: Frontier, batch: Batch) -> Batch | None:
+def undelivered(tracked: Frontier, batch: BatchResponse) -> BatchResponse | None:
     """Return the part of a batch that is not yet delivered, from `tracked` on; None if there is none.
 
     The upper of the returned batch is the next `tracked`.
 
-    >>> batch = Batch(Frontier(0), Frontier(7), ((("a",), 3, 1), (("b",), 6, 1)))
+    >>> batch = BatchResponse(Frontier(0), Frontier(7), ((("a",), 3, 1), (("b",), 6, 1)))
     >>> undelivered(Frontier(5), batch)
-    Batch(lower=Frontier(time=5), upper=Frontier(time=7), updates=((('b',), 6, 1),))
+    BatchResponse(lower=Frontier(time=5), upper=Frontier(time=7), updates=((('b',), 6, 1),))
     """
     if batch.upper <= tracked:
         return None
@@ -126,7 +126,7 @@ def undelivered(tracked: Frontier, batch: Batch) -> Batch | None:
         updates = () if tracked.has_passed(updates.time) else updates
     elif not isinstance(updates, Problem):
         updates = tuple(update for update in updates if not tracked.has_passed(update[1]))
-    return Batch(tracked, batch.upper, updates)
+    return BatchResponse(tracked, batch.upper, updates)
 
 
 def advance_positions(state: ControllerState) -> None:
@@ -148,10 +148,12 @@ def advance_positions(state: ControllerState) -> None:
 
 def fail(state: ControllerState, subscription: PendingSubscription, problem: Problem) -> None:
     """End a subscription with a problem."""
-    finish(state, subscription, Batch(subscription.upper, subscription.upper, problem))
+    finish(state, subscription, BatchResponse(subscription.upper, subscription.upper, problem))
 
 
-def finish(state: ControllerState, subscription: PendingSubscription, last: Batch | DroppedAt) -> None:
+def finish(
+    state: ControllerState, subscription: PendingSubscription, last: BatchResponse | DroppedAt
+) -> None:
     """Deliver the last message of a subscription, lease its position, and drop its dataflow."""
     del state.pending.subscriptions[subscription.id]
     running = state.instance.running.get(subscription.id)

@@ -23,7 +23,7 @@ from headrace.compute.plans.encoding import (
 from headrace.compute.plans.generated import plan_pb2 as pb
 from headrace.compute.plans.operator_decoder import ValueDecoder, parse_message
 from headrace.compute.plans.registry import LIMITS, PlanLimits, PlanPosition, check_size
-from headrace.compute.protocol.commands import Plan
+from headrace.compute.protocol.commands import PlanBytes
 from headrace.engine.program import compile_program
 from headrace.errors import HeadraceError, SourceLocation
 from headrace.expr.bounds import check_patterns
@@ -43,7 +43,7 @@ from headrace.operators.signals.lift import SignalOperator
 from headrace.operators.union import ChainFirstN, Union
 
 
-def encode(flow: Flow, *, allow_callables: bool = False, limits: PlanLimits = LIMITS) -> Plan:
+def encode(flow: Flow, *, allow_callables: bool = False, limits: PlanLimits = LIMITS) -> PlanBytes:
     """Encode a flow as a plan, byte-identical for equal flows in every process.
 
     Source locations, the flow's name and operators' names are not part of the body. Python functions are
@@ -63,7 +63,7 @@ def encode(flow: Flow, *, allow_callables: bool = False, limits: PlanLimits = LI
             part="",
         ) from None
     check_size(f"the plan of flow {flow.name!r}", len(octets), limits.size)
-    plan = Plan(octets, encode_locations(flow.name, flow.current_nodes()[0]))
+    plan = PlanBytes(octets, encode_locations(flow.name, flow.current_nodes()[0]))
     # What nobody could read is refused here, where something can be done about it.
     decode(plan, allow_callables=allow_callables, limits=limits)
     return plan
@@ -141,7 +141,7 @@ class SourceLocations:
         return (_printable(self._message.places[node].name) or None) if node < self._count else None
 
 
-def decode(plan: Plan, *, allow_callables: bool = False, limits: PlanLimits = LIMITS) -> Flow:
+def decode(plan: PlanBytes, *, allow_callables: bool = False, limits: PlanLimits = LIMITS) -> Flow:
     """Decode a plan to a runnable flow, with all the checks of the flow API.
 
     Raises `BadPlan` naming the invalid part, `MessageTooLarge`, and `CallableRefused` for functions in the

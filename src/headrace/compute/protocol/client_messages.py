@@ -14,7 +14,7 @@ from typing import TypeAlias
 from headrace.compute.client.generated import client_pb2 as pb
 from headrace.compute.protocol import rows
 from headrace.compute.protocol.codec_derivation import FieldCodec, MessageCodec, MessageCodecs
-from headrace.compute.protocol.commands import Finishing, Plan
+from headrace.compute.protocol.commands import Finishing, PlanBytes
 from headrace.compute.protocol.responses import Counted, Problem
 from headrace.compute.protocol.serialization import problem_from_bytes, problem_to_bytes
 from headrace.expr.types import Row, Schema
@@ -29,7 +29,7 @@ class DescribeRequest:
 
 @dataclass(frozen=True, slots=True)
 class GetPlan:
-    """Request for the `Plan` that a view was created with."""
+    """Request for the `PlanBytes` that a view was created with."""
 
     view: str
 
@@ -47,7 +47,7 @@ class CreateCollection:
 class CreateView:
     """Request to create a view.
 
-    plan, places: parts of its `Plan`.
+    plan, places: parts of its `PlanBytes`.
     keep: milliseconds of the past that stay readable.
     into: collection that its changes are written to as well.
     tick_rows, rounds, state_bytes, tick_seconds: see `DataflowLimits`; None: its defaults.
@@ -253,7 +253,7 @@ class ConditionAnswer:
     body: bytes
 
 
-ClientAnswer: TypeAlias = DoneAnswer | Description | RowsPart | ConditionAnswer | Problem | Plan
+ClientAnswer: TypeAlias = DoneAnswer | Description | RowsPart | ConditionAnswer | Problem | PlanBytes
 
 
 @dataclass(frozen=True, slots=True)

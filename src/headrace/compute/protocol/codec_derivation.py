@@ -41,11 +41,11 @@ from headrace.errors import HeadraceError
 
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
-Decode: TypeAlias = Callable[[Any], Any]
+ValueDecode: TypeAlias = Callable[[Any], Any]
 Encode: TypeAlias = Callable[[Any], Any]
-Arguments: TypeAlias = dict[str, Any]
+FieldValues: TypeAlias = dict[str, Any]
 """Contents of a message by field, with nested dicts for sub-messages."""
-Write: TypeAlias = Callable[[Any, Arguments], None]
+Write: TypeAlias = Callable[[Any, FieldValues], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class FieldCodec:
     """
 
     encode: Encode
-    decoder: Callable[[str], Decode]
+    decoder: Callable[[str], ValueDecode]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class _Value:
     """Codec of a value in one field of a message."""
 
     encode: Encode
-    decode: Decode
+    decode: ValueDecode
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class _Part:
     """Codec of a value in some or all fields of a message; `read` takes the whole message."""
 
     write: Write
-    read: Decode
+    read: ValueDecode
 
 
 class MessageCodec(Generic[T, M]):
@@ -86,7 +86,7 @@ class MessageCodec(Generic[T, M]):
 
     def to_message(self, value: T) -> M:
         """Convert to a message, or raise `BadMessage` if a value does not fit its field."""
-        arguments: Arguments = {}
+        arguments: FieldValues = {}
         try:
             self._write(value, arguments)
             return self._message(**arguments)
@@ -152,7 +152,7 @@ class MessageCodecs:
     def _dataclass(self, wanted: type[Any], message: Any) -> _Part:
         values: list[tuple[str, Encode]] = []
         parts: list[tuple[str, Write]] = []
-        reads: list[Decode] = []
+        reads: list[ValueDecode] = []
         for name, hint, default in _fields(wanted):
             flag = self._flags.get(f"{_name(message)}.{name}")
             if flag is not None:
@@ -172,7 +172,7 @@ class MessageCodecs:
         plain = [name for name, encode in values if encode is _same]
         coded = [(name, encode) for name, encode in values if encode is not _same]
 
-        def write_all(value: Any, arguments: Arguments) -> None:
+        def write_all(value: Any, arguments: FieldValues) -> None:
             for name in plain:
                 arguments[name] = getattr(value, name)
             for name, encode in coded:
@@ -200,7 +200,7 @@ class MessageCodecs:
         value = self._value(_not_none(hint), field)
         encode, decode = value.encode, value.decode
 
-        def write(value: Any, arguments: Arguments) -> None:
+        def write(value: Any, arguments: FieldValues) -> None:
             arguments[flag] = given if value is not None else not given
             if value is not None:
                 arguments[name] = encode(value)
@@ -210,7 +210,7 @@ class MessageCodecs:
     def _oneof(self, union: Any, oneof: Any) -> _Part:
         called = f"{_name(oneof.containing_type)}.{oneof.name}"
         encodes: dict[type[Any], tuple[str, Encode]] = {}
-        decodes: dict[str, Decode] = {}
+        decodes: dict[str, ValueDecode] = {}
         for wanted in typing.get_args(union):
             # The longest: `DropReplica` is no `drop` if there is a `drop_replica`.
             named = (field for field in oneof.fields if _stands_for(field, wanted))
@@ -219,7 +219,7 @@ class MessageCodecs:
             encodes[wanted] = member.name, value.encode
             decodes[member.name] = value.decode
 
-        def write(value: Any, arguments: Arguments) -> None:
+        def write(value: Any, arguments: FieldValues) -> None:
             if type(value) not in encodes:
                 raise TypeError(f"{type(value).__name__} is no {called}")
             name, encode = encodes[type(value)]
@@ -294,8 +294,8 @@ class MessageCodecs:
         body = self._body(wanted, message)
         write, read = body.write, body.read
 
-        def encode(value: Any) -> Arguments:
-            arguments: Arguments = {}
+        def encode(value: Any) -> FieldValues:
+            arguments: FieldValues = {}
             write(value, arguments)
             return arguments
 
@@ -347,7 +347,7 @@ def _each(value: _Value) -> _Value:
 def _record(names: Sequence[str]) -> _Value:
     """Create the codec of a tuple as a message, by position."""
 
-    def encode(values: Sequence[Any]) -> Arguments:
+    def encode(values: Sequence[Any]) -> FieldValues:
         return dict(zip(names, values, strict=True))
 
     return _Value(encode, attrgetter(*names))

@@ -56,7 +56,7 @@ def is_transient(id: Id) -> bool:
 
 
 @dataclass(frozen=True)
-class Plan:
+class PlanBytes:
     """Flow in portable form (`headrace.compute.plans`), not decoded.
 
     body:   operators, expressions, schemas, and their connections. Equal flows have equal bodies.
@@ -179,7 +179,7 @@ class Dataflow:
     Comparison ignores `name`.
     """
 
-    plan: Plan
+    plan: PlanBytes
     collections: tuple[CollectionImport, ...]
     indexes: tuple[IndexImport, ...]
     exports: tuple[Export, ...]

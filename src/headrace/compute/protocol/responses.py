@@ -70,7 +70,7 @@ class Frontiers:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowsResponse:
     """Rows of a peek, in the requested order, with positive multiplicities."""
 
     rows: tuple[Counted, ...]
@@ -108,7 +108,7 @@ class PeekResponse:
     """The only answer to a `Peek`."""
 
     uuid: Key
-    answer: Rows | Stashed | Problem | Canceled
+    answer: RowsResponse | Stashed | Problem | Canceled
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class EncodedUpdates:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class BatchResponse:
     """All changes of a subscription with times from `lower` to before `upper`.
 
     The batches of a subscription cover all times from 0 on without gap or overlap; `lower < upper`.
@@ -153,7 +153,7 @@ class SubscribeResponse:
     """Subscription event; the last one is either a batch up to END or `DroppedAt`."""
 
     id: Id
-    event: Batch | DroppedAt
+    event: BatchResponse | DroppedAt
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from headrace.compute.protocol.codec_derivation import (
 from headrace.compute.protocol.commands import Command, Constraint, Id
 from headrace.compute.protocol.generated import compute_pb2 as pb
 from headrace.compute.protocol.responses import (
-    Batch,
+    BatchResponse,
     CopyToResponse,
     Counted,
     DroppedAt,
@@ -125,7 +125,7 @@ def split_response(response: SubscribeResponse, most: int | None = None) -> Iter
         raise bad_message("SubscribeResponse", str(error)) from error
 
 
-def _part(id: Id, batch: Batch, part: int, parts: int, **changes: Any) -> pb.Response:
+def _part(id: Id, batch: BatchResponse, part: int, parts: int, **changes: Any) -> pb.Response:
     lower, upper = pb.Frontier(time=batch.lower.time), pb.Frontier(time=batch.upper.time)
     message = pb.Batch(lower=lower, upper=upper, part=part, parts=parts, **changes)
     return pb.Response(subscribe=pb.SubscribeResponse(id=id, batch=message))
@@ -185,18 +185,18 @@ class BatchAssembler:
                 raise bad_message("SubscribeResponse.event", "Nothing of it is set.")
         return None if event is None else SubscribeResponse(id, event)
 
-    def _batch(self, id: Id, message: pb.Batch) -> Batch | None:
+    def _batch(self, id: Id, message: pb.Batch) -> BatchResponse | None:
         lower, upper = _bound(message, "lower"), _bound(message, "upper")
         changes = message.WhichOneof("changes")
         if changes is None:
             raise bad_message("Batch.changes", "Nothing of it is set.")
         if changes == "problem":
             self._check_finished(id)
-            return Batch(lower, upper, PROBLEM.from_message(message.problem))
+            return BatchResponse(lower, upper, PROBLEM.from_message(message.problem))
         time = message.time if message.HasField("time") else None
         if message.part == message.parts == 1 and time is None:
             self._check_finished(id)
-            return Batch(lower, upper, rows.decode_updates(message.updates, "Batch.updates"))
+            return BatchResponse(lower, upper, rows.decode_updates(message.updates, "Batch.updates"))
         unfinished = self._unfinished.setdefault(id, _Unfinished(lower, upper, message.parts, time=time))
         unfinished.seen += 1
         part, parts = message.part, message.parts
@@ -216,8 +216,8 @@ class BatchAssembler:
             return None
         del self._unfinished[id]
         if time is None:
-            return Batch(lower, upper, tuple(unfinished.updates))
-        return Batch(lower, upper, EncodedUpdates(time, tuple(unfinished.chunks)))
+            return BatchResponse(lower, upper, tuple(unfinished.updates))
+        return BatchResponse(lower, upper, EncodedUpdates(time, tuple(unfinished.chunks)))
 
     def _check_finished(self, id: Id) -> None:
         if id in self._unfinished:
@@ -319,8 +319,8 @@ def _travelling(response: Response, limit: int) -> list[bytes]:
         match response:
             case PeekResponse(uuid):
                 return _response_messages(PeekResponse(uuid, problem), None)
-            case SubscribeResponse(id, Batch(lower, upper)):
-                return _response_messages(SubscribeResponse(id, Batch(lower, upper, problem)), None)
+            case SubscribeResponse(id, BatchResponse(lower, upper)):
+                return _response_messages(SubscribeResponse(id, BatchResponse(lower, upper, problem)), None)
             case _:
                 raise
 

@@ -41,7 +41,7 @@ from headrace.compute.protocol.commands import (
     UpdateConfiguration,
 )
 from headrace.compute.protocol.responses import (
-    Batch,
+    BatchResponse,
     Canceled,
     CopyToResponse,
     Dropped,
@@ -126,7 +126,7 @@ class SubscriptionState(ExportProtocolState):
     upper: Frontier = START
     failed: bool = False
 
-    def see(self, event: Batch | DroppedAt) -> str | None:
+    def see(self, event: BatchResponse | DroppedAt) -> str | None:
         if self.ended:
             return "The subscription has ended."
         if isinstance(event, DroppedAt):
@@ -138,7 +138,7 @@ class SubscriptionState(ExportProtocolState):
             return None
         return self._batch(event)
 
-    def _batch(self, batch: Batch) -> str | None:
+    def _batch(self, batch: BatchResponse) -> str | None:
         if batch.lower != self.upper:
             return f"The batch begins at {batch.lower} and not at {self.upper}, where the last one ended."
         if batch.upper <= batch.lower:
@@ -155,7 +155,7 @@ class SubscriptionState(ExportProtocolState):
         self.ended = batch.upper == END
         return None
 
-    def _allows(self, batch: Batch, time: int) -> bool:
+    def _allows(self, batch: BatchResponse, time: int) -> bool:
         assert isinstance(self.export, SubscribeExport)
         first = self.as_of.has_passed(time) or (not self.export.snapshot and time == self.as_of.time)
         return not first and not batch.lower.has_passed(time) and batch.upper.has_passed(time)

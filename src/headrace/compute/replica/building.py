@@ -27,7 +27,7 @@ from headrace.compute.protocol.commands import (
     IndexImport,
     Parameters,
     Peek,
-    Plan,
+    PlanBytes,
     SubscribeExport,
 )
 from headrace.compute.protocol.responses import Status
@@ -57,7 +57,7 @@ class PlanDecoder:
     def __init__(self, allow_callables: bool = False) -> None:
         self._allow_callables = allow_callables
 
-    def flow(self, plan: Plan) -> Flow:
+    def flow(self, plan: PlanBytes) -> Flow:
         """Decode a plan to its flow.
 
         Raises `BadPlan`, `CallableRefused`, `NotServable`, `MessageTooLarge`.

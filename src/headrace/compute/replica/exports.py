@@ -11,7 +11,7 @@ from headrace.compute.errors import DataflowBroken, DataflowFailed, ResultTooLar
 from headrace.compute.frontier import END, START, Frontier
 from headrace.compute.protocol.commands import Id
 from headrace.compute.protocol.responses import (
-    Batch,
+    BatchResponse,
     Counted,
     DroppedAt,
     EncodedUpdates,
@@ -345,7 +345,7 @@ class SubscribeWriter(ExportWriter):
         self.clear()
 
     def _send(self, upper: Frontier, updates: tuple[Update, ...] | EncodedUpdates | Problem) -> None:
-        self._respond(SubscribeResponse(self.id, Batch(self._lower, upper, updates)))
+        self._respond(SubscribeResponse(self.id, BatchResponse(self._lower, upper, updates)))
         self._lower = upper
 
     def clear(self) -> None:

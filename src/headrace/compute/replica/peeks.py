@@ -25,7 +25,7 @@ from headrace.compute.errors import (
     problem_of_any,
 )
 from headrace.compute.protocol.commands import CollectionTarget, Id, Parameters, Peek
-from headrace.compute.protocol.responses import Canceled, Counted, PeekResponse, Rows, Stashed
+from headrace.compute.protocol.responses import Canceled, Counted, PeekResponse, RowsResponse, Stashed
 from headrace.compute.protocol.row_batch import EncodedRows, RowBatch, encode, rows_size
 from headrace.compute.replica.building import Predicate, RuntimeContext, check_keys, check_since
 from headrace.compute.replica.exports import FailedExport, Index, IndexHold
@@ -275,7 +275,7 @@ class PendingPeeks(ABC, Generic[IndexT, PendingT]):
         pending.release()
         return pending
 
-    def _end(self, pending: PendingT, answer: Rows | Stashed | Exception) -> None:
+    def _end(self, pending: PendingT, answer: RowsResponse | Stashed | Exception) -> None:
         """Answer a peek, unless it has been cancelled."""
         if self._take(pending.peek.uuid) is None:
             if isinstance(answer, Stashed):
@@ -310,7 +310,7 @@ class PeekRun:
         stash: PeekStash,
     ) -> None:
         self.peek = peek
-        self.answer: Rows | Stashed | None = None
+        self.answer: RowsResponse | Stashed | None = None
         self._parts = parts
         self._predicate = predicate
         self._settings = settings
@@ -335,7 +335,7 @@ class PeekRun:
             self._send(part)
             yield
         if self._writer is None:
-            self.answer = Rows(tuple(counted for part in self._held for counted in part))
+            self.answer = RowsResponse(tuple(counted for part in self._held for counted in part))
         else:
             self.answer = self._writer.finish()
             self._writer = None

@@ -47,7 +47,7 @@ from headrace.compute.protocol.commands import (
 )
 from headrace.compute.protocol.responses import (
     BROKEN,
-    Batch,
+    BatchResponse,
     CopyToResponse,
     Counted,
     Frontiers,
@@ -482,7 +482,7 @@ def _is_own_problem(answer: Answer) -> bool:
     match answer:
         case PeekResponse(_, Problem() as problem) | CopyToResponse(_, Problem() as problem):
             return problem.origin is Origin.PROCESS
-        case SubscribeResponse(_, Batch(updates=Problem() as problem)):
+        case SubscribeResponse(_, BatchResponse(updates=Problem() as problem)):
             return problem.origin is Origin.PROCESS
         case _:
             return False

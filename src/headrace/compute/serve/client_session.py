@@ -51,8 +51,8 @@ from headrace.compute.protocol.client_messages import (
     StatusRequest,
     WriteRequest,
 )
-from headrace.compute.protocol.commands import DataflowLimits, Plan, TimelyConfig
-from headrace.compute.protocol.responses import Canceled, Counted, Dropped, Problem, RowCount, Rows
+from headrace.compute.protocol.commands import DataflowLimits, PlanBytes, TimelyConfig
+from headrace.compute.protocol.responses import Canceled, Counted, Dropped, Problem, RowCount, RowsResponse
 from headrace.compute.protocol.rows import encode_chunks
 from headrace.errors import HeadraceError
 
@@ -334,7 +334,7 @@ class ClientSession:
     def create_view(self, number: int, asked: CreateView) -> None:
         id = self._controller.create_view(
             asked.name,
-            Plan(asked.plan, asked.places),
+            PlanBytes(asked.plan, asked.places),
             key=asked.key,
             keep=asked.keep,
             into=asked.into,
@@ -392,7 +392,7 @@ class ClientSession:
 
     def _peeked(self, number: int, found: PeekAnswer) -> None:
         match found:
-            case Rows():
+            case RowsResponse():
                 for chunk, more in encode_chunks(found.rows):
                     self._answer(number, RowsPart(chunk, more))
             case StashedOnReplica():

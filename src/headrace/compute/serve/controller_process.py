@@ -22,7 +22,7 @@ from headrace.compute import channels
 from headrace.compute.channels import (
     END_OF_CALL,
     MEGABYTE,
-    Limits,
+    ConnectionLimits,
     abort_call,
     check_version,
     metadata_mapping,
@@ -54,7 +54,7 @@ from headrace.compute.protocol.client_messages import (
     SubscriptionRequest,
 )
 from headrace.compute.protocol.commands import Id, InstanceConfig, Parameters, TimelyConfig
-from headrace.compute.protocol.responses import Batch, DroppedAt, EncodedUpdates, Problem
+from headrace.compute.protocol.responses import BatchResponse, DroppedAt, EncodedUpdates, Problem
 from headrace.compute.protocol.rows import encode_chunks
 from headrace.compute.serve.client_session import ClientSession, GroupCommit, SessionHost
 from headrace.compute.serve.replica_link import ReplicaLink
@@ -93,7 +93,7 @@ class SubscriptionBuffer:
         self._controller = controller
         self._view = view
         self._replica = replica
-        self._waiting: deque[Batch | DroppedAt] = deque()
+        self._waiting: deque[BatchResponse | DroppedAt] = deque()
         self._updates = 0
         self._upper = START
         self._arrived = asyncio.Event()
@@ -110,8 +110,8 @@ class SubscriptionBuffer:
             self._view, deliver, as_of=as_of, snapshot=snapshot, replica=self._replica
         )
 
-    def _deliverer(self) -> Callable[[Batch | DroppedAt], None]:
-        def deliver(event: Batch | DroppedAt) -> None:
+    def _deliverer(self) -> Callable[[BatchResponse | DroppedAt], None]:
+        def deliver(event: BatchResponse | DroppedAt) -> None:
             if current is self._current:
                 self._take(event)
 
@@ -119,12 +119,12 @@ class SubscriptionBuffer:
         current = self._current = object()
         return deliver
 
-    def _take(self, event: Batch | DroppedAt) -> None:
+    def _take(self, event: BatchResponse | DroppedAt) -> None:
         if isinstance(event, DroppedAt):
             self._ended = True
         else:
             if self._upper.has_passed(0):
-                event = Batch(max(event.lower, self._upper), event.upper, event.updates)
+                event = BatchResponse(max(event.lower, self._upper), event.upper, event.updates)
             if event.lower >= event.upper and not isinstance(event.updates, Problem):
                 return
             self._upper = event.upper
@@ -153,7 +153,7 @@ class SubscriptionBuffer:
             id, self._id, self._current = self._id, None, object()
             self._controller.unsubscribe(id)
 
-    async def next(self) -> Batch | DroppedAt | None:
+    async def next(self) -> BatchResponse | DroppedAt | None:
         """Wait for the next event; None after the last."""
         while not self._waiting:
             if self._ended:
@@ -165,7 +165,7 @@ class SubscriptionBuffer:
             self._arrived.clear()
             await self._arrived.wait()
         event = self._waiting.popleft()
-        if isinstance(event, Batch):
+        if isinstance(event, BatchResponse):
             self._updates -= _count(event)
         return event
 
@@ -181,7 +181,7 @@ class SubscriptionBuffer:
         return len(self._waiting)
 
 
-def _count(batch: Batch) -> int:
+def _count(batch: BatchResponse) -> int:
     """Return how many updates a batch has, about, if they are encoded."""
     match batch.updates:
         case Problem():
@@ -261,9 +261,9 @@ class ClientService:
         try:
             while (event := await outlet.next()) is not None:
                 match event:
-                    case Batch(updates=Problem() as problem):
+                    case BatchResponse(updates=Problem() as problem):
                         yield problem
-                    case Batch():
+                    case BatchResponse():
                         for part in _parts(event):
                             yield part
                     case DroppedAt():
@@ -302,7 +302,7 @@ class ClientService:
             self._calls.discard(task)
 
 
-def _parts(batch: Batch) -> Iterator[BatchPart]:
+def _parts(batch: BatchResponse) -> Iterator[BatchPart]:
     updates, lower, upper = batch.updates, batch.lower.time, batch.upper.time
     assert not isinstance(updates, Problem)
     if isinstance(updates, EncodedUpdates):
@@ -322,7 +322,7 @@ class ReplicaLinks:
     security: the controller's credentials, and those required of replicas.
     """
 
-    def __init__(self, controller: Controller, security: Security, limits: Limits) -> None:
+    def __init__(self, controller: Controller, security: Security, limits: ConnectionLimits) -> None:
         self._controller = controller
         self._security = security
         self._limits = limits
@@ -397,7 +397,7 @@ class Options:
     timely: TimelyConfig = TimelyConfig()  # noqa: RUF009
     clients: Security = Security()  # noqa: RUF009
     links: Security = Security()  # noqa: RUF009
-    limits: Limits = Limits()  # noqa: RUF009
+    limits: ConnectionLimits = ConnectionLimits()  # noqa: RUF009
     parameters: Parameters = PARAMETERS
     settings: ControllerSettings = ControllerSettings()  # noqa: RUF009
     allow_callables: bool = False

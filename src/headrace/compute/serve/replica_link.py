@@ -10,8 +10,8 @@ import grpc
 
 from headrace.compute import channels
 from headrace.compute.channels import (
+    ConnectionLimits,
     Greeting,
-    Limits,
     Wakeup,
     Welcome,
     error_from_rpc,
@@ -71,7 +71,7 @@ class ReplicaLink:
         name: str,
         address: str,
         security: Security = Security(),
-        limits: Limits = Limits(),
+        limits: ConnectionLimits = ConnectionLimits(),
     ) -> None:
         self.name = name
         self.address = address

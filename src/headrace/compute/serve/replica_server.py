@@ -21,8 +21,8 @@ import grpc
 
 from headrace.compute import channels
 from headrace.compute.channels import (
+    ConnectionLimits,
     Greeting,
-    Limits,
     Wakeup,
     Welcome,
     abort_call,
@@ -61,7 +61,7 @@ class ReplicaSession:
     stepped meanwhile, so at most the responses of one step are unsent.
     """
 
-    def __init__(self, context: Any, greeting: Greeting, limits: Limits) -> None:
+    def __init__(self, context: Any, greeting: Greeting, limits: ConnectionLimits) -> None:
         self.greeting = greeting
         self._context = context
         self._limits = limits
@@ -189,7 +189,7 @@ async def serve_replica(
     replica: ServedReplica,
     address: str,
     security: Security = Security(),
-    limits: Limits = Limits(),
+    limits: ConnectionLimits = ConnectionLimits(),
     *,
     bell: Wakeup,
     name: str | None = None,
@@ -223,7 +223,12 @@ class _Serving(_grpc.GenericRpcHandler):
     """Replica with its working task, and the stream of its current controller, if any."""
 
     def __init__(
-        self, replica: ServedReplica, security: Security, limits: Limits, bell: Wakeup, name: str | None
+        self,
+        replica: ServedReplica,
+        security: Security,
+        limits: ConnectionLimits,
+        bell: Wakeup,
+        name: str | None,
     ) -> None:
         self._replica = replica
         self._security = security
@@ -390,7 +395,7 @@ class ReplicaOptions:
     name: str | None = None
     collections: str | None = None
     security: Security = Security()  # noqa: RUF009
-    limits: Limits = Limits()  # noqa: RUF009
+    limits: ConnectionLimits = ConnectionLimits()  # noqa: RUF009
     allow_callables: bool = False
 
 

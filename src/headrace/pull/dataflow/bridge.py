@@ -15,9 +15,15 @@ from headrace.pull import edge as callback_edge
 from headrace.pull import module_context as callback_module
 from headrace.pull import modules as callback
 from headrace.pull.compose import connect_modules
-from headrace.pull.dataflow.edge import Ask, Edge, Requests, bind_answer, to_callback_end
+from headrace.pull.dataflow.edge import Ask, DataflowEdge, Requests, bind_answer, to_callback_end
 from headrace.pull.dataflow.module_threads import ModuleContext, ResultListener
-from headrace.pull.dataflow.modules import AnyModule, Sink, Source, Transformer, open_steps
+from headrace.pull.dataflow.modules import (
+    AnyModule,
+    DataflowSink,
+    DataflowSource,
+    DataflowTransformer,
+    open_steps,
+)
 from headrace.pull.protocol import Read
 
 if TYPE_CHECKING:
@@ -25,12 +31,12 @@ if TYPE_CHECKING:
 
 
 @overload
-def as_callback(original: Source) -> callback.Source: ...
+def as_callback(original: DataflowSource) -> callback.PullSource: ...
 @overload
-def as_callback(original: Transformer) -> callback.Transformer: ...
+def as_callback(original: DataflowTransformer) -> callback.PullTransformer: ...
 @overload
-def as_callback(original: Sink) -> callback.Sink: ...
-def as_callback(original: AnyModule) -> callback.Source | callback.Transformer | callback.Sink:
+def as_callback(original: DataflowSink) -> callback.PullSink: ...
+def as_callback(original: AnyModule) -> callback.PullSource | callback.PullTransformer | callback.PullSink:
     """Convert a module of dataflow threads to callback form, for `headrace.pull.pull`.
 
     >>> from headrace.pull import collect, pull
@@ -38,29 +44,31 @@ def as_callback(original: AnyModule) -> callback.Source | callback.Transformer |
     >>> pull(as_callback(values([1, 2])), collect()).run()
     [1, 2]
     """
-    if isinstance(original, Source):
-        return callback.Source.of(original.name, lambda module: _reader(module, original.open_in(module.run)))
-    if isinstance(original, Transformer):
-        return callback.Transformer.of(
+    if isinstance(original, DataflowSource):
+        return callback.PullSource.of(
+            original.name, lambda module: _reader(module, original.open_in(module.run))
+        )
+    if isinstance(original, DataflowTransformer):
+        return callback.PullTransformer.of(
             original.name, partial(_open_transformer, original), width=original.width
         )
     if original.bridged is None:
-        return callback.Sink.of(original.name, partial(_open_sink, original))
+        return callback.PullSink.of(original.name, partial(_open_sink, original))
     if not original.before:
         return original.bridged
     return connect_modules(
         original.bridged,
-        as_callback(Transformer(original.name, original.location, original.before, original.width)),
+        as_callback(DataflowTransformer(original.name, original.location, original.before, original.width)),
     )
 
 
 @overload
-def as_dataflow(original: callback.Source) -> Source: ...
+def as_dataflow(original: callback.PullSource) -> DataflowSource: ...
 @overload
-def as_dataflow(original: callback.Transformer) -> Transformer: ...
+def as_dataflow(original: callback.PullTransformer) -> DataflowTransformer: ...
 @overload
-def as_dataflow(original: callback.Sink) -> Sink: ...
-def as_dataflow(original: callback.Source | callback.Transformer | callback.Sink) -> AnyModule:
+def as_dataflow(original: callback.PullSink) -> DataflowSink: ...
+def as_dataflow(original: callback.PullSource | callback.PullTransformer | callback.PullSink) -> AnyModule:
     """Convert a module in callback form to dataflow threads, for `headrace.pull.dataflow.pull`.
 
     >>> from headrace.pull import values
@@ -69,33 +77,37 @@ def as_dataflow(original: callback.Source | callback.Transformer | callback.Sink
     [1, 2]
     """
     location = SourceLocation.of_caller()
-    if isinstance(original, callback.Source):
+    if isinstance(original, callback.PullSource):
         name = original.part.name
-        return Source(name, location, lambda run: _serving(run, original.open_in(run), name, location))
-    if isinstance(original, callback.Sink):
+        return DataflowSource(
+            name, location, lambda run: _serving(run, original.open_in(run), name, location)
+        )
+    if isinstance(original, callback.PullSink):
 
-        def open(run: Run, upstream: Edge, _on_result: ResultListener | None) -> callback_module.Module:
+        def open(
+            run: Run, upstream: DataflowEdge, _on_result: ResultListener | None
+        ) -> callback_module.Module:
             return original.open_in(run, _source_of(upstream).open_in(run))
 
-        return Sink(original.part.name, location, open, bridged=original)
+        return DataflowSink(original.part.name, location, open, bridged=original)
     name = original.then[0].name if original.then else "nothing"
 
-    def step(run: Run, upstream: Edge) -> Edge:
+    def step(run: Run, upstream: DataflowEdge) -> DataflowEdge:
         return _serving(run, connect_modules(original, _source_of(upstream)).open_in(run), name, location)
 
-    return Transformer(name, location, (step,))
+    return DataflowTransformer(name, location, (step,))
 
 
-def _serving(run: Run, edge: callback_edge.Edge, name: str, location: SourceLocation) -> Edge:
+def _serving(run: Run, edge: callback_edge.PullEdge, name: str, location: SourceLocation) -> DataflowEdge:
     """Create an edge of this form whose requests are passed to an edge in callback form."""
     module = ModuleContext(run, name, location)
     module.connect(edge)
-    lower = Edge(module, depth=edge.depth)
+    lower = DataflowEdge(module, depth=edge.depth)
     module.thread(_serve(lower.requests, edge))
     return lower
 
 
-async def _serve(requests: Requests, edge: callback_edge.Edge) -> None:
+async def _serve(requests: Requests, edge: callback_edge.PullEdge) -> None:
     async for request in requests:
         edge(
             None if isinstance(request, Ask) else to_callback_end(request.cause),
@@ -103,25 +115,25 @@ async def _serve(requests: Requests, edge: callback_edge.Edge) -> None:
         )
 
 
-def _reader(module: callback_module.Module, edge: Edge) -> Read:
+def _reader(module: callback_module.Module, edge: DataflowEdge) -> Read:
     """Create a callback-form read function for an edge of this form."""
     module.connect(edge)
     return edge
 
 
-def _source_of(edge: Edge) -> callback.Source:
+def _source_of(edge: DataflowEdge) -> callback.PullSource:
     upper = edge.upper
-    return callback.Source.of(upper.name, lambda module: _reader(module, edge))
+    return callback.PullSource.of(upper.name, lambda module: _reader(module, edge))
 
 
 def _open_transformer(
-    original: Transformer, module: callback_module.Module, edge: callback_edge.Edge
+    original: DataflowTransformer, module: callback_module.Module, edge: callback_edge.PullEdge
 ) -> Read:
     above = _serving(module.run, edge, original.name, module.location)
     return _reader(module, open_steps(module.run, above, original.then))
 
 
-def _open_sink(original: Sink, module: callback_module.Module, edge: callback_edge.Edge) -> None:
+def _open_sink(original: DataflowSink, module: callback_module.Module, edge: callback_edge.PullEdge) -> None:
     over = False
     stopped: Callable[..., object] | None = None
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
 
 from headrace.errors import SourceLocation
 from headrace.pull import edge as callback
-from headrace.pull.dataflow.variable import Variable
+from headrace.pull.dataflow.variable import DataflowVariable
 from headrace.pull.edge import not_a_request, not_an_answer
 from headrace.pull.edge_state import PendingRequest
 from headrace.pull.errors import WrongValue
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def _unbound() -> Variable[Any]:
-    return Variable()  # much faster than calling Variable[Answer]()
+def _unbound() -> DataflowVariable[Any]:
+    return DataflowVariable()  # much faster than calling DataflowVariable[Answer]()
 
 
 @dataclass(frozen=True, slots=True)
-class Cell(Generic[T]):
+class ListCell(Generic[T]):
     """List cell: an element, and a variable for the rest of the list."""
 
     head: T
-    tail: Variable[Cell[T]] = field(default_factory=_unbound)
+    tail: DataflowVariable[ListCell[T]] = field(default_factory=_unbound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +72,14 @@ Answer = Value | Done | Failed
 class Ask:
     """Request for a value."""
 
-    answer: Variable[Answer] = field(default_factory=_unbound)
+    answer: DataflowVariable[Answer] = field(default_factory=_unbound)
 
 
 @dataclass(frozen=True, slots=True)
 class Abort:
     """Request to end the stream. The answer confirms that everything upstream has ended."""
 
-    answer: Variable[Answer] = field(default_factory=_unbound)
+    answer: DataflowVariable[Answer] = field(default_factory=_unbound)
 
     @property
     def cause(self) -> Ending:
@@ -91,7 +91,7 @@ class Fail:
     """Request to fail the stream with this error, confirmed like an abort."""
 
     error: Exception
-    answer: Variable[Answer] = field(default_factory=_unbound)
+    answer: DataflowVariable[Answer] = field(default_factory=_unbound)
 
     def __post_init__(self) -> None:
         _check_exception(self)
@@ -149,7 +149,7 @@ def ending(cause: Ending | End) -> Ending:
     )
 
 
-class Stream(Generic[T]):
+class DataflowStream(Generic[T]):
     """Reader of a list, element by element: `async for element in stream`, or `await stream.next()`.
 
     It waits at the tail for further elements.
@@ -158,10 +158,10 @@ class Stream(Generic[T]):
 
     __slots__ = ("rest",)
 
-    def __init__(self, rest: Variable[Cell[T]]) -> None:
+    def __init__(self, rest: DataflowVariable[ListCell[T]]) -> None:
         self.rest = rest
 
-    def __aiter__(self) -> Stream[T]:
+    def __aiter__(self) -> DataflowStream[T]:
         return self
 
     async def next(self) -> T:
@@ -172,10 +172,10 @@ class Stream(Generic[T]):
     __anext__ = next
 
 
-class Port(Generic[T]):
+class DataflowPort(Generic[T]):
     """Writer of a list: `send` binds its tail. Any holder of the port may send, in any order.
 
-    >>> port = Port()
+    >>> port = DataflowPort()
     >>> port.tail.when_bound(lambda cell: print(cell.head))
     >>> port.send("a")
     a
@@ -184,28 +184,28 @@ class Port(Generic[T]):
     __slots__ = ("tail",)
 
     def __init__(self) -> None:
-        self.tail: Variable[Cell[T]] = Variable()
+        self.tail: DataflowVariable[ListCell[T]] = DataflowVariable()
 
     def send(self, element: T) -> None:
-        bound, self.tail = self.tail, Variable()
-        bound.bind(Cell(element, self.tail))
+        bound, self.tail = self.tail, DataflowVariable()
+        bound.bind(ListCell(element, self.tail))
 
 
 UpperRequest = Ask | Abort | Fail
 
-Requests = Stream[UpperRequest]
+Requests = DataflowStream[UpperRequest]
 """Stream of messages that the module upstream reads."""
 
 
-class Edge(callback.Edge):
+class DataflowEdge(callback.PullEdge):
     """Stream of requests between two modules. requests: the stream that the module upstream reads."""
 
     __slots__ = ("_confirmed", "_tail", "requests")
 
     def __init__(self, upper: EdgeModule, *, depth: int = 0) -> None:
-        self._tail: Variable[Cell[UpperRequest]] = Variable()
-        self.requests: Requests = Stream(self._tail)
-        self._confirmed: Variable[Answer] | None = None
+        self._tail: DataflowVariable[ListCell[UpperRequest]] = DataflowVariable()
+        self.requests: Requests = DataflowStream(self._tail)
+        self._confirmed: DataflowVariable[Answer] | None = None
         super().__init__(upper, depth=depth)
 
     def deepen(self, depth: int) -> None:
@@ -230,13 +230,13 @@ class Edge(callback.Edge):
             case _:  # pyright: ignore[reportUnnecessaryComparison]
                 raise not_a_request(self.lower, request, "send Ask(), Abort(), Fail(error), or an indication")
 
-    def ask(self) -> Variable[Answer]:
+    def ask(self) -> DataflowVariable[Answer]:
         """Ask for a value, and return the variable of the answer."""
-        answer: Variable[Answer] = Variable()
+        answer: DataflowVariable[Answer] = DataflowVariable()
         self(None, partial(bind_answer, answer))
         return answer
 
-    def stop(self, cause: Ending | End = DONE) -> Variable[Answer]:
+    def stop(self, cause: Ending | End = DONE) -> DataflowVariable[Answer]:
         """Abort or fail the stream, and return the variable of the confirmation.
 
         cause: DONE to abort; `Failed(error)`, or the exception itself, to fail. Else raises `WrongValue`.
@@ -245,21 +245,21 @@ class Edge(callback.Edge):
         """
         reason = ending(cause)
         if self._confirmed is None:
-            self._confirmed = Variable()
+            self._confirmed = DataflowVariable()
             self(to_callback_end(reason), partial(bind_answer, self._confirmed))
         return self._confirmed
 
     def _tell(self, request: PendingRequest) -> None:
-        answer: Variable[Answer] = Variable()
+        answer: DataflowVariable[Answer] = DataflowVariable()
         answer.when_bound(partial(self._heard, request))
         if request.abort is None:
             sent = Ask(answer)
         else:
             self.upper.run.stopping(self.upper, self)
             sent = Fail(request.abort, answer) if isinstance(request.abort, Exception) else Abort(answer)
-        tail, self._tail = self._tail, Variable()
+        tail, self._tail = self._tail, DataflowVariable()
         try:
-            tail.bind(Cell(sent, self._tail))
+            tail.bind(ListCell(sent, self._tail))
         except Exception as error:
             self.upper.crash(error)
 
@@ -274,6 +274,6 @@ class Edge(callback.Edge):
             self.upper.crash(not_an_answer(self.upper, f"{found!r:.60}", fix))
 
 
-def bind_answer(variable: Variable[Answer], end: End | None, value: object = None, /) -> None:
+def bind_answer(variable: DataflowVariable[Answer], end: End | None, value: object = None, /) -> None:
     """Bind a variable to an answer in callback form."""
     variable.bind(Value(value) if end is None else from_callback_end(end))

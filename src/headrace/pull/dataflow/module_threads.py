@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from headrace.errors import SourceLocation
 from headrace.pull import module_context
-from headrace.pull.dataflow.edge import Answer, Edge, Ending, Failed, Port, Stream, ending, to_callback_end
-from headrace.pull.dataflow.variable import Variable
+from headrace.pull.dataflow.edge import (
+    Answer,
+    DataflowEdge,
+    DataflowPort,
+    DataflowStream,
+    Ending,
+    Failed,
+    ending,
+    to_callback_end,
+)
+from headrace.pull.dataflow.variable import DataflowVariable
 from headrace.pull.errors import ForeignAwait, NotAModule
 from headrace.pull.protocol import End, attach_close_error
 
@@ -27,7 +36,7 @@ class Thread:
 
     def __init__(
         self,
-        coroutine: Coroutine[Variable[Any], Any, Any],
+        coroutine: Coroutine[DataflowVariable[Any], Any, Any],
         failed: Callable[[Exception], object],
         over: Callable[[Thread], object] | None = None,
     ) -> None:
@@ -67,7 +76,7 @@ class Thread:
             self._runs = False
         if self._stopped:
             self._coroutine.close()
-        elif isinstance(waits_for, Variable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        elif isinstance(waits_for, DataflowVariable):  # pyright: ignore[reportUnnecessaryIsInstance]
             waits_for.when_bound(self._wakes, self._wakes)
         else:
             self._await_nothing_else()
@@ -95,10 +104,10 @@ ResultListener = Callable[[Exception | None, Any], object]
 """Callback for a sink's result: `on_result(None, result)`, or `on_result(error, partial)`."""
 
 
-class Opens(Protocol):
+class DataflowOpenable(Protocol):
     """Interface of a source to open; see `headrace.pull.dataflow.modules.Source`."""
 
-    def open_in(self, run: Run) -> Edge: ...
+    def open_in(self, run: Run) -> DataflowEdge: ...
 
 
 class ModuleContext(module_context.Module):
@@ -111,11 +120,11 @@ class ModuleContext(module_context.Module):
     on_result: ResultListener | None = None
     """Receiver of the result of a sink within a callback-form module, in place of the run."""
 
-    def begin(self, thread: Callable[..., Coroutine[Variable[Any], Any, Any]], *of: Any) -> None:
+    def begin(self, thread: Callable[..., Coroutine[DataflowVariable[Any], Any, Any]], *of: Any) -> None:
         """Start the module's first thread, `thread(*of)`. Exceptions, even in the call, fail the module."""
         self.guard(lambda: self.thread(thread(*of)))
 
-    def thread(self, coroutine: Coroutine[Variable[Any], Any, Any]) -> Thread:
+    def thread(self, coroutine: Coroutine[DataflowVariable[Any], Any, Any]) -> Thread:
         """Start a dataflow thread. Raises `NotAModule` for anything but a coroutine."""
         if not isinstance(coroutine, Coroutine):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise NotAModule(
@@ -129,13 +138,13 @@ class ModuleContext(module_context.Module):
         thread.start()
         return thread
 
-    def when(self, variable: Variable[T], then: Callable[[T], object]) -> None:
+    def when(self, variable: DataflowVariable[T], then: Callable[[T], object]) -> None:
         """Start a thread that calls `then(value)` when the variable is bound."""
         variable.when_bound(lambda value: self.guard(then, value), self.crash)
 
-    def task(self, coroutine: Coroutine[Any, Any, T]) -> Variable[T]:
+    def task(self, coroutine: Coroutine[Any, Any, T]) -> DataflowVariable[T]:
         """Run a coroutine in the event loop, and return the variable of its result."""
-        result: Variable[T] = Variable()
+        result: DataflowVariable[T] = DataflowVariable()
 
         def done(error: Exception | None, value: Any) -> None:
             if error is None:
@@ -146,13 +155,13 @@ class ModuleContext(module_context.Module):
         self.spawn(coroutine, done)
         return result
 
-    def after(self, seconds: float) -> Variable[None]:
+    def after(self, seconds: float) -> DataflowVariable[None]:
         """Return a variable that is bound to None after the given seconds."""
-        passed: Variable[None] = Variable()
+        passed: DataflowVariable[None] = DataflowVariable()
         self.later(seconds, passed.bind, None)
         return passed
 
-    def read(self, source: Opens) -> Edge:
+    def read(self, source: DataflowOpenable) -> DataflowEdge:
         """Open `source` as a further input of this module."""
         edge = source.open_in(self.run)
         self.connect(edge)
@@ -161,8 +170,8 @@ class ModuleContext(module_context.Module):
     async def stop_inputs(self, cause: Ending | End) -> Ending:
         """Stop all inputs at once, wait for them, and return the first error or done."""
         first = ending(cause)
-        port: Port[Answer] = Port()
-        answers = Stream(port.tail)
+        port: DataflowPort[Answer] = DataflowPort()
+        answers = DataflowStream(port.tail)
         stopped = [edge.stop(cause) for edge in self.reading]
         for confirmed in stopped:
             confirmed.when_bound(port.send)
@@ -177,9 +186,9 @@ class ModuleContext(module_context.Module):
         return first
 
     @property
-    def reading(self) -> list[Edge]:
+    def reading(self) -> list[DataflowEdge]:
         """Open inputs of this form, whose end has not been delivered yet, in the order of opening."""
-        return [edge for edge in self.inputs if isinstance(edge, Edge) and not edge.end_delivered]
+        return [edge for edge in self.inputs if isinstance(edge, DataflowEdge) and not edge.end_delivered]
 
     def fail(self, error: Exception | Failed, partial: Any = None) -> None:
         """For sinks: report that the stream failed; see `Module.fail`."""

@@ -7,40 +7,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast, overload
 
 from headrace.errors import SourceLocation
 from headrace.pull import modules as callback
 from headrace.pull.compose import Pipeline, Segment
-from headrace.pull.dataflow.edge import Edge, Requests
+from headrace.pull.dataflow.edge import DataflowEdge, Requests
 from headrace.pull.dataflow.module_threads import ModuleContext, ResultListener
-from headrace.pull.dataflow.variable import Variable
+from headrace.pull.dataflow.variable import DataflowVariable
 from headrace.pull.edge_recorder import LowerObserver, Recorder, UpperObserver
 from headrace.pull.errors import NotComposable
 
 if TYPE_CHECKING:
     from headrace.pull.module_context import Module as CallbackModule
-    from headrace.pull.modules import Sink as CallbackSink
+    from headrace.pull.modules import PullSink as CallbackSink
     from headrace.pull.pipeline_run import Run
 
-Running = Coroutine[Variable[Any], Any, Any]
+
+Running = Coroutine[DataflowVariable[Any], Any, Any]
 """Coroutine of a dataflow thread."""
 
-Step = Callable[["Run", Edge], Edge]
+Step = Callable[["Run", DataflowEdge], DataflowEdge]
 """Function that opens a module on an edge in a run, and returns the output edge."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Source:
+class DataflowSource:
     """Source module, optionally followed by transformers. open: opens it in a run."""
+
+    kind: ClassVar = "source"
 
     name: str
     location: SourceLocation
-    open: Callable[[Run], Edge]
+    open: Callable[[Run], DataflowEdge]
     then: tuple[Step, ...] = ()
 
     @classmethod
-    def of(cls, name: str, thread: Callable[[ModuleContext, Requests], Running], *, width: int = 0) -> Source:
+    def of(
+        cls, name: str, thread: Callable[[ModuleContext, Requests], Running], *, width: int = 0
+    ) -> DataflowSource:
         """Create a source from a thread function, which reads `requests` and binds their answers.
 
         width: number of requests it works on at once; 0 if it answers immediately, or through sources that it
@@ -48,23 +53,25 @@ class Source:
         """
         location = SourceLocation.of_caller()
 
-        def open(run: Run) -> Edge:
+        def open(run: Run) -> DataflowEdge:
             module = ModuleContext(run, name, location)
-            edge = Edge(module, depth=width)
+            edge = DataflowEdge(module, depth=width)
             module.begin(thread, module, edge.requests)
             edge.deepen(max((each.depth for each in module.reading), default=0))
             return edge
 
         return cls(name, location, open)
 
-    def open_in(self, run: Run) -> Edge:
+    def open_in(self, run: Run) -> DataflowEdge:
         """Open the modules in a run, and return the edge to read from."""
         return open_steps(run, self.open(run), self.then)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Transformer:
+class DataflowTransformer:
     """Transformer module, or several in sequence. width: their combined width."""
+
+    kind: ClassVar = "transformer"
 
     name: str
     location: SourceLocation
@@ -73,15 +80,15 @@ class Transformer:
 
     @classmethod
     def of(
-        cls, name: str, thread: Callable[[ModuleContext, Requests, Edge], Running], *, width: int = 0
-    ) -> Transformer:
+        cls, name: str, thread: Callable[[ModuleContext, Requests, DataflowEdge], Running], *, width: int = 0
+    ) -> DataflowTransformer:
         """Create a transformer from a thread function, which reads `requests` and uses the edge above."""
         location = SourceLocation.of_caller()
 
-        def open(run: Run, upstream: Edge) -> Edge:
+        def open(run: Run, upstream: DataflowEdge) -> DataflowEdge:
             module = ModuleContext(run, name, location)
             module.connect(upstream)
-            edge = Edge(module, depth=width + upstream.depth)
+            edge = DataflowEdge(module, depth=width + upstream.depth)
             module.begin(thread, module, edge.requests, upstream)
             return edge
 
@@ -89,7 +96,7 @@ class Transformer:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Sink:
+class DataflowSink:
     """Sink module, optionally preceded by transformers.
 
     open:    opens it on an edge.
@@ -97,22 +104,24 @@ class Sink:
     bridged: the callback-form sink it was converted from, if any.
     """
 
+    kind: ClassVar = "sink"
+
     name: str
     location: SourceLocation
-    open: Callable[[Run, Edge, ResultListener | None], CallbackModule]
+    open: Callable[[Run, DataflowEdge, ResultListener | None], CallbackModule]
     before: tuple[Step, ...] = ()
     width: int = 0
     bridged: CallbackSink | None = None
 
     @classmethod
-    def of(cls, name: str, thread: Callable[[ModuleContext, Edge], Running]) -> Sink:
+    def of(cls, name: str, thread: Callable[[ModuleContext, DataflowEdge], Running]) -> DataflowSink:
         """Create a sink from a thread function.
 
         The thread ends with `module.done(result)` or `module.fail(error, partial)`.
         """
         location = SourceLocation.of_caller()
 
-        def open(run: Run, upstream: Edge, on_result: ResultListener | None) -> ModuleContext:
+        def open(run: Run, upstream: DataflowEdge, on_result: ResultListener | None) -> ModuleContext:
             module = ModuleContext(run, name, location)
             module.connect(upstream)
             if on_result is None:
@@ -124,7 +133,9 @@ class Sink:
 
         return cls(name, location, open)
 
-    def open_in(self, run: Run, edge: Edge, on_result: ResultListener | None = None) -> CallbackModule:
+    def open_in(
+        self, run: Run, edge: DataflowEdge, on_result: ResultListener | None = None
+    ) -> CallbackModule:
         """Open the modules in a run, reading from an edge; return the sink's module.
 
         on_result: receiver of its result; by default the run.
@@ -132,22 +143,22 @@ class Sink:
         return self.open(run, open_steps(run, edge, self.before), on_result)
 
 
-AnyModule = Source | Transformer | Sink
+AnyModule = DataflowSource | DataflowTransformer | DataflowSink
 
 
-def open_steps(run: Run, edge: Edge, steps: tuple[Step, ...]) -> Edge:
+def open_steps(run: Run, edge: DataflowEdge, steps: tuple[Step, ...]) -> DataflowEdge:
     for step in steps:
         edge = step(run, edge)
     return edge
 
 
 @overload
-def pull(first: Source, /, *then: Transformer) -> Source: ...
+def pull(first: DataflowSource, /, *then: DataflowTransformer) -> DataflowSource: ...
 @overload
-def pull(first: Transformer, /, *then: Transformer) -> Transformer: ...
+def pull(first: DataflowTransformer, /, *then: DataflowTransformer) -> DataflowTransformer: ...
 @overload
 def pull(*modules: AnyModule) -> Any: ...
-def pull(*modules: AnyModule) -> Source | Transformer | Sink | Pipeline:
+def pull(*modules: AnyModule) -> DataflowSource | DataflowTransformer | DataflowSink | Pipeline:
     """Compose modules in the order in which values flow; see `headrace.pull.pull`.
 
     A complete composition is an ordinary `Pipeline`. Raises `NotComposable` for another order,
@@ -158,35 +169,37 @@ def pull(*modules: AnyModule) -> Source | Transformer | Sink | Pipeline:
         raise NotComposable(
             "pull() got no modules", where=[location], fix="give at least one source, transformer or sink"
         )
-    made: Source | Transformer | Sink | Pipeline | None = None
+    made: DataflowSource | DataflowTransformer | DataflowSink | Pipeline | None = None
     for at, module in enumerate(modules, 1):
-        if not isinstance(module, Source | Transformer | Sink):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(module, DataflowSource | DataflowTransformer | DataflowSink):  # pyright: ignore[reportUnnecessaryIsInstance]
             _not_a_module(module, at, location)
-        if isinstance(made, Sink | Pipeline):
+        if isinstance(made, DataflowSink | Pipeline):
             _misplaced(modules[at - 2], at - 1, "A sink ends a pipeline, and something follows it.", location)
-        if made is not None and isinstance(module, Source):
+        if made is not None and isinstance(module, DataflowSource):
             _misplaced(module, at, "A source begins a pipeline, and something stands before it.", location)
         made = module if made is None else _join(made, module)
     assert made is not None
     return made
 
 
-def _join(left: Source | Transformer, right: AnyModule) -> Source | Transformer | Sink | Pipeline:
-    if isinstance(right, Sink):
-        if isinstance(left, Transformer):
+def _join(
+    left: DataflowSource | DataflowTransformer, right: AnyModule
+) -> DataflowSource | DataflowTransformer | DataflowSink | Pipeline:
+    if isinstance(right, DataflowSink):
+        if isinstance(left, DataflowTransformer):
             before, width = left.then + right.before, left.width + right.width
-            return Sink(right.name, right.location, right.open, before, width, right.bridged)
+            return DataflowSink(right.name, right.location, right.open, before, width, right.bridged)
         # A run connects sources and sinks regardless of their form.
-        return Pipeline((Segment(cast("callback.Source", left), cast("callback.Sink", right)),))
-    assert isinstance(right, Transformer)
-    if isinstance(left, Source):
-        return Source(left.name, left.location, left.open, left.then + right.then)
-    return Transformer(left.name, left.location, left.then + right.then, left.width + right.width)
+        return Pipeline((Segment(cast("callback.PullSource", left), cast("callback.PullSink", right)),))
+    assert isinstance(right, DataflowTransformer)
+    if isinstance(left, DataflowSource):
+        return DataflowSource(left.name, left.location, left.open, left.then + right.then)
+    return DataflowTransformer(left.name, left.location, left.then + right.then, left.width + right.width)
 
 
 def _misplaced(module: AnyModule, at: int, why: str, location: SourceLocation) -> NoReturn:
     raise NotComposable(
-        f"the {type(module).__name__.lower()} {module.name!r} cannot stand at position {at}",
+        f"the {module.kind} {module.name!r} cannot stand at position {at}",
         where=[location],
         why=why,
         fix="pull(source, transformers..., sink); a source within a stream of sources: flatten(), cat()",
@@ -195,12 +208,12 @@ def _misplaced(module: AnyModule, at: int, why: str, location: SourceLocation) -
 
 
 def _not_a_module(module: object, at: int, location: SourceLocation) -> NoReturn:
-    if isinstance(module, callback.Source | callback.Transformer | callback.Sink):
-        what = f"position {at} of pull() is a {type(module).__name__.lower()} of the callback form"
+    if isinstance(module, callback.PullSource | callback.PullTransformer | callback.PullSink):
+        what = f"position {at} of pull() is a {module.kind} of the callback form"
         fix = "as_dataflow(module) makes it a module of this form"
     else:
         what = f"position {at} of pull() is {type(module).__name__}, which is not a module"
-        fix = "values([...]) makes a source of what can be iterated; Source.of a dataflow thread"
+        fix = "values([...]) makes a source of what can be iterated; DataflowSource.of a dataflow thread"
     raise NotComposable(
         what,
         where=[location],
@@ -210,7 +223,7 @@ def _not_a_module(module: object, at: int, location: SourceLocation) -> NoReturn
     )
 
 
-def probe(recorder: Recorder, *, below: bool = False) -> Transformer:
+def probe(recorder: Recorder, *, below: bool = False) -> DataflowTransformer:
     """Record an edge: `pull(source, probe(recorder), sink)`. A probe is not a module.
 
     A request is recorded when upstream can read it, an answer when upstream binds it.
@@ -226,25 +239,27 @@ def probe(recorder: Recorder, *, below: bool = False) -> Transformer:
     D:ask1 U:ans1=value(7) D:ask2 U:ans2=done
     """
 
-    def mark(_run: Run, edge: Edge) -> Edge:
+    def mark(_run: Run, edge: DataflowEdge) -> DataflowEdge:
         if below:
             edge.seen_below = LowerObserver(recorder, edge, "D", "U")
         else:
             edge.seen_above = UpperObserver(recorder, edge, "D", "U")
         return edge
 
-    return Transformer("probe", SourceLocation.of_caller(), (mark,))
+    return DataflowTransformer("probe", SourceLocation.of_caller(), (mark,))
 
 
-def probe_around(transformer: Transformer, recorder: Recorder) -> Transformer:
+def probe_around(transformer: DataflowTransformer, recorder: Recorder) -> DataflowTransformer:
     """Record both edges of a transformer as one trace, in the order in which it met the events."""
 
-    def below(_run: Run, edge: Edge) -> Edge:
+    def below(_run: Run, edge: DataflowEdge) -> DataflowEdge:
         edge.seen_below = LowerObserver(recorder, edge, "TI", "U")
         return edge
 
-    def above(_run: Run, edge: Edge) -> Edge:
+    def above(_run: Run, edge: DataflowEdge) -> DataflowEdge:
         edge.seen_above = UpperObserver(recorder, edge, "D", "TO")
         return edge
 
-    return Transformer(transformer.name, SourceLocation.of_caller(), (below, *transformer.then, above))
+    return DataflowTransformer(
+        transformer.name, SourceLocation.of_caller(), (below, *transformer.then, above)
+    )

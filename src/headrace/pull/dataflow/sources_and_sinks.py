@@ -14,23 +14,23 @@ from headrace.pull.dataflow.edge import (
     DONE,
     Answer,
     Ask,
+    DataflowEdge,
+    DataflowPort,
+    DataflowStream,
     Done,
-    Edge,
     Ending,
     Failed,
-    Port,
     Requests,
-    Stream,
     Value,
 )
 from headrace.pull.dataflow.module_threads import ModuleContext
-from headrace.pull.dataflow.modules import Sink, Source
-from headrace.pull.dataflow.variable import Variable
+from headrace.pull.dataflow.modules import DataflowSink, DataflowSource
+from headrace.pull.dataflow.variable import DataflowVariable
 from headrace.pull.for_each import ASYNC_FOR, WaitingTask
 from headrace.pull.sources import close_generator, iteration_starter
 
 
-def values(items: Iterable[Any] = ()) -> Source:
+def values(items: Iterable[Any] = ()) -> DataflowSource:
     """Emit the items of a collection, in order.
 
     >>> from headrace.pull.dataflow import collect, pull
@@ -40,28 +40,28 @@ def values(items: Iterable[Any] = ()) -> Source:
     return _iterating("values", iteration_starter(items, "values"))
 
 
-def count(last: int | None = None) -> Source:
+def count(last: int | None = None) -> DataflowSource:
     """Emit 0, 1, 2, ... up to and including `last`, or forever without it."""
     return _iterating("count", lambda: _integers() if last is None else iter(range(last + 1)))
 
 
-def infinite(make: Callable[[], Any]) -> Source:
+def infinite(make: Callable[[], Any]) -> DataflowSource:
     """Emit `make()` for each ask, without end."""
     refuse_async("infinite", make, fix="as_dataflow(iterate(asynchronous_generator()))", passes_on=True)
     return _iterating("infinite", lambda: (make() for _ in _integers()))
 
 
-def once(value: Any) -> Source:
+def once(value: Any) -> DataflowSource:
     """Emit one value."""
     return _iterating("once", lambda: iter((value,)))
 
 
-def empty() -> Source:
+def empty() -> DataflowSource:
     """Emit no values, and end at the first ask."""
     return _iterating("empty", lambda: iter(()))
 
 
-def error(cause: Exception) -> Source:
+def error(cause: Exception) -> DataflowSource:
     """Answer every request, even an abort, with this error."""
     failed = Failed(cause)
 
@@ -69,13 +69,13 @@ def error(cause: Exception) -> Source:
         async for request in requests:
             request.answer.bind(failed)
 
-    return Source.of("error", thread)
+    return DataflowSource.of("error", thread)
 
 
 _END: Any = object()
 
 
-def _iterating(name: str, begin: Callable[[], Iterator[Any]]) -> Source:
+def _iterating(name: str, begin: Callable[[], Iterator[Any]]) -> DataflowSource:
     async def thread(_module: ModuleContext, requests: Requests) -> None:
         items: Iterator[Any] | None = None
         async for request in requests:
@@ -87,7 +87,7 @@ def _iterating(name: str, begin: Callable[[], Iterator[Any]]) -> Source:
             value = next(items, _END)
             request.answer.bind(DONE if value is _END else Value(value))
 
-    return Source.of(name, thread)
+    return DataflowSource.of(name, thread)
 
 
 class Values:
@@ -96,7 +96,7 @@ class Values:
     end: how the stream ended; None before that, and if the loop is left early.
     """
 
-    def __init__(self, upstream: Edge) -> None:
+    def __init__(self, upstream: DataflowEdge) -> None:
         self._upstream = upstream
         self._asked = deque(upstream.ask() for _ in range(upstream.window - 1))
         self.end: Ending | None = None
@@ -113,22 +113,22 @@ class Values:
         raise StopAsyncIteration
 
 
-def drain(each: Callable[[Any], object] | None = None) -> Sink:
+def drain(each: Callable[[Any], object] | None = None) -> DataflowSink:
     """Read to the end. each: called with each value; returning False makes it the last value read."""
     if each is not None:
         each = synchronous_check("drain", each, fix="for_each(function) awaits it").calling(each)
 
-    async def thread(module: ModuleContext, upstream: Edge) -> None:
+    async def thread(module: ModuleContext, upstream: DataflowEdge) -> None:
         coming = Values(upstream)
         async for value in coming:
             if each is not None and each(value) is False:
                 break
         _finish(module, coming.end, None)
 
-    return Sink.of("drain", thread)
+    return DataflowSink.of("drain", thread)
 
 
-def for_each(function: Callable[[Any], object]) -> Sink:
+def for_each(function: Callable[[Any], object]) -> DataflowSink:
     """Call `function(value)` for each value in turn, awaiting the result if it is awaitable.
 
     An exception of a call fails upstream and the run. If the stream fails or is stopped during a call, the
@@ -143,10 +143,10 @@ def for_each(function: Callable[[Any], object]) -> Sink:
     """
     check = SynchronousCheck("a function given to for_each()", ASYNC_FOR, SourceLocation.of_caller())
 
-    async def thread(module: ModuleContext, upstream: Edge) -> None:
+    async def thread(module: ModuleContext, upstream: DataflowEdge) -> None:
         await _ForEach(module, upstream, function, check).work()
 
-    return Sink.of("for_each", thread)
+    return DataflowSink.of("for_each", thread)
 
 
 class _ForEach:
@@ -158,7 +158,7 @@ class _ForEach:
     def __init__(
         self,
         module: ModuleContext,
-        upstream: Edge,
+        upstream: DataflowEdge,
         function: Callable[[Any], object],
         check: SynchronousCheck,
     ) -> None:
@@ -166,17 +166,17 @@ class _ForEach:
         self._upstream = upstream
         self._function = function
         self._check = check
-        self._asked: Port[Variable[Answer]] = Port()
-        self._came: Port[Value | Done] = Port()
+        self._asked: DataflowPort[DataflowVariable[Answer]] = DataflowPort()
+        self._came: DataflowPort[Value | Done] = DataflowPort()
         self._ended = False
-        self._over: Variable[Exception | None] = Variable()
+        self._over: DataflowVariable[Exception | None] = DataflowVariable()
         self._over.bind(None)
         module.closing(lambda _error, closed: self._over.when_bound(closed))
 
     def _ask(self) -> None:
         self._asked.send(self._upstream.ask())
 
-    async def _read(self, asked: Stream[Variable[Answer]]) -> None:
+    async def _read(self, asked: DataflowStream[DataflowVariable[Answer]]) -> None:
         async for reply in asked:
             answer = await reply
             if isinstance(answer, Failed):
@@ -188,8 +188,8 @@ class _ForEach:
                 return
 
     async def work(self) -> None:
-        came = Stream(self._came.tail)
-        self._module.thread(self._read(Stream(self._asked.tail)))
+        came = DataflowStream(self._came.tail)
+        self._module.thread(self._read(DataflowStream(self._asked.tail)))
         for _ in range(self._upstream.window):
             self._ask()
         while isinstance(answer := await came.next(), Value):
@@ -200,7 +200,7 @@ class _ForEach:
 
     async def _call(self, returned: object) -> None:
         if isawaitable(returned):
-            self._over = Variable()
+            self._over = DataflowVariable()
             WaitingTask(self._module, returned, self._over.bind)
             failure = await self._over
             if failure is not None:
@@ -209,20 +209,20 @@ class _ForEach:
             self._check(returned)
 
 
-def reduce(function: Callable[[Any, Any], Any], start: Any) -> Sink:
+def reduce(function: Callable[[Any, Any], Any], start: Any) -> DataflowSink:
     """Fold all values by `function(so_far, value)`, from `start`; the partial result is `Run.partial`."""
     function = synchronous_check("reduce", function, fix=AWAIT_BEFORE).calling(function)
 
-    async def thread(module: ModuleContext, upstream: Edge) -> None:
+    async def thread(module: ModuleContext, upstream: DataflowEdge) -> None:
         coming, so_far = Values(upstream), start
         async for value in coming:
             so_far = function(so_far, value)
         _finish(module, coming.end, so_far)
 
-    return Sink.of("reduce", thread)
+    return DataflowSink.of("reduce", thread)
 
 
-def collect() -> Sink:
+def collect() -> DataflowSink:
     """Collect all values in a list. If the stream fails, `Run.partial` holds the values before the error.
 
     >>> from headrace.pull.dataflow import pull, values
@@ -230,19 +230,19 @@ def collect() -> Sink:
     ['a', 'b', 'c']
     """
 
-    async def thread(module: ModuleContext, upstream: Edge) -> None:
+    async def thread(module: ModuleContext, upstream: DataflowEdge) -> None:
         coming = Values(upstream)
         found = [value async for value in coming]
         _finish(module, coming.end, found)
 
-    return Sink.of("collect", thread)
+    return DataflowSink.of("collect", thread)
 
 
-def find(wanted: Callable[[Any], object], default: Any = None) -> Sink:
+def find(wanted: Callable[[Any], object], default: Any = None) -> DataflowSink:
     """Find the first value for which `wanted(value)` is true, then abort upstream; `default` without one."""
     wanted = synchronous_check("find", wanted, fix=AWAIT_BEFORE).calling(wanted)
 
-    async def thread(module: ModuleContext, upstream: Edge) -> None:
+    async def thread(module: ModuleContext, upstream: DataflowEdge) -> None:
         coming = Values(upstream)
         async for value in coming:
             if wanted(value):
@@ -250,7 +250,7 @@ def find(wanted: Callable[[Any], object], default: Any = None) -> Sink:
                 return
         _finish(module, coming.end, default)
 
-    return Sink.of("find", thread)
+    return DataflowSink.of("find", thread)
 
 
 def _finish(module: ModuleContext, end: Ending | None, result: Any) -> None:

@@ -12,25 +12,25 @@ from headrace.pull.dataflow.edge import (
     DONE,
     Answer,
     Ask,
+    DataflowEdge,
+    DataflowPort,
+    DataflowStream,
     Done,
-    Edge,
     Ending,
     Failed,
-    Port,
     Requests,
-    Stream,
     Value,
     ending,
 )
 from headrace.pull.dataflow.module_threads import ModuleContext
-from headrace.pull.dataflow.modules import Running, Source, Transformer
-from headrace.pull.dataflow.variable import Variable
+from headrace.pull.dataflow.modules import DataflowSource, DataflowTransformer, Running
+from headrace.pull.dataflow.variable import DataflowVariable
 from headrace.pull.elementwise import unique as unique_values
 from headrace.pull.fusion import Kernel
 from headrace.pull.protocol import End, attach_close_error
 
 
-def map(function: Callable[[Any], Any]) -> Transformer:
+def map(function: Callable[[Any], Any]) -> DataflowTransformer:
     """Apply `function(value)` to each value, in order. Its exceptions fail upstream, then downstream.
 
     >>> from headrace.pull.dataflow import collect, pull, values
@@ -40,27 +40,27 @@ def map(function: Callable[[Any], Any]) -> Transformer:
     return _with_kernel_of(elementwise.map(function))
 
 
-def filter(keep: Callable[[Any], object]) -> Transformer:
+def filter(keep: Callable[[Any], object]) -> DataflowTransformer:
     """Keep the values for which `keep(value)` is true."""
     return _with_kernel_of(elementwise.filter(keep))
 
 
-def skip(count: int) -> Transformer:
+def skip(count: int) -> DataflowTransformer:
     """Drop the first `count` values."""
     return _with_kernel_of(elementwise.skip(count))
 
 
-def unique(key: Callable[[Any], Hashable] | None = None) -> Transformer:
+def unique(key: Callable[[Any], Hashable] | None = None) -> DataflowTransformer:
     """Keep the first of the values with equal keys. By default, a value is its own key."""
     return _with_kernel_of(unique_values(key))
 
 
-def _with_kernel_of(transformer: callback.Transformer) -> Transformer:
+def _with_kernel_of(transformer: callback.PullTransformer) -> DataflowTransformer:
     """Drive the kernel of a synchronous callback-form transformer by requests of this form."""
     (part,) = transformer.then
     assert isinstance(part, callback.KernelPart)
 
-    async def thread(module: ModuleContext, requests: Requests, upstream: Edge) -> None:
+    async def thread(module: ModuleContext, requests: Requests, upstream: DataflowEdge) -> None:
         relay = _Relay(module, upstream, part.kernel())
         async for request in requests:
             if isinstance(request, Ask):
@@ -70,13 +70,13 @@ def _with_kernel_of(transformer: callback.Transformer) -> Transformer:
                 module.when(upstream.stop(request.cause), request.answer.bind)
                 return
 
-    return Transformer.of(part.name, thread)
+    return DataflowTransformer.of(part.name, thread)
 
 
 class _Relay:
     """Relay between pending asks from downstream and values ready for the next asks."""
 
-    def __init__(self, module: ModuleContext, upstream: Edge, kernel: Kernel) -> None:
+    def __init__(self, module: ModuleContext, upstream: DataflowEdge, kernel: Kernel) -> None:
         self._module = module
         self._upstream = upstream
         self._kernel = kernel
@@ -121,7 +121,7 @@ class _Relay:
             self._module.when(self._upstream.ask(), self._got)
 
 
-def take(count: int) -> Transformer:
+def take(count: int) -> DataflowTransformer:
     """Keep the first `count` values (0 or less: none), and ask upstream for no more.
 
     The ask after the last value aborts upstream, once; any error of closing is its answer.
@@ -131,9 +131,9 @@ def take(count: int) -> Transformer:
     [1, 2]
     """
 
-    async def thread(module: ModuleContext, requests: Requests, upstream: Edge) -> None:
+    async def thread(module: ModuleContext, requests: Requests, upstream: DataflowEdge) -> None:
         left, ends = count, False
-        last: Variable[Answer] = Variable()
+        last: DataflowVariable[Answer] = DataflowVariable()
         last.bind(Value(None))
         async for request in requests:
             if not isinstance(request, Ask):
@@ -147,16 +147,16 @@ def take(count: int) -> Transformer:
                 ends = True
                 module.thread(_stop_after(last, upstream, request))
 
-    return Transformer.of("take", thread)
+    return DataflowTransformer.of("take", thread)
 
 
-async def _stop_after(last: Variable[Answer], upstream: Edge, request: Ask) -> None:
+async def _stop_after(last: DataflowVariable[Answer], upstream: DataflowEdge, request: Ask) -> None:
     """Stop upstream after its last value, since an abort would drop pending values."""
     if isinstance(await last, Value):
         request.answer.bind(await upstream.stop())
 
 
-Asks = Stream[Ask]
+Asks = DataflowStream[Ask]
 
 
 async def working(module: ModuleContext, requests: Requests, work: Callable[[Asks], Running]) -> None:
@@ -164,8 +164,8 @@ async def working(module: ModuleContext, requests: Requests, work: Callable[[Ask
 
     Then the thread is abandoned, and the module's inputs are stopped, last opened first.
     """
-    port: Port[Ask] = Port()
-    worker = module.thread(work(Stream(port.tail)))
+    port: DataflowPort[Ask] = DataflowPort()
+    worker = module.thread(work(DataflowStream(port.tail)))
     async for request in requests:
         if isinstance(request, Ask):
             port.send(request)
@@ -197,7 +197,7 @@ async def answer_asks(ask: Ask, asks: Asks, answered: Callable[[], Any]) -> tupl
     return ask, answer
 
 
-def flatten() -> Transformer:
+def flatten() -> DataflowTransformer:
     """Concatenate the contents of each value: a source of this form, or a collection. One level only.
 
     An error of an inner source aborts upstream. An abort stops the inner source first.
@@ -207,11 +207,11 @@ def flatten() -> Transformer:
     [1, 2, 3]
     """
 
-    def thread(module: ModuleContext, requests: Requests, upstream: Edge) -> Running:
+    def thread(module: ModuleContext, requests: Requests, upstream: DataflowEdge) -> Running:
         async def work(asks: Asks) -> None:
             ask = await asks.next()
             while isinstance(outer := await upstream.ask(), Value):
-                if not isinstance(outer.value, Source):
+                if not isinstance(outer.value, DataflowSource):
                     for value in outer.value:
                         ask.answer.bind(Value(value))
                         ask = await asks.next()
@@ -224,10 +224,10 @@ def flatten() -> Transformer:
 
         return working(module, requests, work)
 
-    return Transformer.of("flatten", thread)
+    return DataflowTransformer.of("flatten", thread)
 
 
-def cat(sources: Iterable[Source]) -> Source:
+def cat(sources: Iterable[DataflowSource]) -> DataflowSource:
     """Concatenate the values of several sources. Each is opened when the one before is done.
 
     >>> from headrace.pull.dataflow import collect, pull, values
@@ -246,10 +246,10 @@ def cat(sources: Iterable[Source]) -> Source:
 
         return working(module, requests, work)
 
-    return Source.of("cat", thread)
+    return DataflowSource.of("cat", thread)
 
 
-def merge(*sources: Source) -> Source:
+def merge(*sources: DataflowSource) -> DataflowSource:
     """Merge the values of all sources as they arrive: each has a reader, and all send to one port.
 
     From the first ask on, each source is asked ahead, for one value or for its window, and again each time
@@ -262,10 +262,10 @@ def merge(*sources: Source) -> Source:
     """
 
     async def thread(module: ModuleContext, requests: Requests) -> None:
-        came: Port[_Came] = Port()
-        asks: Port[Ask] = Port()
+        came: DataflowPort[_Came] = DataflowPort()
+        asks: DataflowPort[Ask] = DataflowPort()
         readers = [_Reader(module.read(source), came) for source in sources]
-        threads = [module.thread(_give(Stream(asks.tail), Stream(came.tail), readers))]
+        threads = [module.thread(_give(DataflowStream(asks.tail), DataflowStream(came.tail), readers))]
         threads += [module.thread(reader.read()) for reader in readers]
         async for request in requests:
             if isinstance(request, Ask):
@@ -275,7 +275,7 @@ def merge(*sources: Source) -> Source:
                     each.cancel()
                 request.answer.bind(await module.stop_inputs(request.cause))
 
-    return Source.of("merge", thread)
+    return DataflowSource.of("merge", thread)
 
 
 _Came = tuple["_Reader", Value | Done]
@@ -284,11 +284,11 @@ _Came = tuple["_Reader", Value | Done]
 class _Reader:
     """Reader of one source: the consumer calls `ask`, and `read` sends values and the end to a port."""
 
-    def __init__(self, edge: Edge, port: Port[_Came]) -> None:
+    def __init__(self, edge: DataflowEdge, port: DataflowPort[_Came]) -> None:
         self._edge = edge
         self._port = port
-        self._asked: Port[Variable[Answer]] = Port()
-        self._answers = Stream(self._asked.tail)
+        self._asked: DataflowPort[DataflowVariable[Answer]] = DataflowPort()
+        self._answers = DataflowStream(self._asked.tail)
 
     def ask(self) -> None:
         self._asked.send(self._edge.ask())
@@ -307,7 +307,7 @@ class _Reader:
                 return
 
 
-async def _give(asks: Asks, came: Stream[_Came], readers: list[_Reader]) -> None:
+async def _give(asks: Asks, came: DataflowStream[_Came], readers: list[_Reader]) -> None:
     """Answer asks with arrivals in order, and with done once all readers have ended."""
     ask, left = await asks.next(), len(readers)
     for reader in readers:
@@ -327,7 +327,7 @@ def _first(failed: Failed, then: Answer) -> Failed:
     return Failed(attach_close_error(failed.error, then.error)) if isinstance(then, Failed) else failed
 
 
-def async_map(function: Callable[[Any], Coroutine[Any, Any, Any]], width: int = 1) -> Transformer:
+def async_map(function: Callable[[Any], Coroutine[Any, Any, Any]], width: int = 1) -> DataflowTransformer:
     """Apply `await function(value)` to each value, `width` at once; results in the order of the values.
 
     Values and permits are streams: a thread takes one of each and starts the call, which returns the permit
@@ -340,7 +340,7 @@ def async_map(function: Callable[[Any], Coroutine[Any, Any, Any]], width: int = 
     [2, 4, 6]
     """
 
-    async def thread(module: ModuleContext, requests: Requests, upstream: Edge) -> None:
+    async def thread(module: ModuleContext, requests: Requests, upstream: DataflowEdge) -> None:
         calls = _Calls(module, upstream, function, width)
         async for request in requests:
             if isinstance(request, Ask):
@@ -349,7 +349,7 @@ def async_map(function: Callable[[Any], Coroutine[Any, Any, Any]], width: int = 
                 calls.stop(request.cause)
                 request.answer.bind(await calls.closed)
 
-    return Transformer.of("async_map", thread, width=width)
+    return DataflowTransformer.of("async_map", thread, width=width)
 
 
 class _Calls:
@@ -365,7 +365,7 @@ class _Calls:
     def __init__(
         self,
         module: ModuleContext,
-        upstream: Edge,
+        upstream: DataflowEdge,
         function: Callable[[Any], Coroutine[Any, Any, Any]],
         width: int,
     ) -> None:
@@ -373,14 +373,14 @@ class _Calls:
         self._upstream = upstream
         self._function = function
         self._waiting: deque[Ask] = deque()
-        self._asked: Port[tuple[Ask, Variable[Answer]]] = Port()
-        self._permits: Port[None] = Port()
-        self._running: deque[Variable[None]] = deque()
+        self._asked: DataflowPort[tuple[Ask, DataflowVariable[Answer]]] = DataflowPort()
+        self._permits: DataflowPort[None] = DataflowPort()
+        self._running: deque[DataflowVariable[None]] = deque()
         self._ended: Ending | None = None
         self._failed = False
         self._closing: Ending | None = None
-        self.closed: Variable[Ending] = Variable()
-        module.thread(self._start(Stream(self._asked.tail), Stream(self._permits.tail)))
+        self.closed: DataflowVariable[Ending] = DataflowVariable()
+        module.thread(self._start(DataflowStream(self._asked.tail), DataflowStream(self._permits.tail)))
         for _ in range(width):
             self._permits.send(None)
 
@@ -395,12 +395,14 @@ class _Calls:
         if not isinstance(answer, Value) and self._closing is None:
             self._ended = self._ended or answer
 
-    async def _start(self, asked: Stream[tuple[Ask, Variable[Answer]]], permits: Stream[None]) -> None:
-        before: Variable[None] = Variable()
+    async def _start(
+        self, asked: DataflowStream[tuple[Ask, DataflowVariable[Answer]]], permits: DataflowStream[None]
+    ) -> None:
+        before: DataflowVariable[None] = DataflowVariable()
         before.bind(None)
         async for request, reply in asked:
             answer = await reply
-            answered: Variable[None] = Variable()
+            answered: DataflowVariable[None] = DataflowVariable()
             if isinstance(answer, Value):
                 await permits.next()
                 if self._failed or self._closing is not None:
@@ -412,10 +414,14 @@ class _Calls:
             before = answered
 
     async def _call(
-        self, request: Ask, result: Variable[Any], before: Variable[None], answered: Variable[None]
+        self,
+        request: Ask,
+        result: DataflowVariable[Any],
+        before: DataflowVariable[None],
+        answered: DataflowVariable[None],
     ) -> None:
         """Answer with the result once all earlier asks are answered."""
-        over: Variable[None] = Variable()
+        over: DataflowVariable[None] = DataflowVariable()
         self._running.append(over)
         failure: Exception | None = None
         try:
@@ -439,7 +445,7 @@ class _Calls:
             self.close(Failed(failure))
             request.answer.bind(await self.closed)
 
-    async def _end(self, request: Ask, answer: Answer, before: Variable[None]) -> None:
+    async def _end(self, request: Ask, answer: Answer, before: DataflowVariable[None]) -> None:
         await before
         if self._closing is None:
             request.answer.bind(answer)

@@ -24,14 +24,14 @@ _DEEPEST = 60
 # Limit on nested bindings that wake each other; further wake-ups wait for the outermost one.
 
 
-class Variable(Generic[T]):
+class DataflowVariable(Generic[T]):
     """Value that is bound at most once, by anyone, and read any number of times.
 
     Binding it again to an equal value (by `==`) has no effect; binding it to another value is an error. A
     variable may fail instead; then its readers get the exception. Waiting readers are woken in the order of
     their arrival.
 
-    >>> price = Variable()
+    >>> price = DataflowVariable()
     >>> price.when_bound(lambda value: print("it is", value))
     >>> price.bind(7)
     it is 7
@@ -111,7 +111,7 @@ class Variable(Generic[T]):
         else:
             self._waiting.append((then, failed))
 
-    def __await__(self) -> Generator[Variable[T], None, T]:
+    def __await__(self) -> Generator[DataflowVariable[T], None, T]:
         """Wait for the value in a dataflow thread. Raises the failure, if any."""
         if self._value is _UNBOUND and self._failure is None:
             yield self
@@ -119,8 +119,8 @@ class Variable(Generic[T]):
 
     def __repr__(self) -> str:
         if self._failure is not None:
-            return f"Variable(failed: {self._failure!r})"
-        return "Variable(_)" if self._value is _UNBOUND else f"Variable({self._value!r})"
+            return f"DataflowVariable(failed: {self._failure!r})"
+        return "DataflowVariable(_)" if self._value is _UNBOUND else f"DataflowVariable({self._value!r})"
 
     def _taken(self, wanted: str) -> AlreadyBound:
         held = "has failed" if self._failure is not None else "is bound"
@@ -128,7 +128,8 @@ class Variable(Generic[T]):
             f"a dataflow variable that {held} was bound {wanted}",
             where=[SourceLocation.of_caller()],
             why=f"It is {self!r}, and a dataflow variable keeps its value.",
-            fix="bind it once; a stream of values is a list of variables: Cell(value, Variable())",
+            fix="bind it once; a stream of values is a list of variables: "
+            "ListCell(value, DataflowVariable())",
         )
 
 

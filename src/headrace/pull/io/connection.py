@@ -13,11 +13,11 @@ from functools import partial
 from typing import Any, ClassVar, Literal, Protocol
 
 from headrace.errors import SourceLocation
-from headrace.pull.edge import Edge
+from headrace.pull.edge import PullEdge
 from headrace.pull.errors import AlreadyUsed, ConnectionLost
 from headrace.pull.io.lines import CHUNK, check_octets
 from headrace.pull.module_context import Module
-from headrace.pull.modules import Duplex, Sink, SinkPart, Source, SourcePart
+from headrace.pull.modules import PullDuplex, PullSink, PullSource, SinkPart, SourcePart
 from headrace.pull.pipeline_runtime import Cancellable
 from headrace.pull.protocol import AnswerTo, End, Read
 from headrace.pull.sinks import WorkerLoop
@@ -240,11 +240,11 @@ class _Reading:
         await self._reader.close(cause)
 
 
-def duplex(name: str, location: SourceLocation, connection: Callable[[Module], Connection]) -> Duplex:
+def duplex(name: str, location: SourceLocation, connection: Callable[[Module], Connection]) -> PullDuplex:
     """Create a duplex of the two halves of a connection, which `connection(module)` returns in a run."""
     read = opens_byte_source(lambda module: SourceHalf(connection(module)))
-    source = Source(SourcePart(name, location, read, linear=True))
-    return Duplex(source, Sink(SinkPart(name, location, open_writing(connection))), name, location)
+    source = PullSource(SourcePart(name, location, read, linear=True))
+    return PullDuplex(source, PullSink(SinkPart(name, location, open_writing(connection))), name, location)
 
 
 class SourceHalf:
@@ -277,14 +277,14 @@ class SourceHalf:
             self._connection.abandon()
 
 
-def open_writing(connection: Callable[[Module], Connection]) -> Callable[[Module, Edge], None]:
+def open_writing(connection: Callable[[Module], Connection]) -> Callable[[Module, PullEdge], None]:
     """Open the sink in a run. Its result is the number of bytes written.
 
     The sink asks once the connection is open, and again each time the system has taken the last value. If the
     other side is lost, it fails upstream; if the other side wants no more, it aborts upstream.
     """
 
-    def open(module: Module, edge: Edge) -> None:
+    def open(module: Module, edge: PullEdge) -> None:
         _SinkHalf(module, edge, connection(module)).start()
 
     return open
@@ -293,7 +293,7 @@ def open_writing(connection: Callable[[Module], Connection]) -> Callable[[Module
 class _SinkHalf:
     _writer: StreamWriter
 
-    def __init__(self, module: Module, edge: Edge, connection: Connection) -> None:
+    def __init__(self, module: Module, edge: PullEdge, connection: Connection) -> None:
         self._module = module
         self._edge = edge
         self._connection = connection

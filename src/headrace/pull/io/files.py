@@ -20,11 +20,11 @@ from headrace.errors import UnreadableSource
 from headrace.file_system import local_path
 from headrace.pull.argument_checks import check_integer
 from headrace.pull.compose import pull
-from headrace.pull.edge import Edge
+from headrace.pull.edge import PullEdge
 from headrace.pull.errors import UnwritableFile
 from headrace.pull.io.lines import CHUNK, LONGEST, Octets, check_encoding, check_octets, encoder, lines
 from headrace.pull.module_context import Module
-from headrace.pull.modules import Sink, Source
+from headrace.pull.modules import PullSink, PullSource
 from headrace.pull.protocol import AnswerTo, End, Read
 from headrace.pull.sinks import ReadLoop
 
@@ -223,7 +223,12 @@ class _Reading:
 
 
 def open_sink(
-    module: Module, edge: Edge, target: AtomicTarget, bytes_of: Callable[[Any], Octets], *, per_value: bool
+    module: Module,
+    edge: PullEdge,
+    target: AtomicTarget,
+    bytes_of: Callable[[Any], Octets],
+    *,
+    per_value: bool,
 ) -> None:
     """Open a sink that writes `bytes_of` each value. The result counts values (`per_value`) or bytes.
 
@@ -251,7 +256,7 @@ def open_sink(
     ReadLoop(edge, take, over).start()
 
 
-def from_file(path: FilePath, *, chunk: int = CHUNK) -> Source:
+def from_file(path: FilePath, *, chunk: int = CHUNK) -> PullSource:
     """Read the bytes of a file in chunks of `chunk` bytes; the last one may be shorter.
 
     The file is opened at the first ask, read once per ask, and closed before the end is answered or an
@@ -267,12 +272,12 @@ def from_file(path: FilePath, *, chunk: int = CHUNK) -> Source:
     [b'abc', b'd']
     """
     check_integer("from_file", "chunk", chunk, least=1)
-    return Source.of(
+    return PullSource.of(
         "from_file", open_source(local_path(path, "from_file"), chunk, open_unbuffered), linear=True
     )
 
 
-def to_file(path: FilePath, *, append: bool = False, atomic: bool = True) -> Sink:
+def to_file(path: FilePath, *, append: bool = False, atomic: bool = True) -> PullSink:
     """Write bytes to a file, opened when the run begins; the result is the number of bytes.
 
     append: add to the existing contents instead of replacing them.
@@ -287,14 +292,14 @@ def to_file(path: FilePath, *, append: bool = False, atomic: bool = True) -> Sin
     """
     file = local_path(path, "to_file")
 
-    def open(module: Module, edge: Edge) -> None:
+    def open(module: Module, edge: PullEdge) -> None:
         target = AtomicTarget(module, file, append=append, atomic=atomic)
         open_sink(module, edge, target, partial(check_octets, module), per_value=False)
 
-    return Sink.of("to_file", open)
+    return PullSink.of("to_file", open)
 
 
-def from_lines(path: FilePath, encoding: str = "utf-8", *, longest: int = LONGEST) -> Source:
+def from_lines(path: FilePath, encoding: str = "utf-8", *, longest: int = LONGEST) -> PullSource:
     """Read the lines of a text file, without their line endings. A file named `.gz` is decompressed.
 
     Equivalent to `from_file` followed by `lines`: the file is read on demand, one chunk ahead, and closed
@@ -312,10 +317,12 @@ def from_lines(path: FilePath, encoding: str = "utf-8", *, longest: int = LONGES
     """
     divide = lines(encoding, longest=longest)
     file = local_path(path, "from_lines")
-    return pull(Source.of("from_lines", open_source(file, CHUNK, open_unzipped), linear=True), divide)
+    return pull(PullSource.of("from_lines", open_source(file, CHUNK, open_unzipped), linear=True), divide)
 
 
-def to_lines(path: FilePath, encoding: str = "utf-8", *, append: bool = False, atomic: bool = True) -> Sink:
+def to_lines(
+    path: FilePath, encoding: str = "utf-8", *, append: bool = False, atomic: bool = True
+) -> PullSink:
     """Write lines of text to a file, each followed by a newline; the result is the number of lines.
 
     A file named `.gz` is compressed. A value that is not text, or cannot be encoded, fails the stream with
@@ -324,8 +331,8 @@ def to_lines(path: FilePath, encoding: str = "utf-8", *, append: bool = False, a
     check_encoding("to_lines", encoding)
     file = local_path(path, "to_lines")
 
-    def open(module: Module, edge: Edge) -> None:
+    def open(module: Module, edge: PullEdge) -> None:
         target = AtomicTarget(module, file, append=append, atomic=atomic, zipped=file.endswith(".gz"))
         open_sink(module, edge, target, encoder("to_lines", module.location, encoding, "\n"), per_value=True)
 
-    return Sink.of("to_lines", open)
+    return PullSink.of("to_lines", open)

@@ -9,11 +9,11 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from headrace.errors import BadOption, SourceLocation
 from headrace.pull.argument_checks import check_integer
-from headrace.pull.edge import Edge
+from headrace.pull.edge import PullEdge
 from headrace.pull.errors import LineTooLong, UndecodableText, WrongValue
 from headrace.pull.fusion import Expansion, Kernel
 from headrace.pull.module_context import Module
-from headrace.pull.modules import Transformer
+from headrace.pull.modules import PullTransformer
 from headrace.pull.protocol import BatchRead
 
 Octets: TypeAlias = bytes | bytearray | memoryview
@@ -114,7 +114,7 @@ class SeparatorSplitter(Generic[T]):
         )
 
 
-def split(separator: bytes = b"\n", *, longest: int = LONGEST) -> Transformer:
+def split(separator: bytes = b"\n", *, longest: int = LONGEST) -> PullTransformer:
     """Divide chunks of bytes, of any size, at each separator, and remove the separators.
 
     Any bytes after the last separator are also a piece. A piece of more than `longest` bytes fails the stream
@@ -136,7 +136,7 @@ def split(separator: bytes = b"\n", *, longest: int = LONGEST) -> Transformer:
             fix="give one or more bytes; for chunks of a fixed size: from_file(path, chunk=SIZE)",
         )
 
-    def open(module: Module, edge: Edge) -> BatchRead:
+    def open(module: Module, edge: PullEdge) -> BatchRead:
         divider = SeparatorSplitter(module, separator, longest)
 
         def feed(chunks: Iterable[Any]) -> Iterator[bytes]:
@@ -144,10 +144,10 @@ def split(separator: bytes = b"\n", *, longest: int = LONGEST) -> Transformer:
 
         return Expansion(edge, feed, divider.rest, by_one=True).read
 
-    return Transformer.of("split", open, batches=True)
+    return PullTransformer.of("split", open, batches=True)
 
 
-def lines(encoding: str = "utf-8", *, longest: int = LONGEST) -> Transformer:
+def lines(encoding: str = "utf-8", *, longest: int = LONGEST) -> PullTransformer:
     r"""Decode chunks of bytes into lines of text, without their ends (`\n` or `\r\n`).
 
     longest: limit on the characters of a line; a longer one fails the stream with `LineTooLong` after the
@@ -163,11 +163,11 @@ def lines(encoding: str = "utf-8", *, longest: int = LONGEST) -> Transformer:
     check_integer("lines", "longest", longest, least=1)
     check_encoding("lines", encoding)
 
-    def open(module: Module, edge: Edge) -> BatchRead:
+    def open(module: Module, edge: PullEdge) -> BatchRead:
         decoding = _Decoding(module, encoding, longest)
         return Expansion(edge, decoding.feed, decoding.rest, by_one=True).read
 
-    return Transformer.of("lines", open, batches=True)
+    return PullTransformer.of("lines", open, batches=True)
 
 
 class _Decoding:
@@ -211,7 +211,7 @@ class _Decoding:
         )
 
 
-def join_lines(encoding: str = "utf-8", *, end: str = "\n") -> Transformer:
+def join_lines(encoding: str = "utf-8", *, end: str = "\n") -> PullTransformer:
     r"""Encode each line of text, followed by `end`. Fused with its neighbours.
 
     >>> from headrace.pull import collect, pull, values
@@ -229,7 +229,7 @@ def join_lines(encoding: str = "utf-8", *, end: str = "\n") -> Transformer:
 
         return run
 
-    return Transformer.of_kernel("join_lines", kernel)
+    return PullTransformer.of_kernel("join_lines", kernel)
 
 
 def encoder(name: str, location: SourceLocation, encoding: str, end: str) -> Callable[[Any], bytes]:

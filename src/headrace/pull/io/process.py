@@ -15,7 +15,7 @@ from headrace.pull.errors import ProcessFailed
 from headrace.pull.io.connection import Connection, Half, Streams, duplex, wait_settled
 from headrace.pull.io.lines import CHUNK
 from headrace.pull.module_context import Module
-from headrace.pull.modules import Duplex
+from headrace.pull.modules import PullDuplex
 from headrace.pull.protocol import End
 
 GRACE = 5.0
@@ -36,7 +36,7 @@ def process(
     env: Mapping[str, str] | None = None,
     grace: float = GRACE,
     chunk: int = CHUNK,
-) -> Duplex:
+) -> PullDuplex:
     r"""Run a program as a duplex of bytes: a sink of its standard input, a source of its standard output.
 
     Each run starts the program once, without a shell, when the source is first asked or the sink begins.

@@ -26,7 +26,7 @@ from headrace.pull.io.connection import (
 )
 from headrace.pull.io.lines import CHUNK
 from headrace.pull.module_context import Module
-from headrace.pull.modules import Duplex, Sink, Source
+from headrace.pull.modules import PullDuplex, PullSink, PullSource
 from headrace.pull.protocol import End
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ FULL = 1.0
 """Seconds to wait before accepting again when the process or the system is out of descriptors or memory."""
 
 
-def connect(host: str, port: int, *, ssl: SSLContext | bool | None = None, chunk: int = CHUNK) -> Duplex:
+def connect(host: str, port: int, *, ssl: SSLContext | bool | None = None, chunk: int = CHUNK) -> PullDuplex:
     """Connect to a server: a source of the bytes received, in chunks, and a sink for the bytes to send.
 
     Each run opens one connection, when the source is first asked or the sink begins. Both directions run at
@@ -98,7 +98,7 @@ def listen(
     pending: int = PENDING,
     chunk: int = CHUNK,
     ready: Callable[[str, int], object] | None = None,
-) -> Source:
+) -> PullSource:
     """Listen on an address of this machine: a source of connections, duplexes like those of `connect`.
 
     It listens from the first ask on and accepts one connection per ask; up to `pending` more wait in the
@@ -122,7 +122,7 @@ def listen(
     def listener(_module: Module) -> Listener:
         return Listener(host, port, ssl, pending, chunk, ready, location)
 
-    return Source.of("listen", opens_byte_source(listener), linear=True)
+    return PullSource.of("listen", opens_byte_source(listener), linear=True)
 
 
 def address(host: str, port: int) -> str:
@@ -215,7 +215,7 @@ class Listener:
     location: SourceLocation
     _socket: socket.socket | None = None
 
-    async def read(self) -> Duplex:
+    async def read(self) -> PullDuplex:
         if self._socket is None:
             self._socket = await self._listen()
             if self.ready is not None:
@@ -313,7 +313,7 @@ async def _readable(listening: socket.socket) -> None:
         loop.remove_reader(listening)
 
 
-def from_stream(reader: asyncio.StreamReader, *, chunk: int = CHUNK) -> Source:
+def from_stream(reader: asyncio.StreamReader, *, chunk: int = CHUNK) -> PullSource:
     """Read bytes from an asyncio stream when asked, at most `chunk` at a time.
 
     An abort cancels a pending read and leaves the stream open, with all unread bytes, for its owner to
@@ -325,10 +325,10 @@ def from_stream(reader: asyncio.StreamReader, *, chunk: int = CHUNK) -> Source:
     read = opens_byte_source(
         lambda _module: SourceHalf(_GivenStream("from_stream", location, stream, chunk=chunk))
     )
-    return Source.of("from_stream", read, linear=True)
+    return PullSource.of("from_stream", read, linear=True)
 
 
-def to_stream(writer: asyncio.StreamWriter, *, close: bool = True) -> Sink:
+def to_stream(writer: asyncio.StreamWriter, *, close: bool = True) -> PullSink:
     """Write bytes to an asyncio stream; the result is the number of bytes.
 
     The sink asks for the next value when the stream's buffer is below its limit. At the end it flushes and
@@ -340,7 +340,7 @@ def to_stream(writer: asyncio.StreamWriter, *, close: bool = True) -> Sink:
     location = SourceLocation.of_caller()
     stream = (None, writer)
     write = open_writing(lambda _module: _GivenStream("to_stream", location, stream, close=close))
-    return Sink.of("to_stream", write)
+    return PullSink.of("to_stream", write)
 
 
 class _GivenStream(Connection):

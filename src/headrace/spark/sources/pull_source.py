@@ -48,18 +48,18 @@ class Pulled(Source):
     guarantee: ClassVar[Guarantee] = Guarantee(
         "exactly once", "where the source brings the same rows again after a restart: those taken are skipped"
     )
-    source: pull.Source
+    source: pull.PullSource
     rows_per_tick: int = ROWS_PER_TICK
 
 
 @sends_rows.register(Pulled)
-@sends_rows.register(pull.Source)
+@sends_rows.register(pull.PullSource)
 def _(source: Any) -> bool:
     return True
 
 
-@source_frame.register(pull.Source)
-def _(source: pull.Source, opening: Opening, schema: Schema) -> DataFrame:
+@source_frame.register(pull.PullSource)
+def _(source: pull.PullSource, opening: Opening, schema: Schema) -> DataFrame:
     return source_frame(Pulled(source), opening, schema)
 
 

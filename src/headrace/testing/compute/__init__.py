@@ -5,8 +5,8 @@ views created and dropped, delayed messages, links cut, processes killed at any 
 state is checked against the expected one. The same seed gives the same schedule.
 """
 
-from headrace.testing.compute.reader_checks import Violation
+from headrace.testing.compute.reader_checks import ReaderViolation
 from headrace.testing.compute.simulation import Simulation
 from headrace.testing.compute.workload import Recipe
 
-__all__ = ["Recipe", "Simulation", "Violation"]
+__all__ = ["ReaderViolation", "Recipe", "Simulation"]

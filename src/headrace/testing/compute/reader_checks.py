@@ -1,36 +1,95 @@
-"""Checks of readers: one correct answer per peek, every time of a subscription exactly once."""
+"""Checks of readers: one correct answer per peek, every time of a subscription exactly once.
+
+The trace of a simulation has all events as lines, identical in every process for one seed.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from enum import Enum
+from hashlib import sha256
+from typing import Any, TypeAlias, cast
 
 from headrace.compute.errors import DataflowFailed, SinceViolation, TargetReplicaLost, UnknownName
 from headrace.compute.frontier import START, Frontier
+from headrace.compute.plans.generated import plan_pb2
+from headrace.compute.protocol.commands import PlanBytes
 from headrace.compute.protocol.responses import (
-    Batch,
+    BatchResponse,
     Canceled,
     Dropped,
     DroppedAt,
     EncodedUpdates,
     Problem,
     RowCount,
-    Rows,
+    RowsResponse,
     Stashed,
     Update,
 )
 from headrace.compute.protocol.row_batch import decode_batch
+from headrace.errors import HeadraceError
 from headrace.expr.types import Row, Schema
-from headrace.testing.compute.simulation_trace import shown
 from headrace.testing.compute.workload import GroundTruth
 
-PeekAnswer: TypeAlias = Rows | Stashed | Problem | Canceled
+
+class SimulationTrace(list[str]):
+    """Lines of a trace."""
+
+    def note(self, *said: object) -> None:
+        """Add a line of space-separated values: texts unchanged, everything else as formatted by `shown`."""
+        self.append(" ".join(each if isinstance(each, str) else shown(each) for each in said))
 
 
-class Violation(AssertionError):
+def shown(value: object) -> str:
+    """Format a value as text, without addresses, with sorted sets and without default fields.
+
+    >>> shown((Frontier(3), frozenset({"b", "a"}), b"\\x01"))
+    "([3], {'a', 'b'}, 01)"
+    """
+    match value:
+        case Frontier():
+            return str(value)
+        case PlanBytes():
+            return f"plan {_identity(value)}"
+        case bytes():
+            return value.hex()
+        case Enum():
+            return value.name
+        case HeadraceError():
+            return f"{type(value).__name__}: {value.what}"
+        case frozenset() | set():
+            return f"{{{', '.join(sorted(map(shown, cast('Iterable[Any]', value))))}}}"
+        case tuple() | list():
+            return f"({', '.join(map(shown, cast('Iterable[Any]', value)))})"
+        case Mapping():
+            items = cast("Mapping[Any, Any]", value).items()
+            return f"{{{', '.join(f'{shown(k)}: {shown(v)}' for k, v in items)}}}"
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            given = [f for f in fields(value) if getattr(value, f.name) != _default(f)]
+            said = ", ".join(f"{f.name}={shown(getattr(value, f.name))}" for f in given)
+            return f"{type(value).__name__}({said})"
+        case _:
+            return repr(value)
+
+
+def _default(field: Field[Any]) -> object:
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def _identity(plan: PlanBytes) -> str:
+    """Return the identity of a plan without its functions, whose pickles differ between processes."""
+    body = plan_pb2.Body.FromString(plan.body)
+    body.ClearField("functions")
+    return sha256(body.SerializeToString(deterministic=True)).hexdigest()[:8]
+
+
+class ReaderViolation(AssertionError):
     """Raised when the system violates a guarantee."""
+
+
+PeekOutcome: TypeAlias = RowsResponse | Stashed | Problem | Canceled
 
 
 @dataclass
@@ -51,31 +110,31 @@ class PeekWatch:
     targeted: bool
     uuid: bytes = b""
     cancelled: bool = False
-    answer: PeekAnswer | None = None
+    answer: PeekOutcome | None = None
 
-    def check_answer(self, truth: GroundTruth, answer: PeekAnswer) -> None:
+    def check_answer(self, truth: GroundTruth, answer: PeekOutcome) -> None:
         """Check that an answer is correct, and the only one."""
         if self.answer is not None:
-            raise Violation(f"a second answer to a peek of {self.view}: {answer} after {self.answer}")
+            raise ReaderViolation(f"a second answer to a peek of {self.view}: {answer} after {self.answer}")
         self.answer = answer
         match answer:
-            case Rows():
+            case RowsResponse():
                 self._check_rows(truth, answer)
             case Canceled():
                 if not self.cancelled:
-                    raise Violation(f"a peek of {self.view} was cancelled by nobody")
+                    raise ReaderViolation(f"a peek of {self.view} was cancelled by nobody")
             case Stashed():
-                raise Violation("so few rows are not stashed")
+                raise ReaderViolation("so few rows are not stashed")
             case Problem():
                 self._check_problem(truth, answer)
 
-    def _check_rows(self, truth: GroundTruth, answer: Rows) -> None:
+    def _check_rows(self, truth: GroundTruth, answer: RowsResponse) -> None:
         found = Counter(dict(answer.rows))
         if len(found) != len(answer.rows) or any(count <= 0 for count in found.values()):
-            raise Violation(f"rows of a peek are not counted once, above zero: {answer.rows}")
+            raise ReaderViolation(f"rows of a peek are not counted once, above zero: {answer.rows}")
         times = [self.at] if self.at is not None else [t for t in truth.times if t >= self.earliest]
         if not any(found == self._wanted(truth, time) for time in times):
-            raise Violation(
+            raise ReaderViolation(
                 f"a peek of {self.view} at {self.at} for {self.keys}, after the write of {self.earliest},"
                 f" saw {_shown(found)}; right is {_shown(self._wanted(truth, times[-1]))}"
             )
@@ -95,7 +154,7 @@ class PeekWatch:
         until = truth.times[-1] if self.at is None else self.at
         failed = problem.code == DataflowFailed.code and truth.fails_by(self.view, until)
         if not (lost or gone or dropped or failed):
-            raise Violation(f"a peek of {self.view} failed: {problem}")
+            raise ReaderViolation(f"a peek of {self.view} failed: {problem}")
 
 
 @dataclass
@@ -118,20 +177,22 @@ class SubscriptionWatch:
     abandoned: bool = False
     id: str = ""
 
-    def check_event(self, truth: GroundTruth, event: Batch | DroppedAt) -> None:
+    def check_event(self, truth: GroundTruth, event: BatchResponse | DroppedAt) -> None:
         """Check an event: batches are contiguous, and add up to the view."""
         if self.ended:
-            raise Violation(f"a subscription to {self.view} was told {event} after its end")
+            raise ReaderViolation(f"a subscription to {self.view} was told {event} after its end")
         match event:
             case DroppedAt():
                 self.ended = True
-            case Batch(lower, upper, updates):
+            case BatchResponse(lower, upper, updates):
                 if isinstance(updates, Problem):
                     self.ended = True
                     _check_failed(f"a subscription to {self.view}", self, truth, updates)
                     return
                 if lower != self.seen or upper <= lower:
-                    raise Violation(f"a batch from {lower} to {upper} came after {self.seen} of {self.view}")
+                    raise ReaderViolation(
+                        f"a batch from {lower} to {upper} came after {self.seen} of {self.view}"
+                    )
                 self.seen = upper
                 self.ended = upper.ended
                 if isinstance(updates, EncodedUpdates):
@@ -145,9 +206,9 @@ class SubscriptionWatch:
             t for _, t, _ in updates if lower.has_passed(t) or not upper.has_passed(t) or t < self.as_of
         ]
         if outside:
-            raise Violation(f"times {outside} are outside {lower} to {upper}, from {self.as_of} on")
+            raise ReaderViolation(f"times {outside} are outside {lower} to {upper}, from {self.as_of} on")
         if len({(row, time) for row, time, _ in updates}) != len(updates) or not all(w for *_, w in updates):
-            raise Violation(f"updates of {self.view} are not consolidated: {updates}")
+            raise ReaderViolation(f"updates of {self.view} are not consolidated: {updates}")
         for row, _, weight in updates:
             self.sum[row] += weight
         last = upper.step_back()
@@ -158,7 +219,7 @@ class SubscriptionWatch:
         found = Counter({row: n for row, n in self.sum.items() if n})
         wanted = self._wanted(truth, time)
         if found != wanted:
-            raise Violation(
+            raise ReaderViolation(
                 f"a subscription to {self.view} from {self.as_of} adds up to {_shown(found)}"
                 f" at {time}; right is {_shown(wanted)}"
             )
@@ -190,13 +251,13 @@ class CopyWatch:
     def check_answer(self, truth: GroundTruth, answer: RowCount | Problem | Dropped) -> None:
         """Check that an answer is correct, and the only one."""
         if self.answer is not None:
-            raise Violation(f"a second answer to a copy of {self.view}: {answer} after {self.answer}")
+            raise ReaderViolation(f"a second answer to a copy of {self.view}: {answer} after {self.answer}")
         self.answer = answer
         match answer:
             case RowCount(count):
                 found = (truth.view(self.view, t) for t in truth.times if t >= self.earliest)
                 if count not in [rows.total() for rows in found if rows is not None]:
-                    raise Violation(f"a copy of {self.view} has {count} rows")
+                    raise ReaderViolation(f"a copy of {self.view} has {count} rows")
             case Problem():
                 _check_failed(f"a copy of {self.view}", self, truth, answer)
             case Dropped():
@@ -210,14 +271,11 @@ def _check_failed(
     lost = watch.targeted and problem.code == TargetReplicaLost.code
     failed = problem.code == DataflowFailed.code and truth.fails_by(watch.view, truth.times[-1])
     if not (lost or failed):
-        raise Violation(f"{what} failed: {problem}")
+        raise ReaderViolation(f"{what} failed: {problem}")
 
 
 def _shown(rows: Counter[Row] | None) -> str:
     return "nothing: it fails" if rows is None else ", ".join(sorted(map(shown, rows.items())))
-
-
-Deliver: TypeAlias = Callable[[Batch | DroppedAt], None]
 
 
 def _decoded(updates: EncodedUpdates, schema: Schema) -> tuple[Update, ...]:

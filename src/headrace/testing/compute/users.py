@@ -21,8 +21,13 @@ from headrace.compute.errors import (
 from headrace.compute.protocol.client_messages import PeekRequest
 from headrace.compute.protocol.responses import Counted
 from headrace.expr.types import Row
-from headrace.testing.compute.reader_checks import CopyWatch, PeekWatch, SubscriptionWatch, Violation
-from headrace.testing.compute.simulation_trace import shown
+from headrace.testing.compute.reader_checks import (
+    CopyWatch,
+    PeekWatch,
+    ReaderViolation,
+    SubscriptionWatch,
+    shown,
+)
 from headrace.testing.compute.workload import GroundTruth, Workload, kept
 
 
@@ -90,7 +95,7 @@ class Users:
             self.note("  it is refused", error)
             self.writing = None
             if durable or not self.superseding:
-                raise Violation(f"a write of the only controller was refused: {error}") from error
+                raise ReaderViolation(f"a write of the only controller was refused: {error}") from error
             return False
         self.writing.appended = True
         self.truth.record_write(self.writing.write.time, self.writing.rows)
@@ -119,7 +124,7 @@ class Users:
             controller.end_write(write)
         except StaleEpoch:
             return
-        raise Violation("a controller that has been superseded acknowledged a write")
+        raise ReaderViolation("a controller that has been superseded acknowledged a write")
 
     def _some_rows(self) -> dict[str, list[Counted]]:
         rows: dict[str, list[Counted]] = {}
@@ -165,10 +170,10 @@ class Users:
             controller.drop(name)
         except StillInUse as error:
             if not readers:
-                raise Violation(f"{name} is said to be in use: {error}") from error
+                raise ReaderViolation(f"{name} is said to be in use: {error}") from error
             return
         if readers:
-            raise Violation(f"{name} was dropped under its readers {readers}")
+            raise ReaderViolation(f"{name} was dropped under its readers {readers}")
         self.views.remove(name)
         self.subscriptions = [watch for watch in self.subscriptions if watch.view != name]
         self.kept.pop(name, None)
@@ -271,7 +276,7 @@ class Users:
         try:
             watch.id = controller.subscribe(view, deliver, as_of=as_of, snapshot=False)
         except SinceViolation as error:
-            raise Violation(f"a subscription to {view} cannot go on: {error}") from error
+            raise ReaderViolation(f"a subscription to {view} cannot go on: {error}") from error
         self.subscriptions.append(watch)
 
     def leave(self, controller: Controller) -> None:

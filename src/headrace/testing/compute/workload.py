@@ -17,7 +17,7 @@ from headrace.compute.controller.controller import Controller
 from headrace.compute.controller.durable_catalog import DurableCatalog
 from headrace.compute.errors import NotServable
 from headrace.compute.plans import FlowSource, check_servable, decode, encode, sources_of
-from headrace.compute.protocol.commands import Plan
+from headrace.compute.protocol.commands import PlanBytes
 from headrace.compute.protocol.responses import Update
 from headrace.errors import BadInput, NoFixpoint, SourceLocation
 from headrace.expr.row_classes import from_user
@@ -44,7 +44,7 @@ from headrace.expr.types import (
 from headrace.flow.flow import Flow
 from headrace.graph.node import FlowGraph
 from headrace.lowering.reference import Bag, NotOfBags
-from headrace.testing.tick_oracle import TickOracle
+from headrace.testing.oracle import TickOracle
 
 DrawRow: TypeAlias = Callable[[random.Random], Any]
 """Function that draws a row in user form from a random generator, reproducibly for a seed."""
@@ -61,7 +61,7 @@ class Recipe:
         values, so that keys match.
     """
 
-    flow: Flow | Plan | Callable[[], Flow]
+    flow: Flow | PlanBytes | Callable[[], Flow]
     key: tuple[str, ...] = ()
     rows: Mapping[str, DrawRow] = field(default_factory=dict[str, DrawRow])
 
@@ -75,7 +75,7 @@ class View:
     """
 
     name: str
-    plan: Plan
+    plan: PlanBytes
     graph: FlowGraph
     schema: Schema
     key: tuple[str, ...]
@@ -222,7 +222,7 @@ def _value(type_: DataType, random: random.Random) -> Any:
 
 def _view(name: str, recipe: Recipe, allow_callables: bool) -> View:
     flow = recipe.flow
-    if isinstance(flow, Plan):
+    if isinstance(flow, PlanBytes):
         flow = decode(flow, allow_callables=allow_callables)
     elif not isinstance(flow, Flow):
         flow = flow()

@@ -1,6 +1,6 @@
 """Test tools for pull-streams: virtual time, random order, reference modules, checks of any module."""
 
-from headrace.testing.pull.module_checks import check_sink, check_source, check_transformer
+from headrace.testing.pull.module_checks import ModuleFailed, check_sink, check_source, check_transformer
 from headrace.testing.pull.neighbour_modules import (
     Seen,
     SinkCase,
@@ -10,7 +10,6 @@ from headrace.testing.pull.neighbour_modules import (
     reference_source,
     reference_transformer,
 )
-from headrace.testing.pull.trial import ModuleFailed
 from headrace.testing.pull.virtual_runtime import RandomRuntime, VirtualRuntime
 
 __all__ = [

@@ -1,16 +1,23 @@
-"""`check_source`, `check_transformer`, `check_sink`: test any module between all permitted neighbours."""
+"""`check_source`, `check_transformer`, `check_sink`: test any module between all permitted neighbours.
+
+Each trial is a single run of the module, in a given event order, that collects the problems found.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import product
-from typing import Any
+from typing import Any, TypeVar
 
-from headrace.pull.compose import pull
+from headrace.pull.compose import Pipeline, pull
 from headrace.pull.edge_recorder import Recorder, probe, probe_around
-from headrace.pull.modules import Sink, Source, Transformer, sink, source, transformer
+from headrace.pull.errors import EndNotConfirmed
+from headrace.pull.modules import PullSink, PullSource, PullTransformer, sink, source, transformer
+from headrace.pull.pipeline_run import Run
 from headrace.pull.protocol import End, Read
-from headrace.pull.rules.checker import Profile
+from headrace.pull.rules.checker import Profile, check
 from headrace.pull.rules.trace import Answer, Request, RequestPort
 from headrace.testing.pull.neighbour_modules import (
     Seen,
@@ -24,13 +31,154 @@ from headrace.testing.pull.neighbour_modules import (
     source_cases,
     source_of,
 )
-from headrace.testing.pull.trial import Trial, cases_with_seeds, described, try_out
+from headrace.testing.pull.virtual_runtime import RandomRuntime, VirtualRuntime
+
+C = TypeVar("C")
+
+FIRST_SEED = 0
+"""First seed to try; set another one to search for new failures."""
+
+
+class ModuleFailed(AssertionError):
+    """Raised when a module under test misbehaves.
+
+    rule: number of the broken protocol rule; otherwise a word for the problem.
+    parameters: parameters of the modules around it. trace: events at its edges.
+    seed: seed of the order; None for the usual order.
+    """
+
+    def __init__(self, rule: str, text: str, *, parameters: str, seed: int | None, trace: str) -> None:
+        again = "in the usual order" if seed is None else f"again with seed={seed}"
+        super().__init__(f"{rule}: {text}\n  {parameters}\n  {again}\n  {trace}")
+        self.rule = rule
+        self.parameters = parameters
+        self.seed = seed
+        self.trace = trace
+
+
+@dataclass(eq=False)
+class Trial:
+    """Run of a pipeline around the module under test. left: timers and tasks remaining after the run."""
+
+    parameters: str
+    seed: int | None
+    recorder: Recorder
+    run: Run
+    escaped: Exception | None = None
+    left: int = 0
+    wrong: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+
+    def break_(self, rule: str, text: str) -> None:
+        """Record a problem."""
+        self.wrong.append((rule, text))
+
+    def judge_trace(
+        self, profiles: Collection[Profile], *, one_to_one: bool = False, except_for: Collection[str] = ()
+    ) -> None:
+        """Check the trace against the rules."""
+        trace = self.recorder.trace()
+        for profile in profiles:
+            for violation in check(trace, profile, one_to_one=one_to_one):
+                if violation.rule.rpartition(".")[2] not in except_for:
+                    self.break_(violation.rule, f"{violation.sentence}\n  {violation}")
+
+    def check_finished(self) -> None:
+        """Check that the run is finished and left nothing behind."""
+        if self.escaped is not None:
+            self.break_("escaped", f"{self.escaped!r} was raised through the runtime")
+        elif not self.run.finished:
+            self.break_("stuck", str(self.run.unfinished_error()))
+        elif isinstance(self.run.error, EndNotConfirmed):
+            self.break_("stuck", str(self.run.error))
+        elif self.left:
+            self.break_("left", f"{self.left} timers or tasks are left after the end")
+
+    def judge_answers(self, seen: Seen) -> None:
+        """Check that each request of the reference sink was answered once, in order."""
+        for request, answers in seen.answers.items():
+            if len(answers) != 1:
+                self.break_("answers", f"request {request} was answered {len(answers)} times")
+        if seen.order != sorted(seen.order):
+            self.break_("order", f"requests were answered in the order {seen.order}")
+
+    def judge_values(
+        self, values: Sequence[Any], expected: Sequence[Any], *, whole: bool, ordered: bool = True
+    ) -> None:
+        """Check the values received: all expected ones, or a prefix if the stream was stopped."""
+        if ordered:
+            right = list(values) == list(expected[: len(values)])
+        else:
+            right = not Counter(map(repr, values)) - Counter(map(repr, expected))
+        if not right or (whole and len(values) != len(expected)):
+            some = "" if whole else "the first of "
+            self.break_("values", f"{list(values)} came instead of {some}{list(expected)}")
+
+    def raise_(self) -> None:
+        """Raise the first problem, if any."""
+        if self.wrong:
+            rule, text = self.wrong[0]
+            raise ModuleFailed(
+                rule,
+                text,
+                parameters=self.parameters,
+                seed=self.seed,
+                trace=str(self.recorder.trace()),
+            )
+
+
+def try_out(
+    pipeline: Pipeline, recorder: Recorder, *, parameters: str, seed: int | None, window: int | None = None
+) -> Trial:
+    """Run a pipeline until it is finished or stuck. seed: determines the order, or None for the usual one."""
+    runtime = VirtualRuntime() if seed is None else RandomRuntime(seed)
+    run = Run(runtime, window=window)
+    trial = Trial(parameters, seed, recorder, run)
+
+    def build() -> None:
+        pipeline.open_in(run)
+        run.built()
+
+    def stand_still(_run: Run) -> None:
+        runtime.passing = False
+
+    run.when_finished(stand_still)
+    try:
+        runtime.enter(build)
+        trial.left = runtime.left
+    except Exception as error:
+        trial.escaped = error
+    finally:
+        run.abandon()
+        runtime.close()
+    return trial
+
+
+def cases_with_seeds(
+    cases: Sequence[C], more: Sequence[C], seeds: int, seed: int | None
+) -> Iterator[tuple[C, int | None]]:
+    """Yield the cases to try with seeds: all in the usual order, then one of `more` for each seed.
+
+    seed: only this seed.
+    """
+    if seed is not None:
+        yield more[seed % len(more)], seed
+        return
+    for case in cases:
+        yield case, None
+    for found in range(FIRST_SEED, FIRST_SEED + seeds):
+        yield more[found % len(more)], found
+
+
+def described(end: End | type[Exception] | None) -> str:
+    """Format an end for a failure message."""
+    return "no end" if end is None else "done" if end is True else repr(end)
+
 
 Expected = Callable[[list[int]], Sequence[Any]]
 
 
 def check_source(
-    make: Callable[[], Source | Read],
+    make: Callable[[], PullSource | Read],
     *,
     expected: Sequence[Any] | None = None,
     end: End | type[Exception] = True,
@@ -67,7 +215,7 @@ def check_source(
     for case, order in cases_with_seeds(few, many, seeds, seed):
         seen, recorder = Seen(), Recorder(stop_at_once=False)
         made = make()
-        piece = made if isinstance(made, Source) else source(made)
+        piece = made if isinstance(made, PullSource) else source(made)
         pipeline = pull(piece, probe(recorder), reference_sink(case, seen))
         trial = try_out(pipeline, recorder, parameters=str(case), seed=order)
         trial.judge_trace(checkable_profiles(case, profiles), except_for=except_for)
@@ -90,7 +238,7 @@ def _judge_source_end(trial: Trial, case: SinkCase, seen: Seen, end: End | type[
 
 
 def check_transformer(
-    make: Callable[[], Transformer | Callable[[Read], Read]],
+    make: Callable[[], PullTransformer | Callable[[Read], Read]],
     *,
     one_to_one: bool = True,
     expected: Expected | None = None,
@@ -133,7 +281,7 @@ def check_transformer(
     for (above, below), order in cases_with_seeds(few, many, seeds, seed):
         seen, recorder = Seen(), Recorder(stop_at_once=False)
         made = make()
-        piece = made if isinstance(made, Transformer) else transformer(made)
+        piece = made if isinstance(made, PullTransformer) else transformer(made)
         pipeline = pull(source_of(above), probe_around(piece, recorder), reference_sink(below, seen))
         trial = try_out(pipeline, recorder, parameters=f"{above} | {below}", seed=order)
         trial.judge_trace(checkable_profiles(below, profiles), one_to_one=one_to_one, except_for=except_for)
@@ -171,7 +319,7 @@ def _judge_transformer_end(
 
 
 def check_sink(
-    make: Callable[[], Sink | Callable[[Read], Any]],
+    make: Callable[[], PullSink | Callable[[Read], Any]],
     *,
     result: Callable[[list[int]], Any] | None = None,
     partial: Callable[[list[int]], Any] | None = None,
@@ -200,7 +348,7 @@ def check_sink(
     for (above, window), order in cases_with_seeds(few, shuffle_deterministically(list(few)), seeds, seed):
         recorder = Recorder(stop_at_once=False)
         made = make()
-        piece = made if isinstance(made, Sink) else sink(made)
+        piece = made if isinstance(made, PullSink) else sink(made)
         pipeline = pull(source_of(above), probe(recorder, below=True), piece)
         asks = f"at most {window} at once"
         trial = try_out(pipeline, recorder, parameters=f"{above} | {asks}", seed=order, window=window)

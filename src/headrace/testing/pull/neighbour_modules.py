@@ -15,9 +15,9 @@ from itertools import product
 from typing import Any, Literal, TypeVar
 
 from headrace.pull.ask_buffer import StopOnce
-from headrace.pull.edge import Edge
+from headrace.pull.edge import PullEdge
 from headrace.pull.module_context import Module
-from headrace.pull.modules import Sink, Source, Transformer
+from headrace.pull.modules import PullSink, PullSource, PullTransformer
 from headrace.pull.protocol import AnswerTo, End, Read
 from headrace.pull.rules.checker import Profile
 
@@ -55,7 +55,7 @@ def reference_source(
     sync: bool = True,
     pending: Pending = "ends",
     confirms_done: bool = False,
-) -> Source:
+) -> PullSource:
     """Create a source of 1 to `count`, then `end` forever. Parameters: see `SourceCase`.
 
     >>> from headrace.pull import collect, pull
@@ -65,9 +65,9 @@ def reference_source(
     return source_of(SourceCase(count, end, sync, pending, confirms_done))
 
 
-def source_of(case: SourceCase) -> Source:
+def source_of(case: SourceCase) -> PullSource:
     """Create the reference source with these parameters."""
-    return Source.of("reference source", lambda module: _ReferenceSource(module, case).read)
+    return PullSource.of("reference source", lambda module: _ReferenceSource(module, case).read)
 
 
 class _ReferenceSource:
@@ -130,7 +130,7 @@ class TransformerCase:
 
 def reference_transformer(
     stops_at: int | None = None, by: End = True, *, indicates: bool = False, sync: bool = True
-) -> Transformer:
+) -> PullTransformer:
     """Create a transformer that passes values on, or stops upstream. Parameters: see `TransformerCase`.
 
     >>> from headrace.pull import collect, pull, values
@@ -140,10 +140,10 @@ def reference_transformer(
     return transformer_of(TransformerCase(stops_at, by, indicates, sync))
 
 
-def transformer_of(case: TransformerCase) -> Transformer:
+def transformer_of(case: TransformerCase) -> PullTransformer:
     """Create the reference transformer with these parameters."""
 
-    def open(module: Module, edge: Edge) -> Read:
+    def open(module: Module, edge: PullEdge) -> Read:
         asked = 0
         stop = StopOnce(edge)
 
@@ -168,7 +168,7 @@ def transformer_of(case: TransformerCase) -> Transformer:
 
         return read
 
-    return Transformer.of("reference transformer", open)
+    return PullTransformer.of("reference transformer", open)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class Seen:
     """Whether the sink stopped the stream before it received an end."""
 
 
-def reference_sink(case: SinkCase | None = None, seen: Seen | None = None) -> Sink:
+def reference_sink(case: SinkCase | None = None, seen: Seen | None = None) -> PullSink:
     """Create a sink with these parameters. Its result is the `Seen`, also if the stream fails.
 
     >>> from headrace.pull import pull, values
@@ -236,14 +236,14 @@ def reference_sink(case: SinkCase | None = None, seen: Seen | None = None) -> Si
     """
     case = case or SinkCase()
 
-    def open(module: Module, edge: Edge) -> None:
+    def open(module: Module, edge: PullEdge) -> None:
         _ReferenceSink(module, edge, case, seen or Seen()).start()
 
-    return Sink.of("reference sink", open)
+    return PullSink.of("reference sink", open)
 
 
 class _ReferenceSink:
-    def __init__(self, module: Module, edge: Edge, case: SinkCase, seen: Seen) -> None:
+    def __init__(self, module: Module, edge: PullEdge, case: SinkCase, seen: Seen) -> None:
         self._module = module
         self._edge = edge
         self._case = case

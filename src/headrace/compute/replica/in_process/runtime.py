@@ -29,7 +29,7 @@ from headrace.compute.protocol.commands import (
     InstanceConfig,
     Peek,
 )
-from headrace.compute.protocol.responses import Counted, PeekResponse, Rows, Status
+from headrace.compute.protocol.responses import Counted, PeekResponse, RowsResponse, Status
 from headrace.compute.protocol.row_batch import rows_size
 from headrace.compute.replica.building import (
     DataflowBuild,
@@ -152,7 +152,7 @@ class InProcessPeeks(PendingPeeks[TimedArrangement, _Pending]):
         if not self._woken(pending):
             self._waiting.setdefault(peek.target.id, []).append(pending)
 
-    def _read_now(self, peek: Peek, index: TimedArrangement) -> Rows | None:
+    def _read_now(self, peek: Peek, index: TimedArrangement) -> RowsResponse | None:
         """Answer a peek at once, unless that may take long or the result must be stashed."""
         assert peek.keys is not None
         rows: list[Counted] = []
@@ -171,7 +171,7 @@ class InProcessPeeks(PendingPeeks[TimedArrangement, _Pending]):
             check_size(size, settings)
             if settings.peek_stash_size is not None and size > settings.peek_stash_size:
                 return None
-        return Rows(tuple(rows))
+        return RowsResponse(tuple(rows))
 
     def _wake(self) -> None:
         """Mark peeks as ready whose time is now settled."""

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.compute.errors import ComputeError, RuntimeLost, StoreUnavailable
 from headrace.compute.plans import predicate_of
 from headrace.compute.protocol.commands import Dataflow, Finishing, InstanceConfig, Parameters, Peek
-from headrace.compute.protocol.responses import Counted, Rows, Stashed
+from headrace.compute.protocol.responses import Counted, RowsResponse, Stashed
 from headrace.compute.protocol.row_batch import rows_size
 from headrace.compute.replica.building import PlanDecoder, RuntimeContext, check_keys, check_since
 from headrace.compute.replica.feeds import Feeds
@@ -142,7 +142,7 @@ class SparkPeeks(PendingPeeks[SparkIndex, _Pending]):
         else:
             self._end(pending, answer)
 
-    def _read(self, pending: _Pending, stores: Stores) -> Rows | Stashed | None:
+    def _read(self, pending: _Pending, stores: Stores) -> RowsResponse | Stashed | None:
         """Compute the answer; None if the time is not settled or the peek was cancelled."""
         peek, index = pending.peek, pending.index
         if index is None:

@@ -15,7 +15,7 @@ from headrace.compute.errors import ResultTooLarge, TotalResultTooLarge, problem
 from headrace.compute.frontier import END, START, Frontier, meet
 from headrace.compute.protocol.commands import Command, CreateTimely, Id, UpdateConfiguration
 from headrace.compute.protocol.responses import (
-    Batch,
+    BatchResponse,
     Canceled,
     CopyToResponse,
     Counted,
@@ -27,7 +27,7 @@ from headrace.compute.protocol.responses import (
     Problem,
     Response,
     RowCount,
-    Rows,
+    RowsResponse,
     Stashed,
     Status,
     SubscribeResponse,
@@ -60,7 +60,9 @@ class PartitionedSubscription:
         """Return whether every worker has sent its last event."""
         return all(self._done)
 
-    def merge_event(self, part: int, event: Batch | DroppedAt, limit: int | None) -> Batch | DroppedAt | None:
+    def merge_event(
+        self, part: int, event: BatchResponse | DroppedAt, limit: int | None
+    ) -> BatchResponse | DroppedAt | None:
         """Take an event from one worker. Returns the merged event, or None if there is no progress.
 
         limit: maximum total bytes of updates that wait for slower workers.
@@ -72,7 +74,7 @@ class PartitionedSubscription:
                 first, self._dropped = not self._dropped, True
                 self._forget()
                 return event if first else None
-            case Batch(lower, upper, updates):
+            case BatchResponse(lower, upper, updates):
                 assert lower == self._uppers[part], f"worker {part} goes on at {lower}, not where it was"
                 self._uppers[part] = upper
                 self._done[part] = upper == END
@@ -96,16 +98,16 @@ class PartitionedSubscription:
         if self._problem is not None:
             self._forget()
 
-    def _whole(self, upper: Frontier) -> Batch | None:
+    def _whole(self, upper: Frontier) -> BatchResponse | None:
         if self._dropped or upper <= self._reported:
             return None
         lower, self._reported = self._reported, upper
         if self._problem is not None:
-            return Batch(lower, upper, self._problem)
+            return BatchResponse(lower, upper, self._problem)
         whole = [update for update in self._waiting if upper.has_passed(update[1])]
         self._waiting = [update for update in self._waiting if not upper.has_passed(update[1])]
         self._waiting_size = sum(self._size(row) for row, _, _ in self._waiting)
-        return Batch(lower, upper, consolidate_updates(whole))
+        return BatchResponse(lower, upper, consolidate_updates(whole))
 
     def _forget(self) -> None:
         self._waiting.clear()
@@ -176,7 +178,7 @@ class ResponseMerger:
     def reset(self) -> None:
         """Discard all state except the limit, for a new connection."""
         self._frontiers: dict[Id, _Frontiers] = {}
-        self._peeks: dict[bytes, dict[int, Rows | Stashed | Problem | Canceled]] = {}
+        self._peeks: dict[bytes, dict[int, RowsResponse | Stashed | Problem | Canceled]] = {}
         self._subscriptions: dict[Id, PartitionedSubscription] = {}
         self._copies: dict[Id, dict[int, RowCount | Problem | Dropped]] = {}
         self._stashes: dict[bytes, MergedStash] = {}
@@ -239,13 +241,13 @@ class ResponseMerger:
         stashed = {part: a for part, a in by_part.items() if isinstance(a, Stashed)}
         # What is at hand of a stash is counted in its size.
         size = sum(s.size for s in stashed.values())
-        size += sum(self._size(row) for a in answers if isinstance(a, Rows) for row, _ in a.rows)
+        size += sum(self._size(row) for a in answers if isinstance(a, RowsResponse) for row, _ in a.rows)
         problem = self._worst([a for a in answers if isinstance(a, Problem)], size)
         if problem is not None:
             return PeekResponse(uuid, problem)
         if not stashed:
-            return PeekResponse(uuid, Rows(rows))
-        loose = tuple(row for a in answers if isinstance(a, Rows) for row in a.rows)
+            return PeekResponse(uuid, RowsResponse(rows))
+        loose = tuple(row for a in answers if isinstance(a, RowsResponse) for row in a.rows)
         self._stashes[uuid] = MergedStash(loose, {part: s.token for part, s in stashed.items()})
         count = len(loose) + sum(s.rows for s in stashed.values())
         return PeekResponse(uuid, Stashed(uuid, count, size, rows))
@@ -288,9 +290,9 @@ def _of_process(problem: Problem) -> bool:
     return problem.origin is Origin.PROCESS
 
 
-def _rows(answer: Rows | Stashed | Problem | Canceled) -> tuple[Counted, ...]:
+def _rows(answer: RowsResponse | Stashed | Problem | Canceled) -> tuple[Counted, ...]:
     match answer:
-        case Rows(rows):
+        case RowsResponse(rows):
             return rows
         case Stashed():
             return answer.inline

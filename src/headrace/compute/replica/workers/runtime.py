@@ -31,12 +31,12 @@ from headrace.compute.protocol.commands import (
     UpdateConfiguration,
 )
 from headrace.compute.protocol.responses import (
-    Batch,
+    BatchResponse,
     CopyToResponse,
     Counted,
     DroppedAt,
     PeekResponse,
-    Rows,
+    RowsResponse,
     Stashed,
     Status,
     SubscribeResponse,
@@ -122,10 +122,10 @@ class WorkerPeeks:
 
     def _finished(self, merged: PeekResponse, asked: _Asked, schema: Schema) -> PeekResponse:
         match merged.answer:
-            case Rows(rows):
+            case RowsResponse(rows):
                 finish = peek_finisher(_of_the_whole(asked.finishing), schema)
                 return PeekResponse(
-                    merged.uuid, Rows(tuple(r for part in _finished(finish, [rows]) for r in part))
+                    merged.uuid, RowsResponse(tuple(r for part in _finished(finish, [rows]) for r in part))
                 )
             case Stashed() as stashed:
                 whole = self._merged.take_stash(stashed.token)
@@ -381,7 +381,7 @@ class Workers(ReplicaRuntime):
     def _event(self, worker: int, answer: SubscribeResponse | CopyToResponse) -> Answer | None:
         merged = self._merged.merge_response(worker, answer)
         match merged:
-            case SubscribeResponse(id, Batch() as batch):
+            case SubscribeResponse(id, BatchResponse() as batch):
                 self._uppers[id] = batch.upper
                 return merged
             case SubscribeResponse(id, DroppedAt()):
@@ -435,7 +435,7 @@ class Workers(ReplicaRuntime):
 def _is_last(answer: SubscribeResponse | CopyToResponse) -> bool:
     """Return whether an answer is the last of its export."""
     match answer:
-        case SubscribeResponse(_, Batch() as batch):
+        case SubscribeResponse(_, BatchResponse() as batch):
             return batch.upper.ended
         case _:
             return True

@@ -173,7 +173,7 @@ EXAMPLES = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CallOutcome:
     """Outcome of a function call: a value or the exception raised.
 
     Values compare as in the engine: NaN equals itself.
@@ -183,13 +183,13 @@ class Outcome:
     error: Exception | None = None
 
     @classmethod
-    def of(cls, function: Callable[..., Any], *arguments: Any) -> Outcome:
+    def of(cls, function: Callable[..., Any], *arguments: Any) -> CallOutcome:
         try:
             return cls(function(*arguments))
         except Exception as error:
             return cls(error=error)
 
-    def agrees(self, other: Outcome) -> bool:
+    def agrees(self, other: CallOutcome) -> bool:
         """Whether two outcomes are equal. All exceptions count as equal."""
         if self.error is not None or other.error is not None:
             return self.error is not None and other.error is not None

@@ -1,16 +1,16 @@
 """Property tests of the claims in a flow, on example rows of their types.
 
 Folds claim `commutative`, `idempotent`, `monotone`; lattices claim their laws. Only the claimed functions
-run, on short lists of small rows.
-"""
+run, on short lists of small rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import Any, TypeAlias
 
+from headrace.analysis.claim_examples import EXAMPLES, CallOutcome, Pool, find_list, pools
 from headrace.errors import BrokenClaim, Step
 from headrace.expr.row_classes import from_user, to_user
 from headrace.expr.tree import Column, Expr
@@ -21,8 +21,130 @@ from headrace.lattice import Lattice, Max
 from headrace.operators.fold import FoldOperator, user_item
 from headrace.operators.lattice_fold import LatticeFold, LatticeGrowth
 from headrace.operators.scan import RunningState
-from headrace.testing.claim_examples import EXAMPLES, Outcome, Pool, find_list, pools
-from headrace.testing.lattice_laws import LAWS, check_law
+
+Sides: TypeAlias = tuple[tuple[str, CallOutcome], tuple[str, CallOutcome]]
+"""Two calls whose results must be equal, each as its text and its result."""
+_MERGES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """Law that every lattice must satisfy.
+
+    broken: its description in an error.
+    values: number of values it relates.
+    sides:  maps the lattice and the values to the two calls to compare.
+    """
+
+    broken: str
+    values: int
+    sides: Callable[..., Sides]
+
+
+def check_lattice(lattice: Lattice, values: Collection[Any], *, examples: int = EXAMPLES) -> None:
+    """Test the laws of a lattice: merging is associative, commutative and idempotent, and bottom is neutral.
+
+    The order must agree with merging.
+
+    values:   values of the lattice, simplest first; merges of them are tested, too.
+    examples: number of combinations of values to test each law on.
+
+    Raises `BrokenClaim` with the law and a small counterexample.
+
+    >>> from headrace.lattice import Max, Merging
+    >>> check_lattice(Max(), [1, 2, 3])
+    >>> check_lattice(Merging(0, lambda one, other: one + other), [1, 2])
+    Traceback (most recent call last):
+    ...
+    headrace.errors.BrokenClaim: P106 BrokenClaim: <lambda> is no lattice: its merge is not idempotent
+    <BLANKLINE>
+    merge(1, 1) is 2, and not 1.
+    ...
+    """
+    for law in LAWS:
+        check_law(lattice, law, list(values), examples)
+
+
+def check_law(
+    lattice: Lattice, law: Law, values: Sequence[Any], examples: int, where: tuple[Step, ...] = ()
+) -> int:
+    """Test one law, and return the number of examples with a value on both sides. Raises `BrokenClaim`."""
+    tried = 0
+
+    def refutes(some: list[Any]) -> bool:
+        nonlocal tried
+        (_, one), (_, other) = law.sides(lattice, *some)
+        tried += one.error is None and other.error is None
+        return not one.agrees(other)
+
+    pool = [*values, *_merges(lattice, values)]
+    found = find_list(pool, refutes, law.values, law.values, examples) if pool else None
+    if found is not None:
+        raise _broken_law(lattice, law, found, where)
+    return tried
+
+
+def _merges(lattice: Lattice, values: Sequence[Any]) -> list[Any]:
+    """List the merges of two values."""
+    pairs = ((one, other) for at, one in enumerate(values) for other in values[:at])
+    merged = (CallOutcome.of(lattice.merge, *pair) for pair, _ in zip(pairs, range(_MERGES), strict=False))
+    return [outcome.value for outcome in merged if outcome.error is None]
+
+
+def _broken_law(lattice: Lattice, law: Law, values: Sequence[Any], where: tuple[Step, ...]) -> BrokenClaim:
+    (one_text, one), (other_text, other) = law.sides(lattice, *values)
+    but = f"and not {other_text}" if other_text == repr(other.value) else f"and\n{other_text} {other}"
+    return BrokenClaim(
+        f"{lattice} is no lattice: its {law.broken}",
+        where=where,
+        why=f"{one_text} {one}, {but}.",
+        fix="give a merge that is commutative, associative and idempotent,\n"
+        "or use fold(...) with the claims that hold",
+        law=law.broken,
+        values=tuple(values),
+    )
+
+
+def _associative(lattice: Lattice, a: Any, b: Any, c: Any) -> Sides:
+    merge = lattice.merge
+    return (
+        (f"merge(merge({a!r}, {b!r}), {c!r})", CallOutcome.of(lambda: merge(merge(a, b), c))),
+        (f"merge({a!r}, merge({b!r}, {c!r}))", CallOutcome.of(lambda: merge(a, merge(b, c)))),
+    )
+
+
+def _commutative(lattice: Lattice, a: Any, b: Any) -> Sides:
+    return (
+        (f"merge({a!r}, {b!r})", CallOutcome.of(lattice.merge, a, b)),
+        (f"merge({b!r}, {a!r})", CallOutcome.of(lattice.merge, b, a)),
+    )
+
+
+def _idempotent(lattice: Lattice, a: Any) -> Sides:
+    return (f"merge({a!r}, {a!r})", CallOutcome.of(lattice.merge, a, a)), (repr(a), CallOutcome(a))
+
+
+def _bottom(lattice: Lattice, a: Any) -> Sides:
+    bottom = lattice.bottom
+    return (f"merge({bottom!r}, {a!r})", CallOutcome.of(lattice.merge, bottom, a)), (repr(a), CallOutcome(a))
+
+
+def _order(lattice: Lattice, a: Any, b: Any) -> Sides:
+    merged = CallOutcome.of(lattice.merge, a, b)
+    absorbed = merged if merged.error is not None else CallOutcome(merged.agrees(CallOutcome(b)))
+    return (
+        (f"leq({a!r}, {b!r})", CallOutcome.of(lattice.leq, a, b)),
+        (f"merge({a!r}, {b!r}) == {b!r}", absorbed),
+    )
+
+
+LAWS = (
+    Law("merge is not associative", 3, _associative),
+    Law("merge is not commutative", 2, _commutative),
+    Law("merge is not idempotent", 1, _idempotent),
+    Law("bottom does not merge into every value", 1, _bottom),
+    Law("order is not that of its merge", 2, _order),
+)
 
 Items: TypeAlias = list[Any]
 Keys: TypeAlias = tuple[tuple[str, Expr], ...]
@@ -173,7 +295,7 @@ def _try_claim(claim: str, folded: FoldFunction, kinds: list[Pool]) -> ClaimResu
         """Return the first pair of lists that violates the claimed relation."""
         nonlocal tried
         for before, after in variants(items):
-            one, other = Outcome.of(folded.of, before), Outcome.of(folded.of, after)
+            one, other = CallOutcome.of(folded.of, before), CallOutcome.of(folded.of, after)
             tried += one.error is None and other.error is None
             if not agree(one, other):
                 return before, after
@@ -191,8 +313,8 @@ def _broken(claim: str, folded: FoldFunction, before: Items, after: Items) -> Br
     return BrokenClaim(
         f"{node.operator.kind} {node.name!r} claims to be {claim}, and is not",
         where=[folded.claimed.step],
-        why=f"Of {_listed(before)} the value {Outcome.of(folded.of, before)},\n"
-        f"of {_listed(after)} it {Outcome.of(folded.of, after)}.",
+        why=f"Of {_listed(before)} the value {CallOutcome.of(folded.of, before)},\n"
+        f"of {_listed(after)} it {CallOutcome.of(folded.of, after)}.",
         fix=_FIXES[claim],
         operator=node.name,
         claim=claim,
@@ -219,10 +341,10 @@ def _longer(items: Items) -> Iterator[tuple[Items, Items]]:
     yield items[:-1], items
 
 
-def _not_less(one: Outcome, other: Outcome) -> bool:
+def _not_less(one: CallOutcome, other: CallOutcome) -> bool:
     if one.error is not None or other.error is not None:
         return True
-    order = Outcome.of(Max().leq, one.value, other.value)
+    order = CallOutcome.of(Max().leq, one.value, other.value)
     return order.error is not None or order.value
 
 
@@ -231,9 +353,9 @@ _VARIANTS: Mapping[str, Callable[[Items], Iterator[tuple[Items, Items]]]] = {
     "idempotent": _repeated,
     "monotone": _longer,
 }
-_AGREE: Mapping[str, Callable[[Outcome, Outcome], bool]] = {
-    "commutative": Outcome.agrees,
-    "idempotent": Outcome.agrees,
+_AGREE: Mapping[str, Callable[[CallOutcome, CallOutcome], bool]] = {
+    "commutative": CallOutcome.agrees,
+    "idempotent": CallOutcome.agrees,
     "monotone": _not_less,
 }
 _FIXES: Mapping[str, str] = {
@@ -256,7 +378,7 @@ def _try_lattice(lattice: Lattice, item: Expr, claimed: ClaimedOperator) -> Iter
     claim, tried = f"{lattice} is a lattice", 0
     try:
         for pool in claimed.pools(item):
-            found = (Outcome.of(lattice.value, one) for one in pool)
+            found = (CallOutcome.of(lattice.value, one) for one in pool)
             values = [outcome.value for outcome in found if outcome.error is None]
             for law in LAWS:
                 tried += check_law(lattice, law, values, claimed.examples, (claimed.step,))
