@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import Engine, col
 from headrace.expr.code_runtime import NAN
-from headrace.state.codec import Exact
+from headrace.state.marked_values import Exact
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, cases, cuts
 

@@ -10,13 +10,13 @@ from headrace.analysis import analyse
 from headrace.engine.event_time import end_slots
 from headrace.engine.flow_parts import CompiledPart, PartSchedule, is_lazy, live_consumers, plan_parts
 from headrace.engine.region_writer import RegionWriter
-from headrace.engine.runtime_library import RUNTIME, TickBudget
+from headrace.engine.runtime_library import TickBudget
 from headrace.engine.signals.durable import signal_slots
 from headrace.engine.signals.row_values import signal_part_of
 from headrace.errors import BadInput
 from headrace.expr.compile_python import runtime_names
 from headrace.expr.typing_rules import CodeBounds, code_bounds
-from headrace.lowering.generated_source import Constants, Purpose
+from headrace.lowering.generated_source import RUNTIME, Constants, Purpose
 from headrace.lowering.slot import Slot, thaw_list
 from headrace.operators.feedback import BagFeedback, Feedback
 

@@ -1,17 +1,25 @@
-"""Generated Python source, with the operator of each line and the constants it uses."""
+"""Generated Python source: the operator of each line, the constants it uses, and the functions it calls."""
 
 from __future__ import annotations
 
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
 
 INDENT = "    "
+
+RUNTIME: dict[str, Any] = {}
+"""Functions that generated code calls beside those of expressions, by name: over compound values of state."""
+
+
+def register_runtime(functions: Mapping[str, Any]) -> None:
+    """Name functions for generated code. Names begin with `x_`; each step has its own."""
+    RUNTIME.update(functions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections import Counter
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
+from headrace.lowering.generated_source import register_runtime
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot
 from headrace.lowering.step import LoopStep, repeatable_weight
@@ -77,15 +78,17 @@ def sum_by_round(pending: Sums, times: list[int], now: int, at: int, row: Any, w
         rows[row] = rows.get(row, 0) + weight
 
 
-RUNTIME: dict[str, Any] = {
-    "x_counted": count_entries,
-    "x_heappop": heappop,
-    "x_heappush": heappush,
-    "x_later": next_round_after,
-    "x_no_rows": {},
-    "x_schedule": schedule,
-    "x_sum_by_round": sum_by_round,
-}
+register_runtime(
+    {
+        "x_counted": count_entries,
+        "x_heappop": heappop,
+        "x_heappush": heappush,
+        "x_later": next_round_after,
+        "x_no_rows": {},
+        "x_schedule": schedule,
+        "x_sum_by_round": sum_by_round,
+    }
+)
 
 
 # --- sets that grow from round to round: the rank of each entry ------------------------------------

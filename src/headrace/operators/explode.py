@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from headrace.errors import EvaluationError
 from headrace.expr.polars_columns import NotLowered
 from headrace.expr.types import INT32, AnyType, Field, ListType
+from headrace.expr.value_keys import any_key
 from headrace.graph.node import identity_lineage
 from headrace.lowering.forms import apply_operator, lower_operator
+from headrace.lowering.generated_source import register_runtime
 from headrace.lowering.reference import Bag, Bags, ExamplePair, Examples, answer_of_bags, copies
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.step import Step, register_step
@@ -196,3 +199,30 @@ def _answer(operator: Explode, node: Node, inputs: Bags) -> Bag:
         for pair in made:
             found[*row[:at], *pair[operator.position is None :], *row[at + 1 :]] += 1
     return found
+
+
+# --- run time ------------------------------------------------------------------------------------
+
+
+def checked_items(value: Any) -> Any:
+    """Return the items of a value of any type. Raises `EvaluationError` if it is not a collection."""
+    if isinstance(value, tuple | list):
+        return cast("Any", value)
+    if isinstance(value, frozenset):
+        return _in_order(cast("frozenset[Any]", value))
+    if value is None:
+        return ()
+    raise EvaluationError(
+        f"{value!r:.100} is no list: {type(value).__name__}", fix="flatten takes tuples, lists and frozensets"
+    )
+
+
+def _in_order(members: frozenset[Any]) -> Any:
+    """Return a set's members in value order, since set order differs between processes."""
+    try:
+        return sorted(members, key=any_key)
+    except EvaluationError:  # of a class without an order
+        return members
+
+
+register_runtime({"x_items": checked_items})

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.expr.row_classes import from_user, to_user
+from headrace.expr.types import Rows
 from headrace.graph.node import identity_lineage
+from headrace.lowering.generated_source import register_runtime
 from headrace.lowering.reference import Bag, Bags, ExamplePair, Examples, answer_of_bags, copies
 from headrace.lowering.row_code import RowCode, item_sources, user_form, write_received
 from headrace.lowering.step import Step, loop_step_for, register_step, step_for
@@ -330,3 +332,24 @@ def _filter_map_answer(operator: FilterMap, node: Node, inputs: Bags) -> Bag:
 @answer_of_bags.register(Inspect)
 def _inspect_answer(operator: Inspect, node: Node, inputs: Bags) -> Bag:
     return inputs[0][1]
+
+
+# --- run time ------------------------------------------------------------------------------------
+
+
+def row_failing(function: Callable[[Rows], object], rows: Rows) -> tuple[Any, ...]:
+    """Find by bisection a row for which `function`, which fails on `rows`, fails too.
+
+    Where it fails on none of them alone, any row is returned.
+    """
+    while len(rows) > 1:
+        half = rows[: len(rows) // 2]
+        try:
+            function(half)
+            rows = rows[len(half) :]
+        except Exception:
+            rows = half
+    return rows[0]
+
+
+register_runtime({"x_row_failing": row_failing})

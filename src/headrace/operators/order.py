@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from headrace.errors import EvaluationError
 from headrace.expr.check import check
 from headrace.expr.tree import Ordering
 from headrace.graph.node import ALTERABLE, identity_lineage
 from headrace.graph.operator_declarations import ANYWHERE, IN_ORDER, WHOLE, Facts, Need, Placement, Port, meet
 from headrace.lowering.forms import lower_operator
+from headrace.lowering.generated_source import register_runtime
 from headrace.lowering.reference import Bag, Bags, Examples, OperatorInput, answer_of_bags, output_of_tick
 from headrace.lowering.row_code import RowCode, comparable, tuple_source, user_form
 from headrace.lowering.slot import Slot
@@ -434,3 +437,20 @@ class ZipLongestStep(Step):
             left = writer.unpack(schemas[0], f"{rows[0]} or {nulls[0]}")
             right = writer.unpack(schemas[1], f"{rows[1]} or {nulls[1]}")
             self.emit(RowCode((*left, *(right[i] for i in self.operator.kept_right))))
+
+
+# --- run time ------------------------------------------------------------------------------------
+
+
+def sort(pending: list[tuple[Any, Any]]) -> None:
+    """Sort pairs of sort key and row by key, stably."""
+    try:
+        pending.sort(key=itemgetter(0))
+    except TypeError as error:
+        raise EvaluationError(
+            f"rows cannot be put in order: {error}",
+            fix="sort by a function whose values are of one kind: sort_by(str), say; or by columns, sort()",
+        ) from None
+
+
+register_runtime({"x_sort": sort})

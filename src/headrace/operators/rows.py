@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from headrace.errors import UnknownPort
 from headrace.expr.check import check
 from headrace.expr.constructors import col
 from headrace.expr.polars_columns import NotLowered
@@ -16,6 +17,7 @@ from headrace.expr.types import BOOL, INT64, BoolType, Field
 from headrace.graph.node import Operator, identity_lineage
 from headrace.graph.operator_declarations import ANYWHERE, MonotoneColumns, Placement, Port
 from headrace.lowering.forms import apply_operator, lower_operator
+from headrace.lowering.generated_source import register_runtime
 from headrace.lowering.reference import (
     Bag,
     Bags,
@@ -418,3 +420,18 @@ def _partition_answer(operator: Partition, node: Node, inputs: Bags) -> Bag:
     by, seen = operator.by, to_user(schema)
     tag = function_of(by, schema) if isinstance(by, Expr) else lambda row: by(seen(row))
     return Counter((*row, operator.tags.index(tag(row))) for row in copies(bag))
+
+
+# --- run time ------------------------------------------------------------------------------------
+
+
+def unknown_port(tag: object, ports: dict[Any, int]) -> None:
+    """Raise the error for a partitioned row whose tag is not among the ports."""
+    raise UnknownPort(
+        f"{tag!r:.100} is not a port of this partition",
+        fix=f"return one of its ports: {', '.join(map(repr, ports))}",
+        port=tag,
+    )
+
+
+register_runtime({"x_unknown_port": unknown_port})

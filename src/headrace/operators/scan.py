@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from headrace.state.marked_values import Exact
+
+from headrace.errors import UserFunctionFailed
 from headrace.expr.check import check
 from headrace.expr.row_classes import from_user, to_user
 from headrace.expr.types import INT64, AnyType, Field
@@ -21,6 +24,7 @@ from headrace.graph.operator_declarations import (
     place_by_key,
 )
 from headrace.lattice import Max
+from headrace.lowering.generated_source import register_runtime
 from headrace.lowering.reference import ExamplePair, Examples
 from headrace.lowering.row_code import RowCode, holds_any, merged_item, user_form, write_received
 from headrace.lowering.slot import Slot
@@ -28,7 +32,6 @@ from headrace.lowering.step import Step, register_step
 from headrace.operators.fold import NO_CLAIMS, describe_fold
 from headrace.operators.lattice_fold import lattice_claims, lattice_functions
 from headrace.operators.lifetime import Lifetime, WithLifetime, describe_lifetime
-from headrace.state.codec import Exact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -411,3 +414,21 @@ class StateStep(Step):
         with code.block(f"if ({new},) != ({old},):"):
             code.line(f"{self.slot('merged')}[{key}] = {new}")
             self.emit(row)
+
+
+# --- run time ------------------------------------------------------------------------------------
+
+
+def check_pair(made: object) -> None:
+    """Raise an error unless a scan function's result is a pair: a tuple or list of two."""
+    given: Any = made
+    if isinstance(given, tuple | list) and len(cast("list[object]", given)) == 2:
+        return
+    found = type(made).__name__
+    raise UserFunctionFailed(
+        f"the function gave {found} {made!r:.100}, which is no pair (carried, row), nor None",
+        fix="return the value to carry on and the row to send, or None to end",
+    )
+
+
+register_runtime({"x_no_pair": check_pair})

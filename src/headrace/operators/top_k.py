@@ -30,6 +30,7 @@ from headrace.lowering.forms import (
     lower_operator,
     register_arranged,
 )
+from headrace.lowering.generated_source import register_runtime
 from headrace.lowering.reference import (
     Bag,
     Bags,
@@ -43,6 +44,7 @@ from headrace.lowering.reference import (
 from headrace.lowering.row_code import MappingCode, RowCode, comparable, item_sources, tuple_source
 from headrace.lowering.slot import Slot, thaw_list
 from headrace.lowering.step import Step, register_step
+from headrace.operators.aggregate import extremes as extremes
 from headrace.operators.lifetime import Lifetime, WithLifetime, tick_needs, with_lifetimes
 from headrace.requirements import F, np, pl
 
@@ -299,11 +301,13 @@ def top_changes(old: dict[Any, int], new: dict[Any, int]) -> list[tuple[Any, int
     return gone + [(row, n - old.get(row, 0)) for row, n in new.items() if n > old.get(row, 0)]
 
 
-RUNTIME: dict[str, Any] = {
-    "x_first_copies": first_copies,
-    "x_add_to_top": add_to_top,
-    "x_top_changes": top_changes,
-}
+register_runtime(
+    {
+        "x_first_copies": first_copies,
+        "x_add_to_top": add_to_top,
+        "x_top_changes": top_changes,
+    }
+)
 
 
 # --- on Spark, and the reference -----------------------------------------------------------------

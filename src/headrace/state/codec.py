@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Context, Decimal
 from functools import lru_cache, partial
@@ -14,30 +13,10 @@ import msgpack  # pyright: ignore[reportMissingTypeStubs]
 
 from headrace.errors import CheckpointDamaged, NotPlainData
 from headrace.expr.code_runtime import NAN
+from headrace.state.marked_values import Erasable, Exact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-ASIDE, ERASED = 3, 4
-"""Kinds of rows of an arrangement that are put aside, and of those whose values were erased since."""
-
-
-@dataclass(frozen=True, slots=True)
-class Exact:
-    """An entry of state with values of any type, which must be restored with their exact types."""
-
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Erasable:
-    """A part of an entry that no row shows, and that a later record may bring back until it is erased.
-
-    value: None once it is erased.
-    """
-
-    value: Any
-
 
 _SINGLE = frozenset({NoneType, bool, int, float, str, bytes, Decimal, date, datetime, timedelta})
 _MANY = (tuple, frozenset)

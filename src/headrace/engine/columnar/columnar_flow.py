@@ -29,13 +29,13 @@ from headrace.engine.flow_parts import live_consumers
 from headrace.engine.loop_code import write_rounds
 from headrace.engine.program import slot_variable
 from headrace.engine.region_writer import RegionWriter
-from headrace.engine.runtime_library import RUNTIME, consolidate
+from headrace.engine.runtime_library import consolidate
 from headrace.expr.compile_python import runtime_names
 from headrace.expr.tree import columns_of
 from headrace.expr.types import Rows
 from headrace.expr.typing_rules import bounded_code
 from headrace.lowering.forms import reduced_step_for
-from headrace.lowering.generated_source import Constants, Purpose, SourceCode
+from headrace.lowering.generated_source import RUNTIME, Constants, Purpose, SourceCode
 from headrace.lowering.row_code import tuple_source
 from headrace.operators.aggregate.aggregate import Aggregate
 from headrace.operators.rows import Select

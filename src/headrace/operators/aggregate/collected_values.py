@@ -11,6 +11,7 @@ from headrace.expr.check import check, check_ordered
 from headrace.expr.types import STR, DataType, Field, ListType, Schema
 from headrace.expr.typing_rules import is_integer
 from headrace.expr.value_keys import Key, order_key
+from headrace.lowering.generated_source import register_runtime
 from headrace.lowering.reference import rank
 from headrace.lowering.row_code import tuple_source
 from headrace.lowering.slot import thaw_dict
@@ -258,13 +259,15 @@ def bits_xor(values: Values, copies: Copies) -> int:
     return found
 
 
-RUNTIME: dict[str, Any] = {
-    "x_collected": collected,
-    "x_joined_text": joined_text,
-    "x_bits_and": bits_and,
-    "x_bits_or": bits_or,
-    "x_bits_xor": bits_xor,
-}
+register_runtime(
+    {
+        "x_collected": collected,
+        "x_joined_text": joined_text,
+        "x_bits_and": bits_and,
+        "x_bits_or": bits_or,
+        "x_bits_xor": bits_xor,
+    }
+)
 
 
 # --- on Spark ----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from headrace.expr.check import check
 from headrace.expr.constructors import struct, when
 from headrace.expr.tree import operand
 from headrace.expr.types import INT64, DataType, Field, Schema
+from headrace.lowering.generated_source import register_runtime
 from headrace.lowering.row_code import tuple_source
 from headrace.lowering.slot import thaw_dict
 from headrace.operators.aggregate.aggregation import (
@@ -239,7 +240,7 @@ def count_value(counts: dict[Any, int], value: Any, weight: int) -> int:
     return (after > 0) - (before > 0)
 
 
-RUNTIME: dict[str, Any] = {"x_count_value": count_value}
+register_runtime({"x_count_value": count_value})
 
 
 # --- on Spark ----------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from math import inf, isqrt
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.expr.code_runtime import NAN
+from headrace.lowering.generated_source import register_runtime
 from headrace.requirements import F
 
 if TYPE_CHECKING:
@@ -369,16 +370,18 @@ def _signed(sign: int, size: float) -> float:
     return (-size if sign < 0 else size) or 0.0
 
 
-RUNTIME: dict[str, Any] = {
-    "x_float_add": float_add,
-    "x_float_merge": float_merge,
-    "x_float_merge_parts": float_merge_parts,
-    "x_float_parts": parts_of_float_sum,
-    "x_float_sum": float_sum,
-    "x_add_powers": add_powers,
-    "x_merge_powers": merge_powers,
-    "x_statistic": statistic,
-}
+register_runtime(
+    {
+        "x_float_add": float_add,
+        "x_float_merge": float_merge,
+        "x_float_merge_parts": float_merge_parts,
+        "x_float_parts": parts_of_float_sum,
+        "x_float_sum": float_sum,
+        "x_add_powers": add_powers,
+        "x_merge_powers": merge_powers,
+        "x_statistic": statistic,
+    }
+)
 
 _WIDE = "decimal(38,0)"
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.expr.check import check, check_ordered
 from headrace.expr.types import DataType, Field, Schema, StructType
 from headrace.expr.value_keys import Key, order_key
+from headrace.lowering.generated_source import register_runtime
 from headrace.lowering.reference import rank
 from headrace.lowering.slot import thaw_dict, thaw_list
 from headrace.operators.aggregate.aggregation import (
@@ -392,11 +393,13 @@ def _same(value: Any) -> Any:
     return value
 
 
-RUNTIME: dict[str, Any] = {
-    "x_add_ordered_value": add_ordered_value,
-    "x_settle": settle,
-    "x_settle_end": settle_end,
-}
+register_runtime(
+    {
+        "x_add_ordered_value": add_ordered_value,
+        "x_settle": settle,
+        "x_settle_end": settle_end,
+    }
+)
 
 
 # --- accumulator -------------------------------------------------------------------------------------

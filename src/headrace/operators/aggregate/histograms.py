@@ -34,6 +34,7 @@ from headrace.expr.types import (
     TimestampNtzType,
     TimestampType,
 )
+from headrace.lowering.generated_source import register_runtime
 from headrace.lowering.reference import rank
 from headrace.operators.aggregate.aggregation import (
     Accumulator,
@@ -204,7 +205,7 @@ def numbers_of(type: DataType) -> tuple[Callable[[Any], float], Callable[[float]
             return float, float
 
 
-RUNTIME: dict[str, Any] = {"x_histogram": histogram_of}
+register_runtime({"x_histogram": histogram_of})
 
 
 # --- on Spark ------------------------------------------------------------------------------------

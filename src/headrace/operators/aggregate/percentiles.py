@@ -21,6 +21,7 @@ from headrace.expr.code_runtime import NAN
 from headrace.expr.functions.intervals import micros_of, of_micros
 from headrace.expr.types import FLOAT64, INTERVAL, DataType, Field, IntervalType, ListType
 from headrace.expr.typing_rules import is_integer
+from headrace.lowering.generated_source import register_runtime
 from headrace.lowering.reference import rank
 from headrace.operators.aggregate.aggregation import (
     Accumulator,
@@ -226,11 +227,13 @@ def most_frequent(values: Values, copies: Copies, greatest: bool) -> Any:
     return max(list(values)[:: -1 if greatest else 1], key=copies.__getitem__)
 
 
-RUNTIME: dict[str, Any] = {
-    "x_percentiles": percentiles_of,
-    "x_frequency": check_frequency,
-    "x_mode": most_frequent,
-}
+register_runtime(
+    {
+        "x_percentiles": percentiles_of,
+        "x_frequency": check_frequency,
+        "x_mode": most_frequent,
+    }
+)
 
 
 # --- on Spark ----------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from headrace.errors import EvaluationError
 from headrace.expr.code_runtime import NAN
 from headrace.expr.types import FLOAT64, INT64, INTERVAL, DataType, DecimalType, Field, IntervalType, Schema
 from headrace.expr.typing_rules import is_float
+from headrace.lowering.generated_source import register_runtime
 from headrace.operators.aggregate import exact_totals
 from headrace.operators.aggregate.aggregation import (
     WHOLE_NUMBER,
@@ -339,12 +340,14 @@ def decimal_mean(total: int, count: int, scale: int, precision: int, to_scale: i
     return decimal_of_unscaled(rounded if total >= 0 else -rounded, precision, to_scale)
 
 
-RUNTIME: dict[str, Any] = {
-    "x_int64_overflow": int64_overflow,
-    "x_unscaled": to_unscaled,
-    "x_decimal_of": decimal_of_unscaled,
-    "x_decimal_mean": decimal_mean,
-}
+register_runtime(
+    {
+        "x_int64_overflow": int64_overflow,
+        "x_unscaled": to_unscaled,
+        "x_decimal_of": decimal_of_unscaled,
+        "x_decimal_mean": decimal_mean,
+    }
+)
 
 
 # --- on Spark ----------------------------------------------------------------------------------------

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+from headrace.state.marked_values import Erasable
+
 from headrace.expr.check import check
 from headrace.expr.constructors import coalesce, col, struct
 from headrace.expr.types import Field
+from headrace.lowering.generated_source import register_runtime
 from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags
 from headrace.lowering.step import register_step
 from headrace.operators.keyed_tables.upsert import KeyedRecords, KeyedRecordsStep
@@ -27,7 +30,6 @@ from headrace.operators.keyed_tables.upsert_rule import (
     shown_row,
     without_sequence,
 )
-from headrace.state.codec import Erasable
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr
@@ -335,4 +337,4 @@ def _start_of_version(moments: Sequence[Moment], at: int, tracked: Tracked) -> A
     return moments[at][0]
 
 
-RUNTIME: dict[str, Any] = {"x_key_history": KeyHistory}
+register_runtime({"x_key_history": KeyHistory})

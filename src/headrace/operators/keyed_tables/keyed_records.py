@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from headrace.state.marked_values import Erasable
+
 from headrace.arrangement.batch import Layout, batch_of, differing, joined, masked, select, take
 from headrace.arrangement.spine import FoundRows
 from headrace.columns.column_stream import ColumnStream, empty_stream
@@ -31,8 +33,7 @@ from headrace.expr.types import Schema, StructType
 from headrace.expr.typing_rules import is_float
 from headrace.operators.keyed_tables.upsert import KeyedRecords, misfit_texts, tie_rule
 from headrace.requirements import np, pl
-from headrace.state import codec
-from headrace.state.codec import Erasable
+from headrace.state import marked_values
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType
@@ -58,8 +59,8 @@ class RecordKind(IntEnum):
     DELETED = 0
     ROW = 1
     AMONG = 2
-    ASIDE = codec.ASIDE
-    ERASED = codec.ERASED
+    ASIDE = marked_values.ASIDE
+    ERASED = marked_values.ERASED
     GONE = 5
 
 

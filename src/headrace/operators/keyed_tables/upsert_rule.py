@@ -13,6 +13,8 @@ from functools import cache, singledispatch
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from headrace.state.marked_values import Erasable
+
 from headrace.errors import EvaluationError, RecordMisfit
 from headrace.expr.expression_text import literal_text
 from headrace.expr.row_classes import PLACE, Unavailable
@@ -32,9 +34,9 @@ from headrace.expr.types import (
 from headrace.expr.value_keys import any_key
 from headrace.graph.node import ADDED_LATER
 from headrace.graph.operator_declarations import IN_ORDER, OLD_TOMBSTONES, Facts, Need
+from headrace.lowering.generated_source import register_runtime
 from headrace.lowering.reference import Bags, NotOfBags, function_of, functions_of, rank
 from headrace.operators.time_spans import TIME_TYPES, check_span, shown_span
-from headrace.state.codec import Erasable
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from headrace.graph.node import Node
     from headrace.graph.operator_declarations import Unservable
     from headrace.operators.time_spans import Span
+
 
 COMMITS = "_commit_version"
 """Name of the column with the commit of a change in the change data feed of a Delta table."""
@@ -529,7 +532,9 @@ def _encoder() -> Callable[[object], bytes]:
     return key_encoder()
 
 
-RUNTIME: dict[str, Any] = {
-    "x_upsert_in_order": upsert_in_order,
-    "x_sequenced": Sequenced,
-}
+register_runtime(
+    {
+        "x_upsert_in_order": upsert_in_order,
+        "x_sequenced": Sequenced,
+    }
+)
