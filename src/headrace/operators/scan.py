@@ -7,6 +7,8 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from headrace.state.marked_values import Exact
+
 from headrace.errors import UserFunctionFailed
 from headrace.expr.check import check
 from headrace.expr.row_classes import from_user, to_user
@@ -30,7 +32,6 @@ from headrace.lowering.step import Step, register_step
 from headrace.operators.fold import NO_CLAIMS, describe_fold
 from headrace.operators.lattice_fold import lattice_claims, lattice_functions
 from headrace.operators.lifetime import Lifetime, WithLifetime, describe_lifetime
-from headrace.state.marked_values import Exact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +59,7 @@ class OrderedOperator(WithLifetime):
     def ports(self) -> tuple[Port, ...]:
         return (Port("input"),)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         why = self.order_reason
         return (
             Need(
@@ -75,7 +76,7 @@ class OrderedOperator(WithLifetime):
             ),
         )
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         rows = inputs[0]
         if self.lifetime is Lifetime.TICK:
             return rows.but(det=rows.det and self.nondet is None)

@@ -40,7 +40,7 @@ _FORM = pa.schema([("hash", pa.int64()), ("time", pa.int64()), ("weight", pa.int
 LAST_HASH = 2**63 - 1
 
 
-class Filing:
+class RowKeyEncoder:
     """Function from rows to key bytes, equal for equal keys. Used by one thread.
 
     key: positions of the columns; empty for the whole row.
@@ -116,7 +116,7 @@ def _batch(entries: list[ChangeEntry]) -> pa.RecordBatch:
 
 def consolidated_entries(changes: Iterable[Sequence[Any]], key: Sequence[int]) -> list[ChangeEntry]:
     """Sort and consolidate changes, with weight and time last, into entries."""
-    filing, encode = Filing(key), value_encoder()
+    filing, encode = RowKeyEncoder(key), value_encoder()
     total: dict[tuple[bytes, int], int] = {}
     hashes: dict[bytes, int] = {}
     for change in changes:

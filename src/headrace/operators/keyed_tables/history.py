@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+from headrace.state.marked_values import Erasable
+
 from headrace.expr.check import check
 from headrace.expr.constructors import coalesce, col, struct
 from headrace.expr.types import Field
@@ -28,7 +30,6 @@ from headrace.operators.keyed_tables.upsert_rule import (
     shown_row,
     without_sequence,
 )
-from headrace.state.marked_values import Erasable
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr
@@ -103,11 +104,11 @@ class History(KeyedRecords):
         assert rule.sequence is not None
         return (*rows.fields, *version_fields(rule.sequence, context.input))
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return True
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
-        return self.rule.gives(inputs[0]).but(append=False, ordered=False)
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
+        return self.rule.output_facts(inputs[0]).but(append=False, ordered=False)
 
     def describe(self) -> str:
         return f"{self.rule}, track=({', '.join(self.track)})"

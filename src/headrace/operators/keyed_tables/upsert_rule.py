@@ -13,6 +13,8 @@ from functools import cache, singledispatch
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from headrace.state.marked_values import Erasable
+
 from headrace.errors import EvaluationError, RecordMisfit
 from headrace.expr.expression_text import literal_text
 from headrace.expr.row_classes import PLACE, Unavailable
@@ -35,7 +37,6 @@ from headrace.graph.operator_declarations import IN_ORDER, OLD_TOMBSTONES, Facts
 from headrace.lowering.generated_source import register_runtime
 from headrace.lowering.reference import Bags, NotOfBags, function_of, functions_of, rank
 from headrace.operators.time_spans import TIME_TYPES, check_span, shown_span
-from headrace.state.marked_values import Erasable
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from headrace.graph.node import Node
     from headrace.graph.operator_declarations import Unservable
     from headrace.operators.time_spans import Span
+
 
 COMMITS = "_commit_version"
 """Name of the column with the commit of a change in the change data feed of a Delta table."""
@@ -151,12 +153,12 @@ class UpsertRule:
             return IN_ORDER
         return None if self.tombstones is None else OLD_TOMBSTONES
 
-    def gives(self, records: Facts) -> Facts:
+    def output_facts(self, records: Facts) -> Facts:
         """Return the facts of the records that also hold for the output."""
         # Within a tick, or before a tombstone is forgotten, an older record is passed over.
         return records.but(det=records.det and self.tombstones is None)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         append = Need(
             0,
             "append",
