@@ -13,8 +13,6 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.state.marked_values import Exact
-
 from headrace.expr.check import check
 from headrace.expr.row_classes import from_user, to_user
 from headrace.expr.types import Field, Schema
@@ -53,6 +51,7 @@ from headrace.operators.lifetime import (
     WithLifetime,
     describe_lifetime,
 )
+from headrace.state.marked_values import Exact
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr

@@ -7,8 +7,6 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from headrace.state.marked_values import Exact
-
 from headrace.errors import UserFunctionFailed
 from headrace.expr.check import check
 from headrace.expr.row_classes import from_user, to_user
@@ -32,6 +30,7 @@ from headrace.lowering.step import Step, register_step
 from headrace.operators.fold import NO_CLAIMS, describe_fold
 from headrace.operators.lattice_fold import lattice_claims, lattice_functions
 from headrace.operators.lifetime import Lifetime, WithLifetime, describe_lifetime
+from headrace.state.marked_values import Exact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

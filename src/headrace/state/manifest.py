@@ -22,7 +22,6 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 import polars as pl
-from headrace.state.marked_values import ASIDE, ERASED
 from xxhash import xxh3_128_hexdigest
 
 from headrace.arrangement.batch import Batch as Rows
@@ -32,6 +31,7 @@ from headrace.expr.code_runtime import NAN
 from headrace.state.arranged_store import pieces_of
 from headrace.state.chain import BatchChain, FileRef, Run, check_file, damaged, sync
 from headrace.state.commit import read_checked, write_checked
+from headrace.state.marked_values import ASIDE, ERASED
 
 
 @dataclass(frozen=True, slots=True)

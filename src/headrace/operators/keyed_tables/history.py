@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from headrace.state.marked_values import Erasable
-
 from headrace.expr.check import check
 from headrace.expr.constructors import coalesce, col, struct
 from headrace.expr.types import Field
@@ -30,6 +28,7 @@ from headrace.operators.keyed_tables.upsert_rule import (
     shown_row,
     without_sequence,
 )
+from headrace.state.marked_values import Erasable
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr

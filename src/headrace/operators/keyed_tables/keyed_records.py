@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from headrace.state.marked_values import Erasable
-
 from headrace.arrangement.batch import Layout, batch_of, differing, joined, masked, select, take
 from headrace.arrangement.spine import FoundRows
 from headrace.columns.column_stream import ColumnStream, empty_stream
@@ -34,6 +32,7 @@ from headrace.expr.typing_rules import is_float
 from headrace.operators.keyed_tables.upsert import KeyedRecords, misfit_texts, tie_rule
 from headrace.requirements import np, pl
 from headrace.state import marked_values
+from headrace.state.marked_values import Erasable
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType

@@ -13,8 +13,6 @@ from functools import cache, singledispatch
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from headrace.state.marked_values import Erasable
-
 from headrace.errors import EvaluationError, RecordMisfit
 from headrace.expr.expression_text import literal_text
 from headrace.expr.row_classes import PLACE, Unavailable
@@ -37,6 +35,7 @@ from headrace.graph.operator_declarations import IN_ORDER, OLD_TOMBSTONES, Facts
 from headrace.lowering.generated_source import register_runtime
 from headrace.lowering.reference import Bags, NotOfBags, function_of, functions_of, rank
 from headrace.operators.time_spans import TIME_TYPES, check_span, shown_span
+from headrace.state.marked_values import Erasable
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr
