@@ -134,7 +134,7 @@ def spark(folder: Path, mark: Path) -> None:
 def pipeline(folder: Path, mark: Path) -> None:
     """One more file into a project of `spark-pipelines`, to its one table of sums."""
     import headrace as hr
-    from headrace.pipelines.run import run_pipeline
+    from headrace.pipelines.pipeline_run import run_pipeline
     from headrace.pipelines.spec import read_spec
 
     for name in ("sales", "transformations"):

@@ -236,7 +236,7 @@ _FULL = {errno.ENOSPC: "no space is left on it", errno.EDQUOT: "the quota of its
 
 
 @contextmanager
-def telling_full_disk(checkpoint: str | os.PathLike[str] | None) -> Generator[None]:
+def raising_disk_full(checkpoint: str | os.PathLike[str] | None) -> Generator[None]:
     """Raise `DiskFull` in place of an `OSError` of a full disk.
 
     checkpoint: folder of the run, named if the error does not name a file and this disk is full.

@@ -19,7 +19,7 @@ from tests.analysis.graphs import Draft, Remembering, graphs
 def test_facts_are_the_greatest_that_agree_with_every_operator(graph: FlowGraph) -> None:
     facts = [meet(()) for _ in graph.nodes]
     for _ in range(len(FACT_NAMES) * len(graph.nodes) + 1):
-        facts = [n.operator.gives([facts[i] for i in n.inputs]) for n in graph.nodes]
+        facts = [n.operator.output_facts([facts[i] for i in n.inputs]) for n in graph.nodes]
     assert list(find_facts(graph)) == facts
 
 
@@ -74,7 +74,7 @@ class AtLeast(Remembering):
 
     kind: ClassVar[str] = "at_least"
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(append=True)
 
 

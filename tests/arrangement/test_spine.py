@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.arrangement import codes, spine
-from headrace.arrangement.batch import Layout, Order, batch_of, grouped, merged, sorted_codes
+from headrace.arrangement.batch import Layout, Order, batch_of, group_sums, merged, sorted_codes
 from headrace.arrangement.spine import Spine
 from headrace.state.chain import batch_in, content_of
 
@@ -149,7 +149,7 @@ def test_groups_are_added_up_first_come_first(data: Any, keys: list[str], collid
         key = tuple(map(canonical, own))
         expected[key] = expected.get(key, 0) + w
     with few_codes() if collide else pytest.MonkeyPatch.context():
-        made = grouped(columns, [frame["w"].to_numpy()], exact=codes.is_exact(list(types.values()), False))
+        made = group_sums(columns, [frame["w"].to_numpy()], exact=codes.is_exact(list(types.values()), False))
     if made is None:
         assert collide
         return

@@ -20,7 +20,7 @@ from headrace.spark.batch.loops import why_in_one_task
 from headrace.spark.batch.subplans import distribution_of, loop_flow
 from headrace.spark.placing.earliest_stages import cycles_in_order, unpartitionable_reason
 from headrace.spark.placing.pushdown import insert_partial_operators
-from headrace.spark.placing.row_placement import ByBucket, ByKey, Route, ToAll, ToOne
+from headrace.spark.placing.row_placement import Broadcast, ByBucket, ByKey, Gather, Route
 from headrace.spark.placing.stages import Stage, cut_stages
 from headrace.spark.refusals import Mode, refusal
 from tests.docs.pages import GENERATED
@@ -167,7 +167,7 @@ def _placed(stage: Stage, at: int) -> str:
         return "wherever rows are"
     routes = _routes(stage, at)
     keyed = any(isinstance(route, ByKey | ByBucket) for route in routes)
-    if any(isinstance(route, ToAll) for route in routes):
+    if any(isinstance(route, Broadcast) for route in routes):
         sent = "right side" if isinstance(stage.graph.nodes[at].operator, Join) else "watermarks"
         return f"by key, {sent} on all shards" if keyed else "on all shards"
     return "by key" if keyed else "on one shard"
@@ -187,4 +187,4 @@ def _routes(stage: Stage, at: int) -> list[Route]:
             if i not in seen:
                 seen.add(i)
                 waiting.append(i)
-    return routes or [ToOne()]
+    return routes or [Gather()]

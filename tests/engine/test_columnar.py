@@ -32,11 +32,11 @@ from headrace.expr.types import BOOL, FLOAT64, INT64, INTERVAL, INTERVALS, STR, 
 from headrace.expr.typing_rules import bounded_code
 from headrace.operators.aggregate.aggregate import Aggregate
 from headrace.operators.aggregate.aggregation import accumulator_for
-from headrace.operators.aggregate.counts import OnceEach
+from headrace.operators.aggregate.counts import DistinctAccumulator
 from headrace.operators.aggregate.sums import FloatTotals
 from headrace.operators.event_time.temporal_filter import TemporalFilter
 from headrace.operators.event_time.window import Window
-from headrace.operators.join.interval_join import JoinOnTime
+from headrace.operators.join.interval_join import IntervalJoin
 from headrace.operators.join.join import How, Join
 from headrace.operators.time_spans import Sessions
 from headrace.operators.top_k import TopK
@@ -111,7 +111,7 @@ class Run:
         if isinstance(operator, Window):
             return isinstance(operator.shape, Sessions) and kind in ("calendar", "due")
         entries = kind.endswith(("calendar", "counts", "due"))
-        return entries and isinstance(operator, JoinOnTime | TemporalFilter)
+        return entries and isinstance(operator, IntervalJoin | TemporalFilter)
 
     def _reduced(self, name: str, group: Any) -> Any:
         """A group without what depends on the order of rows: fractions unreduced, first rows at hand."""
@@ -128,7 +128,7 @@ class Run:
         (source,) = graph.nodes[int(node)].inputs
         for _, aggregation in operator.aggregations:
             kept = accumulator_for(aggregation, graph.nodes[source].schema, self.facts[source].append)
-            total = kept.of if isinstance(kept, OnceEach) else kept
+            total = kept.of if isinstance(kept, DistinctAccumulator) else kept
             if isinstance(total, FloatTotals):
                 first = at + (total is not kept)
                 group[first : first + 2] = Fraction(*group[first : first + 2]).as_integer_ratio()

@@ -13,7 +13,7 @@ from headrace.errors import EvaluationError
 from headrace.expr.compile_python import compile_rows
 from headrace.expr.functions.hashing import MURMUR3, SEED, XXHASH64, HashFamily, hash_values
 from headrace.expr.row_classes import schema_of
-from headrace.expr.text_casts import of_float, of_float32
+from headrace.expr.text_casts import format_float, of_float32
 from headrace.expr.tree import Expr
 from headrace.expr.types import BYTES, FLOAT64, INT32, STR, DecimalType, Int32
 
@@ -184,4 +184,4 @@ def test_a_long_text_that_is_almost_a_number_is_refused_at_once(start: str, type
 def test_a_float_has_its_shortest_digits_whatever_the_java() -> None:
     assert of_float32(123456792.0) == "1.2345679E8"
     assert of_float32(16777216.0) == "1.6777216E7"
-    assert of_float(2e23) == "2.0E23"
+    assert format_float(2e23) == "2.0E23"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace import col
-from headrace.expr.text_casts import Remembered, day_of, iso_of, of_timestamp, second_of
+from headrace.expr.text_casts import TextCache, format_date, format_timestamp, iso_of, second_of
 from headrace.expr.time_patterns import format_pattern
 
 ROUND = st.sampled_from([0, 1, 10, 999, 1_000, 120_000, 500_000, 999_000, 999_999])
@@ -28,9 +28,9 @@ def test_a_text_is_that_of_the_whole_time(value: datetime) -> None:
     plain = value.replace(tzinfo=None)
     whole = plain.isoformat(" ")
     shown = whole.rstrip("0") if plain.microsecond else whole
-    assert of_timestamp(value) == shown
+    assert format_timestamp(value) == shown
     assert second_of(value) == plain.isoformat(" ", "seconds")
-    assert day_of(value) == value.date().isoformat()
+    assert format_date(value) == value.date().isoformat()
     assert iso_of(value) == plain.isoformat(timespec="milliseconds")
 
 
@@ -48,7 +48,7 @@ def test_a_pattern_formats_each_time_by_itself(times: list[datetime], pattern: s
         assert together.format(value) == format_pattern(pattern).format(value)
 
 
-@pytest.mark.parametrize("format", [of_timestamp, format_pattern("yyyy-MM-dd HH:mm").format])
+@pytest.mark.parametrize("format", [format_timestamp, format_pattern("yyyy-MM-dd HH:mm").format])
 def test_more_days_than_are_remembered_have_their_own_texts(format: object) -> None:
     assert callable(format)
     first = datetime(1000, 1, 1)
@@ -58,7 +58,7 @@ def test_more_days_than_are_remembered_have_their_own_texts(format: object) -> N
 
 
 def test_old_texts_are_forgotten() -> None:
-    texts = Remembered[int](str)
+    texts = TextCache[int](str)
     for number in range(200_000):
         assert texts[number] == str(number)
     assert len(texts) < 100_000
@@ -75,4 +75,6 @@ def test_a_part_of_a_text_is_cut_out_of_it(value: datetime, start: int, length: 
     flow.sink("parts", events.select(part=col.at.cast(str).substring(start, length)))
     moment = value.replace(tzinfo=UTC)
     changes = hr.Engine(flow).tick(events=[Event(moment)])
-    assert [row[0] for row in changes["parts"].raw] == [of_timestamp(moment)[start - 1 : start - 1 + length]]
+    assert [row[0] for row in changes["parts"].raw] == [
+        format_timestamp(moment)[start - 1 : start - 1 + length]
+    ]

@@ -14,7 +14,7 @@ import headrace as hr
 from headrace import col
 from headrace.expr.code_runtime import NAN
 from headrace.operators.aggregate.aggregation import answer_of
-from headrace.operators.aggregate.counts import OfDistinct
+from headrace.operators.aggregate.counts import DistinctAggregate
 from headrace.operators.aggregate.exact_totals import Moment
 from headrace.operators.aggregate.moments import Moments
 from headrace.operators.aggregate.sums import NullOnError
@@ -301,7 +301,7 @@ AGGREGATIONS: dict[str, Aggregation] = {
     "percentile of distinct by frequency": hr.percentile(col.d, [0.2], frequency=col.m, distinct=True),
     "sum that overflows": NullOnError(hr.sum(col.n)),
     "mean that may": NullOnError(hr.mean(col.d)),
-    "distinct sum that overflows": OfDistinct(NullOnError(hr.sum(col.n))),
+    "distinct sum that overflows": DistinctAggregate(NullOnError(hr.sum(col.n))),
     "histogram": hr.histogram_numeric(col.x, 3),
     "histogram of integers": hr.histogram_numeric(col.n, 2),
     "histogram of distinct": hr.histogram_numeric(col.m, 2, distinct=True),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.pipelines.definitions import Policy, TableName
-from headrace.pipelines.run import Event, RunReport, Selection, run_pipeline
+from headrace.pipelines.pipeline_run import Event, RunReport, Selection, run_pipeline
 from headrace.pipelines.spec import PipelineSpec, read_spec
 
 if TYPE_CHECKING:

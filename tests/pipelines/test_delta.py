@@ -17,7 +17,7 @@ from headrace.pipelines import leaves, plans
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.inputs import DeltaInput, RunDeltaTables
 from headrace.pipelines.maintenance import explain_pipeline
-from headrace.pipelines.run import planned
+from headrace.pipelines.pipeline_run import planned
 from headrace.pipelines.table_versions import TableVersions
 from tests.golden import assert_golden
 from tests.pipelines.project import SPEC, Project, changed, event, methods, rows_read, states
@@ -27,7 +27,7 @@ from tests.pipelines.test_inputs import HEAD
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headrace.pipelines.run import RunReport
+    from headrace.pipelines.pipeline_run import RunReport
 
 pa = pytest.importorskip("pyarrow")
 deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")

@@ -18,7 +18,7 @@ from headrace.pipelines import catalog
 from headrace.pipelines.catalog import PipelineCatalog
 from headrace.pipelines.deliveries import DeltaPublisher, _is_comparable
 from headrace.pipelines.errors import BadDefinition
-from headrace.tables.delta import DeltaLakeTable
+from headrace.tables.delta_table import DeltaLakeTable
 from tests.pipelines.project import Project, event, states
 from tests.pipelines.test_delta import completed
 from tests.pipelines.test_inputs import HEAD, ids

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.pipelines.errors import BadDefinition, PipelineInUse, UnknownDataset
-from headrace.pipelines.run import run_pipeline
+from headrace.pipelines.pipeline_run import run_pipeline
 from tests.golden import MESSAGES, assert_golden
 from tests.pipelines.project import Project, changed, event, methods, states
 

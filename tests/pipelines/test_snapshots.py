@@ -17,8 +17,8 @@ from headrace.pipelines.catalog import PipelineCatalog
 from headrace.pipelines.definitions import SNAPSHOTS, Policy, TableName
 from headrace.pipelines.errors import QueryRefused
 from headrace.pipelines.input_identity import place_of, without_secrets
+from headrace.pipelines.pipeline_run import RunReport, run_pipeline
 from headrace.pipelines.query_errors import message_of, source_message
-from headrace.pipelines.run import RunReport, run_pipeline
 from headrace.pipelines.weighted_rows import can_be_grouped, kinds_in
 from tests.pipelines.project import Project, changed, event, methods, rows_read, states
 
@@ -485,7 +485,7 @@ def test_kinds_are_those_of_types_not_of_names(
 
 def test_a_snapshot_is_shown_as_its_input(tmp_path: Path, spark: SparkSession) -> None:
     from headrace.pipelines.maintenance import explain_pipeline
-    from headrace.pipelines.run import planned
+    from headrace.pipelines.pipeline_run import planned
     from headrace.view import to_mermaid
     from headrace.view.picture import picture_of_pipeline
 

@@ -160,7 +160,7 @@ def test_examples_mean_what_spark_means(spark: SparkSession) -> None:
     from headrace.expr.spark_columns import spark_schema
     from headrace.io.arrow import rows_to_table, table_to_rows
     from headrace.queries.catalyst_plan import parse_schema
-    from headrace.spark.expressions import to_column
+    from headrace.spark.native_expressions import to_column
 
     found, schema, row = examples()
     mine = on_rows()

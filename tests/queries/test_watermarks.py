@@ -11,7 +11,7 @@ import pytest
 
 import headrace as hr
 from headrace.errors import UnsupportedQuery
-from headrace.operators.join.interval_join import JoinOnTime
+from headrace.operators.join.interval_join import IntervalJoin
 from tests.event_time.test_state import entries
 from tests.queries.spark_answers import comparable
 
@@ -192,4 +192,4 @@ def test_a_join_on_event_time_stays_before_others(spark: SparkSession) -> None:
         " WHERE a.id = b.id AND a.at = b.at AND a.price = c.price AND c.id = 2"
     )
     nodes = hr.sql(text, sources={"bids": Bid}, spark=spark).graph().nodes
-    assert any(isinstance(node.operator, JoinOnTime) for node in nodes)
+    assert any(isinstance(node.operator, IntervalJoin) for node in nodes)

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import headrace as hr
 from headrace import col
-from headrace.operators.aggregate.counts import OfDistinct
+from headrace.operators.aggregate.counts import DistinctAggregate
 from headrace.operators.aggregate.percentiles import Percentile
 from headrace.operators.aggregate.sums import NullOnError
 
@@ -45,7 +45,7 @@ FURTHER = {
     "part_of_different": hr.percentile(col.count, 0.7, distinct=True),
     "part_by_frequency": hr.percentile(col.key, [0.2, 0.5], frequency=_SMALL * _SMALL % 5),
     "tried_sum": NullOnError(hr.sum(_SMALL + (2**63 - 2000))),
-    "tried_sum_of_different": OfDistinct(NullOnError(hr.sum(_SMALL + (2**63 - 2000)))),
+    "tried_sum_of_different": DistinctAggregate(NullOnError(hr.sum(_SMALL + (2**63 - 2000)))),
     "tried_sum_of_prices": NullOnError(hr.sum(col.price)),
     "tried_mean": NullOnError(hr.mean(col.count)),
     "histogram": hr.histogram_numeric(col.key, 3),

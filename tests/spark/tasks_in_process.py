@@ -30,7 +30,7 @@ from headrace.spark.ticks.messages import (
 from headrace.spark.ticks.plan import Input, ShippedPlan, SinkOutput, TickPlan, compiled
 from headrace.spark.ticks.round_jobs import run_in_jobs
 from headrace.spark.ticks.round_task import Sent
-from headrace.spark.ticks.task import TickOrder
+from headrace.spark.ticks.task import TickSpec
 from headrace.spark.ticks.ticker import Ends
 from headrace.state.chain import BatchChain
 from headrace.state.codec import value_encoder
@@ -47,7 +47,7 @@ class InProcessTasks:
     rounds: loops are cut by key. few: rows of a round that one task runs, where the way is "stages".
     reading: how tasks read inputs; `SpooledTimes` where each is given as numbers of times with rows; None if
              they come as columns, like those of a DataFrame.
-    times:  those of the next tick, see `TickOrder`.
+    times:  those of the next tick, see `TickSpec`.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class InProcessTasks:
     def attempt(self, inputs: Mapping[str, Sequence[Any]], ended: Iterable[str] = ()) -> TickOutcome:
         """Run the next tick without committing it. ended: sources that end with it."""
         due = self.waiting | self.plan.due(first=not self.ticks)
-        order = TickOrder(self.shipped, self.ticks + 1, self.chains, due, times=self.times)
+        order = TickSpec(self.shipped, self.ticks + 1, self.chains, due, times=self.times)
         partitions = self._partitions(inputs, ended)
         if self.way == "one task":
             whole = [batch for part in partitions for batch in part]
@@ -174,24 +174,24 @@ class InProcessJobs:
     def __init__(self, tasks: InProcessTasks, partitions: list[list[pa.RecordBatch]]) -> None:
         self.tasks, self.partitions = tasks, partitions
 
-    def enter(self, order: TickOrder, last: int) -> list[TaskResult]:
+    def enter(self, order: TickSpec, last: int) -> list[TaskResult]:
         messages = [m for part in self.partitions for m in from_batches(task.scatter(order)(part))]
         return self._through(messages, order, 1, last)
 
     def run_stored_messages(
-        self, order: TickOrder, sent: Sequence[Sent], first: int, last: int
+        self, order: TickSpec, sent: Sequence[Sent], first: int, last: int
     ) -> list[TaskResult]:
         return self._through([m.reference() for m in sent], order, first, last)
 
     def try_small_rounds(
-        self, order: TickOrder, sent: Sequence[Sent], loop: LoopStages, before: int
+        self, order: TickSpec, sent: Sequence[Sent], loop: LoopStages, before: int
     ) -> list[TaskResult] | None:
         if sum(m.rows for m in sent) > self.tasks.few:
             return None
         batches = to_batches(m.reference() for m in sent)
         return results_of(_table(list(task.make_rounds_task(order, loop, self.tasks.few, before)(batches))))
 
-    def _through(self, messages: list[Any], order: TickOrder, first: int, last: int) -> list[TaskResult]:
+    def _through(self, messages: list[Any], order: TickSpec, first: int, last: int) -> list[TaskResult]:
         for number in range(first, last + 1):
             messages = self.tasks.shuffled(task.stage(order, number), messages)
         assert all(m[0] == TO_DRIVER for m in messages)

@@ -19,7 +19,7 @@ from headrace.errors import CheckpointDamaged, FlowChanged
 from headrace.spark.resharding import reshard
 from headrace.state.checkpoint import erase
 from headrace.state.commit import CommitLog
-from headrace.state.inspection import Held, inspect, rows_of_key
+from headrace.state.inspection import StateSize, inspect, rows_of_key
 from headrace.state.manifest import DescribedRows
 from headrace.state.rewind import rewind
 from tests.spark.tasks_with_checkpoint import CheckpointedTasks
@@ -102,7 +102,9 @@ KEYS = {
 def test_sizes_are_those_of_what_is_held(checkpoint: Path) -> None:
     assert held(checkpoint) == KEYS
     assert all(slot.whole.bytes > 0 for slot in inspect(checkpoint).slots)
-    assert sum((of for slot in inspect(checkpoint).slots for of in slot.shards.values()), Held()).keys == 23
+    assert (
+        sum((of for slot in inspect(checkpoint).slots for of in slot.shards.values()), StateSize()).keys == 23
+    )
 
 
 def test_the_rows_of_a_key_are_shown(checkpoint: Path) -> None:

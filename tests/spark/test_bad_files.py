@@ -25,7 +25,7 @@ import headrace as hr
 from headrace import Flow, col, io
 from headrace.cli.main import app
 from headrace.errors import BadRow, HeadraceError, InputChanged, UnreadableSource
-from headrace.io.files.file_source import Listing, UnreadFiles
+from headrace.io.files.file_source import Listing, PendingFiles
 from headrace.io.source import DONE
 from headrace.spark import run as run_on_spark
 from headrace.spark.ticks.ticker import DriverSink
@@ -405,7 +405,7 @@ def test_a_file_that_is_removed_after_it_was_read_is_not_missed(engine: Any, tmp
 def test_a_file_that_is_written_again_under_its_name_is_refused(tmp_path: Path) -> None:
     (tmp_path / "1.json").write_text("{}")
     taken: dict[Any, Any] = {}
-    files = UnreadFiles(Listing("bids", str(tmp_path)), taken)
+    files = PendingFiles(Listing("bids", str(tmp_path)), taken)
     (file,) = files.look(may_be_none=False)
     taken[file.name] = file.position(DONE)
     files.finished(file)
@@ -438,9 +438,9 @@ def test_a_name_that_is_not_utf_8_is_a_name(engine: Any, tmp_path: Path) -> None
 
 
 def test_where_a_folder_does_not_tell_of_changes_it_is_listed_now_and_then(tmp_path: Path) -> None:
-    files = UnreadFiles(Listing("bids", str(tmp_path)), {})
+    files = PendingFiles(Listing("bids", str(tmp_path)), {})
     state = (0, 0, 0, 0)
-    with mock.patch.object(UnreadFiles, "_folder_changed", return_value=state):
+    with mock.patch.object(PendingFiles, "_folder_changed", return_value=state):
         assert files.look(may_be_none=True) == []
         (tmp_path / "1.json").write_text("{}")
         assert files.look(may_be_none=True) == []

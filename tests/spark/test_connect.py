@@ -17,7 +17,7 @@ from headrace import Flow, col, io
 from headrace.errors import NotOnSpark
 from headrace.spark import Frame, run
 from headrace.spark.session import is_local, is_remote, tasks_at_a_time
-from headrace.spark.ticks import query
+from headrace.spark.ticks import tick_sequence
 
 pytestmark = pytest.mark.spark
 
@@ -63,7 +63,7 @@ def test_a_run_goes_on_after_what_its_commits_say_was_read(spark: Any, tmp_path:
 
 
 def test_a_streaming_data_frame_is_refused(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query, "is_remote", lambda _: True)
+    monkeypatch.setattr(tick_sequence, "is_remote", lambda _: True)
     frame = spark.readStream.format("rate").load().selectExpr("'a' AS shop", "value AS price")
     with pytest.raises(NotOnSpark, match="streaming DataFrame of Spark Connect"):
         run(totals(), spark, sources={"sales": Frame(frame)}, sinks={})

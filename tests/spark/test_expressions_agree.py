@@ -118,7 +118,7 @@ class Outcome:
 
     @cached_property
     def column(self) -> SparkColumn:
-        from headrace.spark.expressions import to_column
+        from headrace.spark.native_expressions import to_column
 
         return to_column(self.expr, SCHEMA)
 

@@ -22,6 +22,7 @@ from headrace.io.arrow import column_to_values, rows_to_table
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+
 pytestmark = pytest.mark.spark
 
 
@@ -45,7 +46,7 @@ def frame_of(spark: SparkSession, *rows: Row) -> DataFrame:
 
 
 def column_of(expr: Expr) -> Column:
-    from headrace.spark.expressions import to_column
+    from headrace.spark.native_expressions import to_column
 
     return to_column(expr, ROW)
 

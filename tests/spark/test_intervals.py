@@ -13,7 +13,7 @@ from headrace import col
 from headrace.engine.change import Change
 from headrace.expr.types import INTERVALS
 from headrace.operators.aggregate.aggregation import Aggregation
-from headrace.operators.aggregate.counts import OfDistinct
+from headrace.operators.aggregate.counts import DistinctAggregate
 from headrace.operators.aggregate.sums import Mean, NullOnError, Sum
 from tests.spark.batch_rows_of import bags_in_one_tick, batch_bags
 
@@ -133,7 +133,7 @@ def test_totals_that_leave_the_range_on_their_way_are_exact_in_a_batch(spark: Sp
     spans = flow.table("spans", Span)
     plain = {"mean": Mean(col.span), "tried": NullOnError(Mean(col.span)), "sum": NullOnError(Sum(col.span))}
     totals: dict[str, Aggregation] = {**plain}
-    once = {f"{name}_once": OfDistinct(each) for name, each in plain.items()}
+    once = {f"{name}_once": DistinctAggregate(each) for name, each in plain.items()}
     flow.sink("means", spans.group_by("key").agg(**totals, **once))
     sums = {"all": hr.sum(col.span), "once": hr.sum(col.span, distinct=True)}
     flow.sink("sums", spans.filter(~col.key.is_in("least", "third")).group_by("key").agg(**sums))

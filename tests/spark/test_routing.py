@@ -23,7 +23,7 @@ from headrace.expr.types import (
     Schema,
 )
 from headrace.io.arrow import rows_to_table, table_to_rows
-from headrace.spark.placing.row_placement import ByKey, ToAll, ToOne, row_divider, table_divider
+from headrace.spark.placing.row_placement import Broadcast, ByKey, Gather, row_divider, table_divider
 from headrace.testing.strategies import values
 
 TYPES = (*INTEGERS, FLOAT64, STR, DATE, TIMESTAMP, TIMESTAMP_NTZ, BOOL, DecimalType(12, 3))
@@ -68,7 +68,7 @@ def test_a_table_is_divided_as_its_rows_are(
 def test_all_rows_of_a_table_go_where_the_route_says() -> None:
     schema = Schema((Field("n", INT64),))
     table = rows_to_table([(1,), (2,)], schema)
-    for route, shards in ((ToOne(), {0}), (ToAll(), {0, 1, 2})):
+    for route, shards in ((Gather(), {0}), (Broadcast(), {0, 1, 2})):
         divide = table_divider(route, schema, 3)
         assert divide is not None
         assert {shard: len(part) for shard, part in divide(table).items()} == dict.fromkeys(shards, 2)

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.state.chunked_values import DividedDict, DividedList, opened, piece_numbers
+from headrace.state.chunked_values import ChunkedDict, ChunkedList, opened, piece_numbers
 from headrace.state.codec import value_encoder
 
 ENCODE = value_encoder()
@@ -45,7 +45,7 @@ dict_edits = st.lists(st.tuples(st.sampled_from("ssdg"), keys), max_size=400)
 @given(st.integers(0, 1500), st.lists(dict_edits, max_size=6))
 def test_a_divided_dict_is_a_dict(size: int, ticks: list[list[tuple[str, Any]]]) -> None:
     model: dict[Any, Any] = {key: (key,) for key in range(size)}
-    store = Store(DividedDict.of(dict(model)))
+    store = Store(ChunkedDict.of(dict(model)))
     for at, edits in enumerate(ticks):
         value = store.open()
         for what, key in edits:
@@ -70,7 +70,7 @@ list_edits = st.lists(st.tuples(st.sampled_from("aaiidgS"), st.integers(-5, 4000
 @given(st.integers(0, 1500), st.lists(list_edits, max_size=6))
 def test_a_divided_list_is_a_list(size: int, ticks: list[list[tuple[str, int]]]) -> None:
     model: list[Any] = list(range(size))
-    store = Store(DividedList.of(list(model)))
+    store = Store(ChunkedList.of(list(model)))
     for edits in ticks:
         value = store.open()
         for what, number in edits:
@@ -97,7 +97,7 @@ def test_a_divided_list_is_a_list(size: int, ticks: list[list[tuple[str, int]]])
 
 @given(st.lists(st.integers(0, 5000), max_size=300))
 def test_a_sorted_list_may_be_searched_and_stays_sorted(values: list[int]) -> None:
-    store = Store(DividedList.of(list(range(0, 5000, 3))))
+    store = Store(ChunkedList.of(list(range(0, 5000, 3))))
     model = list(range(0, 5000, 3))
     value = store.open()
     for number in values:
@@ -110,11 +110,11 @@ def test_a_sorted_list_may_be_searched_and_stays_sorted(values: list[int]) -> No
 
 
 def test_a_change_writes_a_piece_and_not_the_whole() -> None:
-    for whole in (DividedDict.of(dict.fromkeys(range(100000), 1)), DividedList.of(list(range(100_000)))):
+    for whole in (ChunkedDict.of(dict.fromkeys(range(100000), 1)), ChunkedList.of(list(range(100_000)))):
         store = Store(whole)
         everything, store.written = store.written, 0
         value = store.open()
-        if isinstance(value, DividedDict):
+        if isinstance(value, ChunkedDict):
             value[100_001] = 1
         else:
             value.append(100_001)
@@ -125,7 +125,7 @@ def test_a_change_writes_a_piece_and_not_the_whole() -> None:
 
 
 def test_adding_and_removing_all_leaves_no_more_than_there_is() -> None:
-    store = Store(DividedDict.of(dict.fromkeys(range(600), 1)))
+    store = Store(ChunkedDict.of(dict.fromkeys(range(600), 1)))
     for change in (range(600, 20_000), range(19_000)):
         value = store.open()
         for key in change:
@@ -139,10 +139,10 @@ def test_adding_and_removing_all_leaves_no_more_than_there_is() -> None:
 
 
 def test_numbers_that_are_equal_are_one_key() -> None:
-    value = DividedDict.of(dict.fromkeys(range(2000), 1))
+    value = ChunkedDict.of(dict.fromkeys(range(2000), 1))
     for key in (7.0, Decimal(7), Decimal("7.00")):
         assert value.get(key) == 1
     value[8.0] = 2
     assert len(value) == 2000
-    nested = DividedDict.of({(n, "x"): 1 for n in range(2000)})
+    nested = ChunkedDict.of({(n, "x"): 1 for n in range(2000)})
     assert nested.get((7.0, "x")) == 1

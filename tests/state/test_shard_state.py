@@ -30,7 +30,7 @@ from headrace.state.chain import (
     UnfinishedMerge,
     parts_of,
 )
-from headrace.state.chunked_values import DividedDict, DividedList
+from headrace.state.chunked_values import ChunkedDict, ChunkedList
 from headrace.state.codec import decode, key_encoder
 from headrace.state.lazy_slots import Form, piece_keys, whole_values
 from headrace.state.shard import ShardState
@@ -376,9 +376,9 @@ def grow_list(value: Any, row: Any, what: str) -> None:
 
 def as_stored(value: Any) -> Any:
     """A value without regard to lists or tuples, and to the order of a dict."""
-    if isinstance(value, dict | DividedDict):
+    if isinstance(value, dict | ChunkedDict):
         return {key: as_stored(part) for key, part in value.items()}
-    if isinstance(value, list | tuple | DividedList):
+    if isinstance(value, list | tuple | ChunkedList):
         return tuple(map(as_stored, value))
     return value
 

@@ -35,7 +35,7 @@ def error(what: str, why: str, fix: str, cause: Exception) -> UnreadableSource:
 
 def open_delta(path: str) -> VersionedTable:
     pytest.importorskip("deltalake", reason="deltalake is not installed")
-    from headrace.tables.delta import DeltaLakeTable
+    from headrace.tables.delta_table import DeltaLakeTable
 
     return DeltaLakeTable(path, error)
 

@@ -19,7 +19,7 @@ from headrace.engine.live_rows import CurrentRows
 from headrace.errors import FlowChanged
 from headrace.expr.row_classes import schema_of
 from headrace.io import Changelog, CsvChangelog, CsvDialect, JsonFiles, Print, TableFiles, parse_sink
-from headrace.state.inspection import SlotHeld
+from headrace.state.inspection import SlotStats
 from headrace.ui import CheckpointPage, RunPage, RunSubject, run_page
 from headrace.ui import view_rows as limits
 from headrace.ui.run_page import _labels, flow_overview
@@ -351,8 +351,8 @@ def test_columns_of_numbers_are_told() -> None:
 def test_operators_of_one_kind_on_one_line_are_told_apart() -> None:
     def slot(
         name: str, what: str, called: str | None = None, operator: str | None = "join (on a)"
-    ) -> SlotHeld:
-        return SlotHeld(operator, called, "shop.py:3" if operator else None, name, what, {})
+    ) -> SlotStats:
+        return SlotStats(operator, called, "shop.py:3" if operator else None, name, what, {})
 
     slots = [
         slot("0a", "left"),

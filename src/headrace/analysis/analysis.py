@@ -32,7 +32,7 @@ from headrace.graph.operator_declarations import Facts, meet
 from headrace.operators.aggregate.aggregate import Aggregate
 from headrace.operators.aggregate.sums import Mean
 from headrace.operators.event_time.window import Window
-from headrace.operators.over.over import ComputeOver
+from headrace.operators.over.over import OverAggregate
 from headrace.shown import Shown
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ def find_facts(graph: FlowGraph) -> tuple[Facts, ...]:
     while waiting:
         node = graph.nodes[waiting.popleft()]
         queued[node.id] = False
-        # The meet only removes facts, so this terminates even for an operator whose `gives` is not monotone.
-        found = meet((facts[node.id], node.operator.gives([facts[i] for i in node.inputs])))
+        # The meet only removes facts, so this ends even if an operator's `output_facts` is not monotone.
+        found = meet((facts[node.id], node.operator.output_facts([facts[i] for i in node.inputs])))
         if found == facts[node.id]:
             continue
         facts[node.id] = found
@@ -81,7 +81,7 @@ def find_zero_normalization(graph: FlowGraph, facts: Sequence[Facts]) -> ZeroNor
     made: set[int] = set()
     for node in graph.nodes:
         read = [one[i] or not facts[i].append for i in node.inputs]
-        if one[node.id] or node.operator.one_zero(read):
+        if one[node.id] or node.operator.free_of_negative_zero(read):
             one[node.id] = True
         elif not facts[node.id].append:
             one[node.id] = True
@@ -231,7 +231,7 @@ def _means(operator: Operator) -> Iterator[tuple[str, Mean]]:
     functions: Sequence[tuple[str, WindowFunction]] = ()
     if isinstance(operator, Aggregate | Window):
         functions = operator.aggregations
-    elif isinstance(operator, ComputeOver):
+    elif isinstance(operator, OverAggregate):
         functions = [(name, over.function) for name, over in operator.functions]
     yield from ((name, function) for name, function in functions if isinstance(function, Mean))
 

@@ -92,7 +92,7 @@ def _blamed(node: Node, facts: Sequence[Facts], fact: str) -> list[int]:
     """Return the inputs from which the output inherits its lack of `fact`; none if the operator drops it."""
     lacking = [i for i in node.inputs if not getattr(facts[i], fact)]
     mended = [facts[i].but(**{fact: True}) for i in node.inputs]
-    return lacking if getattr(node.operator.gives(mended), fact) else []
+    return lacking if getattr(node.operator.output_facts(mended), fact) else []
 
 
 def refusals(graph: FlowGraph, facts: Sequence[Facts]) -> Iterator[HeadraceError]:
@@ -201,7 +201,7 @@ def _guard_missing(graph: FlowGraph, path: Sequence[int], port: str, role: str, 
 def check_needs(graph: FlowGraph, facts: Sequence[Facts]) -> Iterator[NeedNotMet]:
     """Yield `NeedNotMet` for an operator whose input lacks a fact that it needs."""
     for node in graph.nodes:
-        for need in node.operator.needs():
+        for need in node.operator.required_facts():
             if not need.only_in_loop and not _meets(facts, node, need):
                 yield _need_not_met(graph, facts, node, need)
     for edge, need in _unmet_in_cycles(graph, facts, list(graph.same_tick_edges())):
@@ -247,7 +247,7 @@ def _unmet_in_cycles(
     """Find the edges within cycles of `edges` that lack a fact needed in cycles."""
     for edge in _inside(graph, edges):
         node = graph.nodes[edge.target]
-        for need in node.operator.needs():
+        for need in node.operator.required_facts():
             if need.only_in_loop and need.port == edge.port and not _meets(facts, node, need):
                 yield edge, need
 
@@ -301,7 +301,7 @@ def check_growth(graph: FlowGraph, facts: Sequence[Facts]) -> Iterator[NeedNotMe
     Building the flow has already checked that the column is monotone for append streams.
     """
     for node in graph.nodes:
-        column = node.operator.grows_from()
+        column = node.operator.required_monotone_column()
         if column is None:
             continue
         maker = introducing_operator(graph.nodes, node.inputs[0])
@@ -397,7 +397,7 @@ def _follows_ticks(graph: FlowGraph, nodes: Sequence[Node]) -> bool:
 
 def _reads_order(node: Node) -> bool:
     """Return whether an operator depends on its input order, which parallel workers would have to keep."""
-    return any(need.fact == "ordered" for need in node.operator.needs())
+    return any(need.fact == "ordered" for need in node.operator.required_facts())
 
 
 def _makes_one_of_equal(node: Node, facts: Facts) -> bool:
@@ -405,7 +405,7 @@ def _makes_one_of_equal(node: Node, facts: Facts) -> bool:
 
     For types other than `Any`, equal values are identical, or made so (`headrace.analysis.analysis`).
     """
-    merged = node.operator.merges_equal or not facts.append
+    merged = node.operator.picks_representative or not facts.append
     return merged and any(holds_any(field.type) for field in node.schema.fields)
 
 

@@ -120,7 +120,7 @@ def merged(layout: Layout, batches: Sequence[Batch], *, net: bool = True, whole:
     """
     codes = np.concatenate([batch.codes for batch in batches])
     ends = np.cumsum([len(batch) for batch in batches])
-    found = _settled(layout, codes, stacked([batch.frame for batch in batches]), ends, net=net)
+    found = _settled(layout, codes, concat_frames([batch.frame for batch in batches]), ends, net=net)
     if whole and layout.latest and any(found.frame[name].null_count() for name in layout.values):
         there = np.all([found.frame[name].is_not_null().to_numpy() for name in layout.values], axis=0)
         return Batch(found.codes[there], take(found.frame, np.flatnonzero(there)), ())
@@ -179,7 +179,9 @@ def _order(
     if _unlike(keys, order, np.flatnonzero(repeated)).any():
         # Several keys have one code: rows of each are brought side by side.
         coded = keys if order is None else take(keys, order)
-        again = ordered(coded.hstack([pl.Series("#", codes)]), [Order(n, False) for n in ("#", *layout.keys)])
+        again = row_order(
+            coded.hstack([pl.Series("#", codes)]), [Order(n, False) for n in ("#", *layout.keys)]
+        )
         return again if order is None else order[again], codes
     return order, codes
 
@@ -205,16 +207,16 @@ def sorted_codes(codes: Codes) -> tuple[Places | None, Codes]:
         return packed & places, (packed >> bits) + least
     packed = _sorted((codes & ~places) | np.arange(len(codes)))
     order = packed & places
-    ordered = codes[order]
-    falling = np.flatnonzero(ordered[1:] < ordered[:-1])
+    row_order = codes[order]
+    falling = np.flatnonzero(row_order[1:] < row_order[:-1])
     if len(falling):
         # Few codes differ in the bits alone that gave way to the places.
         upper = packed >> bits
         at = np.flatnonzero(np.isin(upper, upper[falling]))
         own = order[at]
         order[at] = own[np.lexsort((own, codes[own]))]
-        ordered = codes[order]
-    return order, ordered
+        row_order = codes[order]
+    return order, row_order
 
 
 def _sorted(numbers: Numbers) -> Numbers:
@@ -242,17 +244,17 @@ def _mixed_runs(codes: Codes, repeated: Any, order: Places | None, ends: Places)
 def _in_order(layout: Layout, codes: Codes, rows: pl.DataFrame) -> Places:
     """Return the places of rows in the layout's order. codes: theirs, ascending."""
     coded = rows.hstack([pl.Series("#", codes)])
-    order = ordered(coded, [Order("#", False), *layout.order])
+    order = row_order(coded, [Order("#", False), *layout.order])
     if (
         layout.exact
         or not _unlike(select(rows, layout.keys), order, np.flatnonzero(np.diff(codes) == 0)).any()
     ):
         return order
     # Several keys have one code: rows of each are brought side by side.
-    return ordered(coded, [Order("#", False), *(Order(key, False) for key in layout.keys), *layout.order])
+    return row_order(coded, [Order("#", False), *(Order(key, False) for key in layout.keys), *layout.order])
 
 
-def ordered(frame: pl.DataFrame, by: Sequence[Order]) -> Places:
+def row_order(frame: pl.DataFrame, by: Sequence[Order]) -> Places:
     """Return the places of rows as sorted."""
     if frame.height < _FEW:
         numbers = [numbers_of(frame[each.column]) for each in by]
@@ -276,7 +278,7 @@ def _last_of_each(layout: Layout, codes: Codes, frame: pl.DataFrame) -> Places |
         return None
     keys = select(frame, layout.keys)
     kept = np.ones(len(codes), np.bool_)
-    if len(same) > _FEW_ALIKE and not unlike(keys, same).any():
+    if len(same) > _FEW_ALIKE and not differs_from_next(keys, same).any():
         kept[same] = False
     else:
         # Few, or several keys have one code.
@@ -302,7 +304,7 @@ def _summed_neighbours(
         starts[1:] |= differing(rows.slice(0, last).get_columns(), rows.slice(1, last).get_columns())
     elif not layout.exact:
         same = np.flatnonzero(~starts) - 1
-        starts[same + 1] = unlike(select(frame, layout.keys), same)
+        starts[same + 1] = differs_from_next(select(frame, layout.keys), same)
     begins = np.flatnonzero(starts)
     if len(begins) == len(codes):
         return begins, sums
@@ -362,12 +364,12 @@ def _mixed(codes: Codes, sums: Sequence[Numbers]) -> Places:
 def _carried(layout: Layout, sums: list[Any]) -> list[Any]:
     at = {name: number for number, name in enumerate(layout.sums)}
     for names in layout.wide:
-        for name, part in zip(names, carried([sums[at[name]] for name in names]), strict=True):
+        for name, part in zip(names, propagate_carries([sums[at[name]] for name in names]), strict=True):
             sums[at[name]] = part
     return sums
 
 
-def carried(parts: Sequence[Numbers]) -> list[Numbers]:
+def propagate_carries(parts: Sequence[Numbers]) -> list[Numbers]:
     """Carry what parts of wide sums have beyond their bits, so that equal sums look alike."""
     made, beyond = list[Numbers](), np.zeros_like(parts[0])
     for part in parts[:-1]:
@@ -380,13 +382,13 @@ def carried(parts: Sequence[Numbers]) -> list[Numbers]:
 def _unlike(frame: pl.DataFrame, order: Places | None, places: Places) -> Any:
     """Return for each of these places of rows in an order whether its row and the next one differ."""
     if order is None:
-        return unlike(frame, places)
+        return differs_from_next(frame, places)
     if not len(places):
         return np.zeros(0, np.bool_)
     return differing(take(frame, order[places]).get_columns(), take(frame, order[places + 1]).get_columns())
 
 
-def unlike(frame: pl.DataFrame, places: Places) -> Any:
+def differs_from_next(frame: pl.DataFrame, places: Places) -> Any:
     """Return for each of these positions whether its row differs from the next one."""
     if not len(places):
         return np.zeros(0, np.bool_)
@@ -417,12 +419,12 @@ def joined(
 def distinct_keys(layout: Layout, frame: pl.DataFrame) -> list[pl.Series]:
     """Return the keys of rows, each once, in the order in which they come first."""
     keys = select(frame, layout.keys)
-    made = grouped(keys.get_columns(), (), exact=layout.exact)
+    made = group_sums(keys.get_columns(), (), exact=layout.exact)
     found = keys.unique(maintain_order=True) if made is None else take(keys, made[0])
     return found.get_columns()
 
 
-def grouped(
+def group_sums(
     keys: Sequence[pl.Series], sums: Sequence[Numbers], *, exact: bool
 ) -> tuple[Places, list[Numbers]] | None:
     """Return where each key comes first, in this order, and what its rows add up to.
@@ -441,7 +443,7 @@ def grouped(
     return firsts[rank], added
 
 
-def stacked(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+def concat_frames(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Concatenate frames with the same columns."""
     # `pl.concat` plans a query.
     whole = frames[0]

@@ -11,13 +11,13 @@ from headrace.arrangement.batch import (
     Layout,
     Order,
     Places,
+    concat_frames,
     differing,
+    differs_from_next,
     merged,
-    ordered,
+    row_order,
     select,
-    stacked,
     take,
-    unlike,
 )
 from headrace.arrangement.codes import codes_of
 from headrace.arrangement.spine import FoundRows, Probe, Spine
@@ -198,7 +198,7 @@ def change_of_first_rows(
 def _in_order(parts: Sequence[FoundRows]) -> FoundRows:
     asking = np.concatenate([part.asked for part in parts])
     order = np.argsort(asking, kind="stable")
-    return FoundRows(asking[order], take(stacked([part.rows for part in parts]), order))
+    return FoundRows(asking[order], take(concat_frames([part.rows for part in parts]), order))
 
 
 def _beginnings(
@@ -232,7 +232,7 @@ def _beginnings(
         cuts.append(cut)
         news.append(np.full(len(places), batch is new))
     asked, cut = np.concatenate(numbers), np.concatenate(cuts)
-    looked = stacked(rows).hstack(
+    looked = concat_frames(rows).hstack(
         [
             pl.Series(_ASKED, asked.astype(np.int64)),
             pl.Series(_CUT, cut),
@@ -244,7 +244,7 @@ def _beginnings(
     keys = pl.DataFrame(list(probe.keys))
     if ends:
         own = take(keys, np.concatenate(of_ends)).get_columns()
-        if differing(own, stacked(ends).get_columns()).any():
+        if differing(own, concat_frames(ends).get_columns()).any():
             # A range of several keys is looked at whole.
             return _beginnings(layout, batches, new, probe, max(map(len, batches)))
     others = differing(take(keys, asked).get_columns(), layout.keys_of(looked))
@@ -258,14 +258,14 @@ def _trusted(
 
     The rows without the new batch, then with it.
     """
-    looked = take(looked, ordered(looked, [Order(_ASKED, False), *layout.order]))
+    looked = take(looked, row_order(looked, [Order(_ASKED, False), *layout.order]))
     numbers = looked[_ASKED].to_numpy()
     done = np.ones(asked, np.bool_)
     if not looked.height:
         nothing = FoundRows(numbers, select(looked, layout.types))
         return (nothing, nothing), done
     starts = np.ones(looked.height, np.bool_)
-    starts[1:] = unlike(
+    starts[1:] = differs_from_next(
         select(looked, (_ASKED, *(each.column for each in layout.order))), np.arange(looked.height - 1)
     )
     begins = np.flatnonzero(starts)

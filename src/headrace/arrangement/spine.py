@@ -17,10 +17,10 @@ from headrace.arrangement.batch import (
     Layout,
     Places,
     batch_of,
+    concat_frames,
     differing,
     merged,
     sorted_codes,
-    stacked,
     take,
 )
 from headrace.arrangement.codes import Codes
@@ -89,7 +89,7 @@ class SpineMerge:
             return pieces[0]
         bounds = zip(*(piece.bounds for piece in pieces), strict=True)
         codes = np.concatenate([piece.codes for piece in pieces])
-        return Batch(codes, stacked([piece.frame for piece in pieces]), tuple(map(sum, bounds)))
+        return Batch(codes, concat_frames([piece.frame for piece in pieces]), tuple(map(sum, bounds)))
 
 
 class SumOverflow(Exception):
@@ -235,7 +235,7 @@ class Spine:
         """Return all rows, sorted by code, but for those that are taken back."""
         if not self.batches:
             return pl.DataFrame(schema=self.layout.types)
-        return batch_of(self.layout, stacked([batch.frame for batch in self.batches])).frame
+        return batch_of(self.layout, concat_frames([batch.frame for batch in self.batches])).frame
 
 
 def together(layout: Layout, found: Sequence[FoundRows]) -> FoundRows:
@@ -245,7 +245,7 @@ def together(layout: Layout, found: Sequence[FoundRows]) -> FoundRows:
         return parts[0]
     if not parts:
         return FoundRows(np.empty(0, np.int64), pl.DataFrame(schema=layout.types))
-    return FoundRows(np.concatenate([p.asked for p in parts]), stacked([p.rows for p in parts]))
+    return FoundRows(np.concatenate([p.asked for p in parts]), concat_frames([p.rows for p in parts]))
 
 
 @dataclass(frozen=True, slots=True)

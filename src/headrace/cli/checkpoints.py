@@ -17,12 +17,12 @@ import typer
 from typer.core import TyperGroup
 
 from headrace.cli.options import FlowName
-from headrace.cli.rows import create_console, create_table
+from headrace.cli.row_formats import create_console, create_table
 from headrace.errors import BadInput
 from headrace.file_system import local_path
 
 if TYPE_CHECKING:
-    from headrace.state.inspection import CheckpointHeld, FoundValue
+    from headrace.state.inspection import CheckpointStats, FoundValue
 
 
 Folder = Annotated[str, typer.Argument(help="The folder of a checkpoint.")]
@@ -117,7 +117,7 @@ def _parsed(key: str) -> Any:
         ) from error
 
 
-def _only(held: CheckpointHeld, operator: str) -> CheckpointHeld:
+def _only(held: CheckpointStats, operator: str) -> CheckpointStats:
     from dataclasses import replace
 
     slots = tuple(s for s in held.slots if operator in (s.name, s.operator, s.called))
@@ -131,7 +131,7 @@ def _only(held: CheckpointHeld, operator: str) -> CheckpointHeld:
     return replace(held, slots=slots)
 
 
-def _as_json(held: CheckpointHeld) -> dict[str, Any]:
+def _as_json(held: CheckpointStats) -> dict[str, Any]:
     body = asdict(held)
     body["folder"] = str(held.folder)
     for slot, whole in zip(body["slots"], held.slots, strict=True):
@@ -178,7 +178,7 @@ def _short(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _print_checkpoint(held: CheckpointHeld, *, by_shard: bool) -> None:
+def _print_checkpoint(held: CheckpointStats, *, by_shard: bool) -> None:
     from rich.text import Text
 
     out = create_console()

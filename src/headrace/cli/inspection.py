@@ -18,7 +18,7 @@ import typer
 
 from headrace.cli.exit_codes import CANNOT_TELL, FAILED
 from headrace.cli.options import EngineChoice, FlowName, SourceUris, parse_named_uris
-from headrace.cli.rows import create_console, create_table
+from headrace.cli.row_formats import create_console, create_table
 from headrace.errors import BadInput
 from headrace.pull.errors import BadTrace
 

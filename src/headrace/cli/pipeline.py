@@ -19,7 +19,7 @@ from headrace.pipelines.definitions import Policy
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headrace.pipelines.run import Observer, RunReport
+    from headrace.pipelines.pipeline_run import Observer, RunReport
     from headrace.pipelines.spec import PipelineSpec
 
 pipeline = typer.Typer(
@@ -71,7 +71,7 @@ def run(
     file with an error then leaves its tables as they are, and the others go on.
     """
     from headrace.cli.pipeline_events import JSON_PRINTER, TEXT_PRINTER, News
-    from headrace.pipelines.run import Selection, run_pipeline
+    from headrace.pipelines.pipeline_run import Selection, run_pipeline
     from headrace.pipelines.update import Stopped
 
     selection = Selection(_names(refresh), _names(full_refresh), full_refresh_all)
@@ -147,7 +147,7 @@ def compact(
 @pipeline.command()
 def dry_run(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
     """Read and analyse a pipeline without running it."""
-    from headrace.pipelines.run import planned
+    from headrace.pipelines.pipeline_run import planned
 
     with (
         _session(spec) as (project, spark),
@@ -163,7 +163,7 @@ def dry_run(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
 def explain(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
     """Show how each table is brought up to date, from what, and what it keeps."""
     from headrace.pipelines.maintenance import explain_pipeline
-    from headrace.pipelines.run import planned
+    from headrace.pipelines.pipeline_run import planned
 
     with (
         _session(spec) as (project, spark),
@@ -179,7 +179,7 @@ def draw(
     format: Annotated[DrawingFormat, typer.Option(help="Language of the drawing.")] = DrawingFormat.MERMAID,
 ) -> None:
     """Draw the tables of a pipeline and what they read."""
-    from headrace.pipelines.run import planned
+    from headrace.pipelines.pipeline_run import planned
     from headrace.view.picture import picture_of_pipeline
 
     with (
@@ -200,7 +200,7 @@ def _session(file: Path | None) -> Generator[tuple[PipelineSpec, SparkSession]]:
 
     project = read_spec(file or find_spec(Path.cwd()))
     need_pyspark()
-    from headrace.pipelines.run import spark_for
+    from headrace.pipelines.pipeline_run import spark_for
 
     with spark_for(project) as spark:
         yield project, spark

@@ -14,8 +14,8 @@ import typer
 
 from headrace.errors import HeadraceError
 from headrace.pipelines.definitions import TableName
+from headrace.pipelines.pipeline_run import Event, Observer, RunReport, UpdateState
 from headrace.pipelines.query_errors import message_of
-from headrace.pipelines.run import Event, Observer, RunReport, UpdateState
 
 _SKIPPED = "due to upstream failure(s)"
 

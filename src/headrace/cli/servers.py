@@ -331,7 +331,7 @@ def status(
     if as_json:
         typer.echo(json.dumps(to_plain(found), indent=2, default=_as_text))
         return
-    from headrace.cli.rows import create_console
+    from headrace.cli.row_formats import create_console
 
     out = create_console()
     out.print(f"controller {found.epoch}, last write at {found.read_time} ({_moment(found.read_time)})")
@@ -360,7 +360,7 @@ def _moment(milliseconds: int) -> str:
 
 def print_replicas(found: ControllerStatus) -> None:
     """Print the table of replicas."""
-    from headrace.cli.rows import create_console, create_table
+    from headrace.cli.row_formats import create_console, create_table
 
     table = create_table(
         "name", "address", "runtime", "state", "can take over", ">for", ">connections", ">deaths", "problem"
@@ -395,7 +395,7 @@ def _span(milliseconds: int) -> str:
 
 def print_views(found: ControllerStatus) -> None:
     """Print the table of views."""
-    from headrace.cli.rows import create_console, create_table
+    from headrace.cli.row_formats import create_console, create_table
 
     table = create_table("name", "reads", "key", "state", ">settled before", "replicas (lag)")
     for each in found.views:
@@ -416,7 +416,7 @@ def _upper(time: int | None) -> str:
 
 def print_collections(found: ControllerStatus) -> None:
     """Print the table of collections."""
-    from headrace.cli.rows import create_console, create_table
+    from headrace.cli.row_formats import create_console, create_table
 
     table = create_table("name", "columns", "written by", ">readable from", ">to before")
     for each in found.collections:

@@ -32,12 +32,13 @@ from headrace.cli.options import (
     connect,
     parse_patience,
 )
-from headrace.cli.rows import RowsFormat
+from headrace.cli.row_formats import RowsFormat
 from headrace.errors import BadInput
 
 if TYPE_CHECKING:
     from headrace.compute.client.client import Client
     from headrace.compute.client.subscription import Batch, CachedDescription
+
 
 LoadCallables = Annotated[
     bool,
@@ -262,7 +263,7 @@ def _write(
     row: list[str] | None,
     at_once: int,
 ) -> None:
-    from headrace.cli.rows import parse_rows, read_lines
+    from headrace.cli.row_formats import parse_rows, read_lines
     from headrace.compute.errors import MessageTooLarge
 
     if (file is None) == (not row):
@@ -321,7 +322,7 @@ def peek(
     server_name: ServerName = None,
 ) -> None:
     """Show the rows of a view or a collection, including every acknowledged write."""
-    from headrace.cli.rows import parse_condition, parse_key, print_rows
+    from headrace.cli.row_formats import parse_condition, parse_key, print_rows
     from headrace.expr.tree import Column, Expr, Ordering
 
     order: list[Expr | Ordering] = [
@@ -467,7 +468,7 @@ def _json(known: CachedDescription, progress: bool) -> Iterator[Show]:
 def _table(known: CachedDescription, progress: bool) -> Iterator[Show]:
     from rich.live import Live
 
-    from headrace.cli.rows import create_console, create_table
+    from headrace.cli.row_formats import create_console, create_table
     from headrace.io.in_process import cells
 
     rows: Counter[tuple[str, ...]] = Counter()  # keyed by printed text, because lists are not hashable

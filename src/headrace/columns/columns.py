@@ -231,7 +231,7 @@ def rows_to_columns(
     return Columns(schema, append, pl.DataFrame(taken), lambda: rows)
 
 
-def weights_of(weight: int, count: int) -> pl.Series:
+def constant_weights(weight: int, count: int) -> pl.Series:
     """Return one weight for so many rows."""
     return repeated(weight, pl.Int64(), count).alias(WEIGHT)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from headrace.arrangement.batch import Layout, Order, negated, select, stacked
+from headrace.arrangement.batch import Layout, Order, concat_frames, negated, select
 from headrace.columns.column_stream import ColumnStream, build_stream, empty_stream, with_one_zero
 from headrace.columns.columns import WEIGHT, ColumnarDeclined, rows_to_columns
 from headrace.columns.expressions import reads_columns
@@ -86,7 +86,7 @@ class SlotForm(ABC):
 
     def changes(self, before: Mapping[Any, Any], after: Mapping[Any, Any]) -> pl.DataFrame:
         """Return rows that replace entries by others. Raises `ColumnarDeclined`."""
-        return stacked([negated(self.layout, self.present(before)), self.present(after)])
+        return concat_frames([negated(self.layout, self.present(before)), self.present(after)])
 
     def present(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
         """Return the rows of entries, none for None, with the columns as the layout has them."""

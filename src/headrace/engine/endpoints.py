@@ -40,8 +40,8 @@ from headrace.io.pull_streams import (
     CommittedTickDelivery,
     PendingPositions,
     group_into_batches,
+    prefetch_rows,
     reader_source,
-    rows_ahead,
     writer_sink,
 )
 from headrace.io.sink import SinkRequest, Writer
@@ -63,7 +63,7 @@ def no_pending_ask(_end: End | None, _value: Any = None, /) -> None:
 
 
 @dataclass(eq=False, slots=True)
-class Inlet:
+class SourceEndpoint:
     """A source of a running flow, with its pending ask and answer.
 
     readers: the names of the given sinks that its rows can reach.
@@ -87,7 +87,7 @@ class Inlet:
 
 
 @dataclass(eq=False, slots=True)
-class Outlet:
+class SinkEndpoint:
     """A sink of a running flow, given by the caller.
 
     at_once: whether both steps of a tick may be combined in one. ask: the pending ask, if the sink is
@@ -320,7 +320,7 @@ def _batches(source: Any, feed: Feed, limit: int | None, closing: ExitStack) -> 
         return pull.pull(source, group_into_batches(feed, limit))
     if isinstance(source, AsyncIterable):
         return pull.pull(
-            rows_ahead(cast("AsyncIterable[Any]", source), limit), group_into_batches(feed, limit)
+            prefetch_rows(cast("AsyncIterable[Any]", source), limit), group_into_batches(feed, limit)
         )
     reader = open_source(source, feed)
     close = CloseOnce(reader.close)

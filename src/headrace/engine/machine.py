@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from headrace.columns.columns import Columns
-    from headrace.engine.columnar.columnar_flow import LargeTicks
+    from headrace.engine.columnar.columnar_flow import ColumnarExecutor
     from headrace.engine.program import Program
     from headrace.engine.runtime_library import TickBudget
 
@@ -92,7 +92,7 @@ class Machine:
         self.region_timer: RegionTimer | None = None
         self._columnar = columnar
         self.least = NEVER if columnar is None else columnar.least
-        self._large: LargeTicks | None = None
+        self._large: ColumnarExecutor | None = None
         if columnar is not None and columnar.release is not None and begins_arranged(state.values()):
             large = self.large_ticks()
             self.least = NEVER if large is None else large.least
@@ -164,7 +164,7 @@ class Machine:
         """Return the initial rows of a tick, per source and per delay."""
         return (*inputs.values(), *(slot.get(()) or _NOTHING for _, _, slot, _ in self._delayed))
 
-    def large_ticks(self) -> LargeTicks | None:
+    def large_ticks(self) -> ColumnarExecutor | None:
         """Columnar form for large ticks; None if large ticks run like all others."""
         if self._large is None and self._columnar is not None and self.least < NEVER:
             self._large = self._columnar.build_large_ticks(self.program, self._names, self.rebind)
@@ -172,12 +172,12 @@ class Machine:
                 self.least = NEVER
         return self._large
 
-    def _large_ticks_for(self, given: Rows | Columns) -> LargeTicks | None:
+    def _large_ticks_for(self, given: Rows | Columns) -> ColumnarExecutor | None:
         # Rows stay rows: to put them into columns costs what columns save, unless state lies there.
         always = self._columnar is not None and (self._columnar.always or self.least < self._columnar.least)
         return self.large_ticks() if always or given.__class__ is not list else None
 
-    def _on_columns(self, large: LargeTicks, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
+    def _on_columns(self, large: ColumnarExecutor, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
         outputs = self._scheduled(large.inputs(inputs), large.parts, large)
         self.least = large.least
         return outputs
@@ -192,7 +192,7 @@ class Machine:
         return explain_in_stream(error, nodes, self.program.purposes_of)
 
     def _scheduled(
-        self, inputs: Mapping[str, Rows], parts: list[PartFunction], large: LargeTicks | None = None
+        self, inputs: Mapping[str, Rows], parts: list[PartFunction], large: ColumnarExecutor | None = None
     ) -> dict[str, Rows]:
         """Run the parts, with delayed rows as input. large: columnar form of the parts that have one."""
         rows: dict[int, Rows] = {}

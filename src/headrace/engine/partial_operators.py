@@ -34,7 +34,7 @@ from headrace.graph.operator_declarations import (
     place_by_key,
 )
 from headrace.lowering.forms import (
-    ColumnarSite,
+    ColumnarContext,
     PreReduction,
     apply_operator,
     choose_reduction,
@@ -116,14 +116,14 @@ class PartialAggregate(SubstitutedOperator):
     """
 
     kind: ClassVar[str] = "partial aggregate"
-    nets: ClassVar[bool] = True
+    reads_net_changes: ClassVar[bool] = True
     of: Aggregate
     said: str
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input", blocking=True, why="a further row could belong to a group"),)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(append=True, ordered=False, once=True)
 
     @property
@@ -163,12 +163,12 @@ class MergedAggregate(SubstitutedOperator):
     def ports(self) -> tuple[Port, ...]:
         return self.of.ports()
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         rows = inputs[0]
         return rows.but(append=self.appends and rows.bounded, ordered=False, once=True)
 
-    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
-        return self.of.growth(inputs)
+    def monotone_columns(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
+        return self.of.monotone_columns(inputs)
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
         return (dict(self.keys),)
@@ -199,7 +199,7 @@ class PartialTopK(SubstitutedOperator):
     def ports(self) -> tuple[Port, ...]:
         return self.of.ports()
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(ordered=False)
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
@@ -233,7 +233,7 @@ class PartialWindow(SubstitutedOperator):
     def ports(self) -> tuple[Port, ...]:
         return (Port("rows", blocking=True, why="a further row could belong to a group"),)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(append=True, ordered=False, once=True)
 
     def placement(self) -> Placement:
@@ -266,8 +266,8 @@ class MergedWindow(SubstitutedOperator):
     def ports(self) -> tuple[Port, ...]:
         return self.of.ports()
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
-        return self.of.gives(inputs)
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
+        return self.of.output_facts(inputs)
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
         return dict(self.keys), {}
@@ -519,7 +519,7 @@ class MergedPlan(AggregatePlan):
     """Plan for the merge of partial groups over frames."""
 
     @classmethod
-    def of(cls, site: ColumnarSite) -> Self:
+    def of(cls, site: ColumnarContext) -> Self:
         operator, (schema,) = site.node.operator, site.schemas
         assert isinstance(operator, MergedAggregate)
         if site.append:

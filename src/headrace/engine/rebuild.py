@@ -100,8 +100,8 @@ def rebuild(
     finish_rebuild(target)
     check_dead_letters(sources)
     targets = {name: _folder_of(name, sink) for name, sink in sinks.items()}
-    swaps = {path: aside_of(path) for path in (*targets.values(), target) if path is not None}
-    moved = {n: moved_to(sink, swaps[at]) if (at := targets[n]) else sink for n, sink in sinks.items()}
+    swaps = {path: staging_path(path) for path in (*targets.values(), target) if path is not None}
+    moved = {n: retarget_sink(sink, swaps[at]) if (at := targets[n]) else sink for n, sink in sinks.items()}
     with building(target, swaps, "--rebuild") as exchange:
         result = run(str(swaps[target]), moved)
         if result.stopped_by is None:
@@ -183,7 +183,7 @@ def _exchange(aside: Path, target: Path) -> None:
     remove_folder(aside)
 
 
-def aside_of(path: Path) -> Path:
+def staging_path(path: Path) -> Path:
     """Return where the new folder for `path` is built."""
     return path.with_name(f".{path.name}.rebuilt")
 
@@ -283,7 +283,7 @@ def _check_only_output(checkpoint: Path, swaps: Iterable[Path], beside: Iterable
             )
 
 
-def moved_to(sink: Any, folder: Path) -> Any:
+def retarget_sink(sink: Any, folder: Path) -> Any:
     """Return a copy of a sink that writes to another folder."""
     moved = copy.copy(sink)
     set_fields(moved, path=str(folder))
@@ -330,7 +330,7 @@ def adopt(
     kept_folders = [
         Path(os.path.realpath(s.path)) for s in sinks.values() if isinstance(s, Changelog | TableFiles)
     ]
-    engine, aside = Engine(flow), aside_of(target)
+    engine, aside = Engine(flow), staging_path(target)
     answers = {
         name: _answer(sink, _schema(engine, name), subfolder_for(aside / "answers", name))
         for name, sink in sinks.items()
@@ -419,7 +419,7 @@ def _answer(sink: Any, schema: Schema, folder: Path) -> Changelog | TableFiles:
     """Return a sink in `folder` to compute the rows that `sink` should hold."""
     if isinstance(sink, CsvChangelog):
         # CSV has one text for several values, so both sides must be CSV.
-        return moved_to(sink, folder)
+        return retarget_sink(sink, folder)
     # A changelog is cheaper to write, and reserves two names.
     return TableFiles(folder) if {WEIGHT, TICK} & {*schema.names} else Changelog(folder)
 

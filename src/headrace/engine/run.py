@@ -15,10 +15,10 @@ from headrace.engine.endpoints import (
     TICK_ROWS,
     AnySink,
     AnySource,
-    Inlet,
     OpenSink,
     OpenSource,
-    Outlet,
+    SinkEndpoint,
+    SourceEndpoint,
     check_names,
     held_back_by,
     is_async,
@@ -36,7 +36,7 @@ from headrace.engine.queue import PerSource, check_limits
 from headrace.engine.run_module import RunModule
 from headrace.errors import BadInput, SourceLocation
 from headrace.expr.expression_errors import explains_calls
-from headrace.file_system import local_path, telling_full_disk
+from headrace.file_system import local_path, raising_disk_full
 from headrace.graph.node import graph_of
 from headrace.pull.argument_checks import check_confirm_within
 from headrace.pull.ask_buffer import StopOnce
@@ -136,15 +136,15 @@ class StartedRun:
         self._running.connect(inlets, outlets)
         self._run.built()
 
-    def _inlet(self, module: Module, source: OpenSource, readers: frozenset[str]) -> Inlet:
+    def _inlet(self, module: Module, source: OpenSource, readers: frozenset[str]) -> SourceEndpoint:
         edge = self._named(f"source {source.name}", lambda: module.open(source.stream))
-        return Inlet(
+        return SourceEndpoint(
             source.name, edge, StopOnce(edge), readers,
             source.bounded, source.positions, source.dead_letters,
         )  # fmt: skip
 
-    def _outlet(self, module: Module, sink: OpenSink) -> Outlet:
-        outlet = Outlet(sink.name, sink.append, sink.only_holds)
+    def _outlet(self, module: Module, sink: OpenSink) -> SinkEndpoint:
+        outlet = SinkEndpoint(sink.name, sink.append, sink.only_holds)
         edge = outlet.edge = CallbackEdge(module, partial(self._running.read, outlet), linear=True)
         self._modules[sink.name] = self._named(
             f"sink {sink.name}", lambda: sink.stream.open_in(self._run, edge)
@@ -302,7 +302,7 @@ def run(
     if any(map(is_async, sources.values())) and running_loop() is not None:
         raise _loop_runs()
     with (
-        telling_full_disk(checkpoint),
+        raising_disk_full(checkpoint),
         serving_metrics(metrics, flow.name) as registered,
         run_display(progress, flow.name) as display,
         Interrupt() as interrupt,
@@ -346,7 +346,7 @@ async def arun(
     check_observers(on_tick, observer, progress)
     check_confirm_within("arun", confirm_within)
     with (
-        telling_full_disk(checkpoint),
+        raising_disk_full(checkpoint),
         serving_metrics(metrics, flow.name) as registered,
         run_display(progress, flow.name) as display,
         ExitStack() as closing,

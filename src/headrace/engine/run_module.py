@@ -36,7 +36,7 @@ from headrace.state.lazy_slots import Form
 from headrace.state.rewind import skipped_files
 
 if TYPE_CHECKING:
-    from headrace.engine.endpoints import Inlet, Outlet
+    from headrace.engine.endpoints import SinkEndpoint, SourceEndpoint
     from headrace.engine.engine import Engine
     from headrace.engine.interrupt import Interrupt
     from headrace.engine.progress import Observer
@@ -80,9 +80,9 @@ class RunModule:
         self._sampled = -math.inf
         self._changes: dict[str, Rows] = {}  # of the tick at work, if somebody observes
         self.ticks = self.rows_in = self.set_aside = self.changes_out = 0
-        self._inlets: Sequence[Inlet] = ()
-        self._with_dead_letters: Sequence[Inlet] = ()  # that set rows aside
-        self._outlets: Sequence[Outlet] = ()
+        self._inlets: Sequence[SourceEndpoint] = ()
+        self._with_dead_letters: Sequence[SourceEndpoint] = ()  # that set rows aside
+        self._outlets: Sequence[SinkEndpoint] = ()
         self._waits = 0  # inlets that were asked and have not answered
         self._resting = False  # `at_rest` will call
         self._busy = 0  # outlets that have not left and have not asked
@@ -95,7 +95,7 @@ class RunModule:
         self._took: dict[str, int] = {}  # rows of the tick at work, if somebody wants to know
         self._began: float | None = None
 
-    def connect(self, inlets: Sequence[Inlet], outlets: Sequence[Outlet]) -> None:
+    def connect(self, inlets: Sequence[SourceEndpoint], outlets: Sequence[SinkEndpoint]) -> None:
         """Connect the endpoints, once, before any ask. Without sinks, the flow asks by itself."""
         self._inlets = inlets
         for inlet in inlets:
@@ -110,7 +110,7 @@ class RunModule:
 
     # -- sinks ----------------------------------------------------------------------------------
 
-    def read(self, outlet: Outlet, abort: End | None, answer: AnswerTo) -> None:
+    def read(self, outlet: SinkEndpoint, abort: End | None, answer: AnswerTo) -> None:
         """Answer a sink's ask."""
         if isinstance(abort, Exception):
             self._module.crash(abort)
@@ -124,7 +124,7 @@ class RunModule:
                 then, self._next = self._next, None
                 then()
 
-    def _leave(self, outlet: Outlet, answer: AnswerTo) -> None:
+    def _leave(self, outlet: SinkEndpoint, answer: AnswerTo) -> None:
         """Handle a sink's abort: stop the sources without other readers."""
         outlet.left = True
         if outlet.ask is None:
@@ -167,7 +167,7 @@ class RunModule:
         elif not self._resting:
             self._look_at_rest()
 
-    def _came(self, inlet: Inlet, end: End | None, batch: Any = None, /) -> None:
+    def _came(self, inlet: SourceEndpoint, end: End | None, batch: Any = None, /) -> None:
         """Handle a source's answer."""
         inlet.asked = False
         self._waits -= 1
@@ -225,7 +225,7 @@ class RunModule:
 
     # -- a tick ---------------------------------------------------------------------------------
 
-    def _tick(self, taken: Sequence[Inlet], ended: AbstractSet[str]) -> None:
+    def _tick(self, taken: Sequence[SourceEndpoint], ended: AbstractSet[str]) -> None:
         rows: dict[str, Rows] = {}
         took = set_aside = given = 0
         for inlet in taken:
@@ -267,7 +267,7 @@ class RunModule:
         self._sampled = now
         return RegionTimer(self._engine.program)
 
-    def _note(self, taken: Sequence[Inlet]) -> None:
+    def _note(self, taken: Sequence[SourceEndpoint]) -> None:
         """Record the positions and rejected rows of the batches taken."""
         for inlet in taken:
             batch, inlet.batch = inlet.batch, None
@@ -294,7 +294,7 @@ class RunModule:
         if not self._busy:
             self._go_on()
 
-    def _answer(self, outlet: Outlet, step: Prepare | Publish) -> None:
+    def _answer(self, outlet: SinkEndpoint, step: Prepare | Publish) -> None:
         ask, outlet.ask = outlet.ask, None
         assert ask is not None
         self._busy += 1
@@ -346,7 +346,7 @@ class RunModule:
         self._next = None
         self._stop_inlets([inlet for inlet in self._inlets if not inlet.ended], self._finish)
 
-    def _stop_inlets(self, inlets: Sequence[Inlet], then: Callable[[], object]) -> None:
+    def _stop_inlets(self, inlets: Sequence[SourceEndpoint], then: Callable[[], object]) -> None:
         left = len(inlets)
 
         def confirmed(end: End | None, _value: Any = None, /) -> None:

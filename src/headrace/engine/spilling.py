@@ -283,7 +283,7 @@ class StateInMemory:
 
 
 @runtime_checkable
-class Estimated(Protocol):
+class SizedMapping(Protocol):
     """Mapping that estimates its memory by itself."""
 
     def estimated_bytes(self) -> int:
@@ -293,7 +293,7 @@ class Estimated(Protocol):
 
 def estimated_bytes(mapping: Any) -> int:
     """Estimate a mapping's memory from a sample of its entries; 0 for external storage."""
-    if isinstance(mapping, Estimated):
+    if isinstance(mapping, SizedMapping):
         return mapping.estimated_bytes()
     if not isinstance(mapping, Mapping):
         return 0

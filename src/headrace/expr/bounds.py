@@ -65,7 +65,7 @@ def _check_elements(count: int) -> None:
         raise _too_large("a list of {:,} elements", count, MAX_ELEMENTS)
 
 
-def sized(value: Any) -> Any:
+def check_length(value: Any) -> Any:
     """Return a text, bytes, a list, a map or None. Raises `LimitExceeded` above the limit."""
     kind = value.__class__
     if kind is tuple:
@@ -112,7 +112,7 @@ def replace_matches(text: str, pattern: string_search.Pattern, by: str, start: i
 
 
 def split(text: str, pattern: string_search.Pattern, limit: int) -> tuple[str, ...]:
-    return sized(string_search.split(text, pattern, limit))
+    return check_length(string_search.split(text, pattern, limit))
 
 
 def concat_ws(separator: str | None, *values: str | tuple[str | None, ...] | None) -> str | None:
@@ -165,7 +165,7 @@ def format_values(pattern: tuple[formatting.Format, tuple[int, ...]], *values: A
     for part in pattern[0]:
         if isinstance(part, formatting.Directive):
             _check_length(max(part.width, part.precision or 0))
-    return sized(formatting.format_string(pattern, *values))
+    return check_length(formatting.format_string(pattern, *values))
 
 
 def format_number(value: Any, digits: int) -> str | None:
@@ -234,7 +234,7 @@ NAMES: Mapping[str, Any] = {
     "x_rpad": rpad,
     "x_sequence": sequence,
     "x_sequence_of_days": sequence_of_days,
-    "x_sized": sized,
+    "x_sized": check_length,
 }
 """Names of generated code that mean something else in bounded code."""
 

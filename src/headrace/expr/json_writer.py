@@ -23,7 +23,7 @@ from headrace.errors import EvaluationError
 from headrace.expr.code_runtime import EPOCH
 from headrace.expr.functions.intervals import writer_of
 from headrace.expr.json_reader import SURROGATE, JsonReader, MalformedJson, Token
-from headrace.expr.text_casts import iso_of, of_bool, of_float, of_float32
+from headrace.expr.text_casts import format_bool, format_float, iso_of, of_float32
 from headrace.expr.types import (
     INTEGERS,
     BoolType,
@@ -65,7 +65,7 @@ def _escape(match: re.Match[str]) -> str:
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
-def float_text(value: float, of: Callable[[float], str] = of_float) -> str:
+def float_text(value: float, of: Callable[[float], str] = format_float) -> str:
     """Return a float in JSON: NaN and infinities are strings. of: makes its digits."""
     text = of(value)
     return text if value - value == 0.0 else f'"{text}"'
@@ -204,7 +204,7 @@ def _map_writer(name: _ToText, each: _ToText) -> _ToText:
 
 _INTEGER_TEXTS: dict[type[DataType], _ToText] = {type(each): str for each in INTEGERS}
 _WRITERS: dict[type[DataType], _ToText] = {
-    BoolType: of_bool,
+    BoolType: format_bool,
     BytesType: lambda value: f'"{base64.b64encode(value).decode()}"',
     DateType: lambda value: f'"{value.isoformat()}"',
     # Java shows a decimal as Python does, with an exponent where it is small.
@@ -218,10 +218,10 @@ _WRITERS: dict[type[DataType], _ToText] = {
 }
 # Spark writes the numbers that dates, timestamps and intervals are inside.
 _NAMES: dict[type[DataType], _ToText] = {
-    BoolType: of_bool,
+    BoolType: format_bool,
     DateType: lambda value: str((value - EPOCH.date()).days),
     DecimalType: str,
-    Float64Type: of_float,
+    Float64Type: format_float,
     Float32Type: of_float32,
     **_INTEGER_TEXTS,
     IntervalType: lambda value: str(value // timedelta(microseconds=1)),

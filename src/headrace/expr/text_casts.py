@@ -41,7 +41,7 @@ _MINUTES = tuple(tuple(f"{hour}:{minute}:" for minute in _TWO_DIGITS) for hour i
 _MILLISECONDS = ("", *(f".{number:03d}".rstrip("0") for number in range(1, 1000)))
 
 
-class Remembered(dict[K, str]):
+class TextCache(dict[K, str]):
     """Texts by what they are made of. Old ones are forgotten all at once."""
 
     def __init__(self, make: Callable[[K], str]) -> None:
@@ -54,10 +54,10 @@ class Remembered(dict[K, str]):
         return made
 
 
-_days = Remembered[int](lambda ordinal: date.fromordinal(ordinal).isoformat())
+_days = TextCache[int](lambda ordinal: date.fromordinal(ordinal).isoformat())
 
 
-def of_timestamp(value: datetime) -> str:
+def format_timestamp(value: datetime) -> str:
     """Format as year-month-day hour:minute:second, with the shortest fraction."""
     micros = value.microsecond
     if micros % 1000:
@@ -69,7 +69,7 @@ def of_timestamp(value: datetime) -> str:
 
 
 def second_of(value: datetime) -> str:
-    """Format as `of_timestamp`, without the fraction."""
+    """Format as `format_timestamp`, without the fraction."""
     minute = _MINUTES[value.hour][value.minute]
     return f"{_days[value.toordinal()]} {minute}{_TWO_DIGITS[value.second]}"
 
@@ -80,7 +80,7 @@ def iso_of(value: datetime) -> str:
     return f"{_days[value.toordinal()]}T{clock}.{value.microsecond // 1000:03d}"
 
 
-def day_of(value: datetime) -> str:
+def format_date(value: datetime) -> str:
     """Format as year-month-day."""
     return _days[value.toordinal()]
 
@@ -242,11 +242,11 @@ _LEAST_PLAIN = 1e-3
 _GREATEST_PLAIN = 1e7
 
 
-def of_bool(value: bool) -> str:
+def format_bool(value: bool) -> str:
     return "true" if value else "false"
 
 
-def of_float(value: float) -> str:
+def format_float(value: float) -> str:
     """Format the shortest digits that read back as `value`, in Java's layout: 1.0E20, 0.001, Infinity."""
     if value != value:
         return "NaN"
@@ -277,7 +277,7 @@ def to_float32(text: str) -> float:
 def of_float32(value: float) -> str:
     """Format the shortest digits that read back as a float of 32 bits, in Java's layout."""
     if value - value != 0.0 or value == 0.0:
-        return of_float(value)
+        return format_float(value)
     shown = next(text for digits in range(9) if float32(float(text := f"{value:.{digits}e}")) == value)
     if _LEAST_PLAIN <= abs(value) < _GREATEST_PLAIN:
         plain = format(Decimal(shown), "f")
@@ -312,10 +312,10 @@ NAMES: dict[str, Any] = {
     "x_bool_of_str": to_bool,
     "x_date_of_str": to_date,
     "x_timestamp_of_str": to_timestamp,
-    "x_str_of_bool": of_bool,
-    "x_str_of_float": of_float,
-    "x_str_of_timestamp": of_timestamp,
-    "x_day_of_timestamp": day_of,
+    "x_str_of_bool": format_bool,
+    "x_str_of_float": format_float,
+    "x_str_of_timestamp": format_timestamp,
+    "x_day_of_timestamp": format_date,
     "x_second_of_timestamp": second_of,
     "x_f32_of_str": to_float32,
     "x_str_of_f32": of_float32,

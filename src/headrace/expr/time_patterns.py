@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from headrace.errors import EvaluationError
 from headrace.expr.code_runtime import raise_overflow
-from headrace.expr.text_casts import Remembered
+from headrace.expr.text_casts import TextCache
 
 MONTHS = (
     *("January", "February", "March", "April", "May", "June", "July", "August", "September"),
@@ -349,10 +349,10 @@ def _format_of(unit: _Unit | None, parts: list[str | _Field]) -> Format:
 
     match unit:
         case _Unit.DAY:
-            days = Remembered[int](lambda ordinal: whole(datetime.fromordinal(ordinal)))
+            days = TextCache[int](lambda ordinal: whole(datetime.fromordinal(ordinal)))
             return lambda moment: days[moment.toordinal()]
         case _Unit.SECOND:
-            seconds = Remembered[int](lambda second: whole(datetime.min + timedelta(seconds=second)))
+            seconds = TextCache[int](lambda second: whole(datetime.min + timedelta(seconds=second)))
             return lambda moment: seconds[(moment.hour * 60 + moment.minute) * 60 + moment.second]
         case None:
             return whole

@@ -2,7 +2,7 @@
 
 `col.price * 2` builds a tree and computes nothing. The tree is checked against a row type
 (`headrace.expr.check`), and lowered to Python source (`headrace.expr.compile_python`) and to Spark columns
-(`headrace.spark.expressions`).
+(`headrace.spark.native_expressions`).
 """
 
 from __future__ import annotations

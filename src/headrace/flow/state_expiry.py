@@ -18,9 +18,9 @@ from headrace.flow.timed_columns import reaching_sources, rename_columns, times_
 from headrace.graph.check_context import CheckContext
 from headrace.graph.operator_declarations import find_monotone_columns, introducing_operator
 from headrace.operators.column_arguments import render_argument
-from headrace.operators.distinct import Distinct, DistinctOnTime
+from headrace.operators.distinct import Distinct, ExpiringDistinct
 from headrace.operators.event_time.late_rows import FirstWithin
-from headrace.operators.join.interval_join import JoinOnTime
+from headrace.operators.join.interval_join import IntervalJoin
 from headrace.operators.join.join import How, Join
 from headrace.operators.lattice_fold import AtLeast
 from headrace.operators.lifetime import Lifetime
@@ -54,11 +54,11 @@ def add_distinct(stream: Output, operator: Distinct, name: str | None, location:
     return stream.flow.add(forgetting, stream.schema, (stream, watermark), name, location)
 
 
-def expiring_distinct(stream: Output, operator: Distinct) -> DistinctOnTime | None:
+def expiring_distinct(stream: Output, operator: Distinct) -> ExpiringDistinct | None:
     """Return a distinct over `stream` with state expiry, or None if its state cannot expire."""
     timed = timed_columns(stream) if operator.lifetime is Lifetime.STATIC else {}
     for column, type_ in timed.items():
-        return DistinctOnTime(operator.columns, column, _moment(type_))
+        return ExpiringDistinct(operator.columns, column, _moment(type_))
     return None
 
 
@@ -108,7 +108,7 @@ def add_inner_join(
     return left.flow.add(forgetting, schema, (left, right, *watermarks), name, location)
 
 
-def expiring_join(left: Output, right: Output, operator: Join) -> JoinOnTime | None:
+def expiring_join(left: Output, right: Output, operator: Join) -> IntervalJoin | None:
     """Return an inner join with state expiry, or None if its state cannot expire."""
     if operator.how is not How.INNER or Lifetime.TICK in operator.lifetimes:
         return None
@@ -122,7 +122,7 @@ def expiring_join(left: Output, right: Output, operator: Join) -> JoinOnTime | N
             if rights.get(own) == type_ and low is not None and high is not None:
                 moment: Any = _moment(type_)
                 span: Any = high - low
-                return JoinOnTime(operator, (column, own), low, high, max(span, moment))
+                return IntervalJoin(operator, (column, own), low, high, max(span, moment))
     return None
 
 

@@ -54,7 +54,7 @@ from headrace.operators.distinct import Distinct
 from headrace.operators.join.join import Difference, How
 from headrace.operators.lifetime import LifetimeName, Lifetimes, parse_lifetimes
 from headrace.operators.map import FlatMap, Map
-from headrace.operators.over.over import ComputeOver
+from headrace.operators.over.over import OverAggregate
 from headrace.operators.over.window_function import Over, grouped_by_partition
 from headrace.operators.rows import Filter, Select, with_columns
 from headrace.operators.top_k import TopK
@@ -216,7 +216,7 @@ class Stream(
             added = tuple((f"{c} over" if c in self._schema.names else c, over) for c, over in group)
             fields = (over.field(column, self._schema) for column, over in added)
             schema = computed_schema((*stream.schema.fields, *fields))
-            stream = stream._add(ComputeOver(added), schema, None, location)
+            stream = stream._add(OverAggregate(added), schema, None, location)
         exprs = {c: Column(f"{c} over" if c in self._schema.names else c) for c in computed}
         columns = dict(computed_columns({**named, **exprs}, location))
         operator = with_columns(self._schema, columns)

@@ -17,12 +17,12 @@ from headrace.errors import BadFlow, Step
 from headrace.expr.check import Monotonicity, check, monotonicity
 from headrace.expr.tree import Call, Column, Expr, columns_of
 from headrace.expr.types import BOOL, FLOAT64, TIMESTAMP, Field, Schema
-from headrace.operators.distinct import DistinctOnTime
+from headrace.operators.distinct import ExpiringDistinct
 from headrace.operators.endpoints import SourceOperator
 from headrace.operators.event_time.late_rows import FirstWithin, OnTime
 from headrace.operators.event_time.watermark import VALUE, EndOfInput, LeastWatermark, Move, Watermark
 from headrace.operators.event_time.window import END, START, Emit, Window
-from headrace.operators.join.interval_join import JoinOnTime
+from headrace.operators.join.interval_join import IntervalJoin
 from headrace.operators.map import Inspect
 from headrace.operators.rows import Filter, Partition, Select
 from headrace.operators.time_spans import Grid
@@ -162,7 +162,7 @@ def _field_bounds(expr: Expr, schema: Schema, times: Times) -> Iterator[tuple[st
             yield field, _bounds_of(value, schema, times)
 
 
-@_times.register(DistinctOnTime)
+@_times.register(ExpiringDistinct)
 @_times.register(FirstWithin)
 @_times.register(Inspect)
 @_times.register(Partition)
@@ -170,8 +170,8 @@ def _some_rows(operator: Operator, node: Node, flow: FlowBuilder) -> Times:
     return times_of(flow, node.inputs[0])
 
 
-@_times.register(JoinOnTime)
-def _join(operator: JoinOnTime, node: Node, flow: FlowBuilder) -> Times:
+@_times.register(IntervalJoin)
+def _join(operator: IntervalJoin, node: Node, flow: FlowBuilder) -> Times:
     """Timed columns of a join: the later row may be paired with one older by at most the bound."""
     names = [flow.node(i).schema.names for i in node.inputs[:2]]
     lefts, rights = (

@@ -79,11 +79,11 @@ class Operator(ABC):
     """Whether the operator maps each row by itself and without state: a retracted row retracts its result."""
     row_by_row: ClassVar[bool] = False
     """Whether the operator maps rows one at a time and in order, and so can be inlined into its consumer."""
-    unites: ClassVar[bool] = False
+    is_union: ClassVar[bool] = False
     """Whether the operator's output is exactly the rows of its inputs."""
-    merges_equal: ClassVar[bool] = False
+    picks_representative: ClassVar[bool] = False
     """Whether the operator replaces equal values by one representative, even in append streams."""
-    nets: ClassVar[bool] = False
+    reads_net_changes: ClassVar[bool] = False
     """Whether the operator's output depends only on the consolidated changes of a tick."""
     makes_order: ClassVar[bool] = False
     """Whether the operator defines the order of its rows. Equal rows keep their order of arrival."""
@@ -149,7 +149,7 @@ class Operator(ABC):
         """
         return {}
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         """Return whether the output is free of -0.0, given the same for each input. Default: unknown."""
         return False
 
@@ -161,13 +161,13 @@ class Operator(ABC):
         """Return whether row order at a port affects the output. Default: whether the operator needs an
         order.
         """
-        return any(need.fact == "ordered" and need.port == port for need in self.needs())
+        return any(need.fact == "ordered" and need.port == port for need in self.required_facts())
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         """Derive the facts of the output from those of the inputs. Default: their meet."""
         return meet(inputs)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         """Return the facts required of the inputs."""
         return ()
 
@@ -186,11 +186,11 @@ class Operator(ABC):
         """Return whether an active operator may emit nothing in a tick, so that its consumers do not run."""
         return False
 
-    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
+    def monotone_columns(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
         """Return the columns that only grow while the input is append-only, given those of the inputs."""
         return None
 
-    def grows_from(self) -> str | None:
+    def required_monotone_column(self) -> str | None:
         """Return the input column that is required to only grow, or None."""
         return None
 

@@ -229,7 +229,7 @@ class MonotoneColumns:
 
 
 class _Operator(Protocol):
-    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None: ...
+    def monotone_columns(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None: ...
 
 
 class _Node(Protocol):
@@ -248,7 +248,7 @@ def find_monotone_columns(nodes: Sequence[_Node], node_id: int) -> MonotoneColum
     """Return the monotone columns of a node's output, if its `introducing_operator` reads append streams."""
     growth: MonotoneColumns | None = None
     for node in reversed(_upstream(nodes, node_id)):
-        growth = node.operator.growth([growth] * len(node.inputs))
+        growth = node.operator.monotone_columns([growth] * len(node.inputs))
     return growth
 
 
@@ -263,7 +263,7 @@ def introducing_operator(nodes: Sequence[Node], node_id: int) -> Node:
         node
         for node in chain
         if len(node.inputs) != 1
-        or node.operator.growth([None]) is not None
+        or node.operator.monotone_columns([None]) is not None
         or find_monotone_columns(nodes, node.inputs[0]) is None
         or node is chain[-1]
     )

@@ -139,7 +139,7 @@ class DeltaRows(Source):
 def check_delta(table: DeltaTable | DeltaChangelog | DeltaRows, what: str, schema: Schema) -> None:
     """Check a Delta table's package, location and column types. Raises `BadInput`, `BadUri`."""
     require_package(what, "deltalake", "delta")
-    from headrace.tables.delta import check_location
+    from headrace.tables.delta_table import check_location
 
     check_location(table.path, table.options, what)
     refuse_untyped(schema, f"{what}, a Delta table")
@@ -167,7 +167,7 @@ def _comparable(sink: str, schema: Schema, key: tuple[str, ...]) -> tuple[str, .
 
 
 def _written(sink: DeltaTable | DeltaChangelog, name: str) -> VersionedTable:
-    from headrace.tables.delta import DeltaLakeTable
+    from headrace.tables.delta_table import DeltaLakeTable
 
     def error(what: str, why: str, _fix: str, _cause: Exception) -> UnwritableSink:
         return UnwritableSink(
@@ -187,7 +187,7 @@ def _(sink: DeltaTable, request: SinkRequest) -> Writer:
     key = _comparable(request.name, request.schema, sink.key)
     keys = TableKey(request.name, request.schema, key, request.sources)
     from headrace.io.versioned_tables import MergeDelivery
-    from headrace.tables.delta import FEED
+    from headrace.tables.delta_table import FEED
 
     table, properties = _written(sink, request.name), {FEED: "true"} if sink.feed else None
     delivery = MergeDelivery(request.name, table, sink.app, request.schema, properties, keys=keys)
@@ -207,7 +207,7 @@ def _(sink: DeltaChangelog, request: SinkRequest) -> Writer:
 def versions_of(source: DeltaRows, feed: Feed) -> SourceVersions:
     """Return the versions that a source reads."""
     from headrace.io.versioned_tables import SourceVersions, unreadable_table_error
-    from headrace.tables.delta import DeltaLakeTable
+    from headrace.tables.delta_table import DeltaLakeTable
 
     error = partial(unreadable_table_error, feed.name, DeltaLakeTable.kind, source.path)
     return SourceVersions(DeltaLakeTable(source.path, error, source.options), feed, source.version)

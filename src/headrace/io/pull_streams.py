@@ -278,7 +278,7 @@ def _unpacked(schema: Schema, letters: DeadLetters | None) -> PullTransformer:
     return PullTransformer.of_kernel("rows_of", kernel)
 
 
-def rows_ahead(rows: AsyncIterable[Any], room: int | None) -> PullSource:
+def prefetch_rows(rows: AsyncIterable[Any], room: int | None) -> PullSource:
     """Build a source of an asynchronous iterable's rows that reads up to `room` rows ahead (None: unlimited).
 
     Reading starts with the first request. An exception of the iterable is answered after the rows before it.

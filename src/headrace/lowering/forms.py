@@ -49,7 +49,7 @@ def has_columnar_form(operator: Operator) -> bool:
 
 
 @dataclass(frozen=True)
-class ColumnarSite:
+class ColumnarContext:
     """Place of an operator in a large tick: its node, and what its inputs and its output are.
 
     schemas, appends: of the inputs. append: of the output.
@@ -139,7 +139,7 @@ class ArrangedPlan(ABC):
 
     @classmethod
     @abstractmethod
-    def of(cls, site: ColumnarSite) -> Self:
+    def of(cls, site: ColumnarContext) -> Self:
         """Plan an operator. Raises `NotLowered`."""
 
     @abstractmethod
@@ -212,7 +212,7 @@ def reduced_step_for(
     return None
 
 
-class BatchSite(Protocol):
+class BatchContext(Protocol):
     """Place of an operator in a batch on Spark: its node, and the bags that it reads as DataFrames.
 
     A bag has each row as often as it is present, and the columns of the node's schema, by name.
@@ -247,7 +247,7 @@ class BatchSite(Protocol):
 
 
 @singledispatch
-def lower_operator(operator: Operator, site: BatchSite) -> DataFrame:
+def lower_operator(operator: Operator, site: BatchContext) -> DataFrame:
     """Lower an operator to its output bag on Spark, for a batch whose input comes in one tick.
 
     So the output of that tick is the output of the run: rows repeated in every tick appear once, and rows

@@ -43,11 +43,11 @@ class AnalysedFlow(Protocol):
     @property
     def loops(self) -> Sequence[tuple[int, ...]]: ...
     @property
-    def zeros(self) -> ZeroPlaces: ...
+    def zeros(self) -> NegativeZeroNormalization: ...
     def is_changing(self, loop: tuple[int, ...], /) -> bool: ...
 
 
-class ZeroPlaces(Protocol):
+class NegativeZeroNormalization(Protocol):
     """Nodes where -0.0 becomes 0.0, and those whose output is free of it."""
 
     @property

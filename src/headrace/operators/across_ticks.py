@@ -33,7 +33,7 @@ from headrace.lowering.reference import (
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot, thaw_dict, thaw_list
 from headrace.lowering.step import Step, register_step
-from headrace.operators.lifetime import CutDependent
+from headrace.operators.lifetime import TickDependent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
-    from headrace.lowering.forms import BatchSite
+    from headrace.lowering.forms import BatchContext
     from headrace.lowering.step_writer import StepWriter
 
 
-class TickDelay(CutDependent):
+class TickDelay(TickDependent):
     """Base of operators that emit the changes of the previous tick. delay: whether those start a tick."""
 
     __slots__ = ()
@@ -79,10 +79,10 @@ class TickDelay(CutDependent):
         # The state must be kept on some shard, and any will do.
         return place_by_key(EQUAL_ROWS)
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(bounded=False, det=inputs[0].det and self.nondet is None)
 
 
@@ -138,7 +138,7 @@ class DeferTickLazy(TickDelay):
 
 
 @dataclass(frozen=True, slots=True)
-class DeferSignal(CutDependent):
+class DeferSignal(TickDependent):
     """All changes since the last signal, emitted in the tick of the next one.
 
     Any row of `signal` is a signal, which releases the rows of earlier ticks and of its own tick. Several
@@ -174,16 +174,16 @@ class DeferSignal(CutDependent):
     def unservable(self) -> Unservable | None:
         return LATER
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         rows, signal = inputs
         return rows.but(
             bounded=rows.bounded and signal.bounded, det=rows.det and signal.det and self.nondet is None
         )
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return (
             Need(
                 1,
@@ -237,17 +237,17 @@ class DeferSignalStep(Step):
 
 
 @lower_operator.register(DeferTick)
-def _defer_tick_on_spark(operator: DeferTick, site: BatchSite) -> DataFrame:
+def _defer_tick_on_spark(operator: DeferTick, site: BatchContext) -> DataFrame:
     return site.inputs[0]
 
 
 @lower_operator.register(DeferTickLazy)
-def _defer_tick_lazy_on_spark(operator: DeferTickLazy, site: BatchSite) -> DataFrame:
+def _defer_tick_lazy_on_spark(operator: DeferTickLazy, site: BatchContext) -> DataFrame:
     return site.empty()
 
 
 @lower_operator.register(DeferSignal)
-def _defer_signal_on_spark(operator: DeferSignal, site: BatchSite) -> DataFrame:
+def _defer_signal_on_spark(operator: DeferSignal, site: BatchContext) -> DataFrame:
     from pyspark.sql import functions as f
 
     rows, signal = site.inputs
@@ -281,7 +281,7 @@ def _defer_signal_output(operator: DeferSignal, node: Node, inputs: Sequence[Ope
 
 
 @dataclass(frozen=True, slots=True)
-class EveryTick(CutDependent):
+class EveryTick(TickDependent):
     """On each tick, all current rows of the input, as plain rows in order of first arrival.
 
     It emits rows in every tick that runs, even one without input, but starts no tick; the cost of a tick is
@@ -316,14 +316,14 @@ class EveryTick(CutDependent):
     def unservable(self) -> Unservable | None:
         return LATER
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         rows = inputs[0]
         return rows.but(bounded=False, append=True, det=rows.det and self.nondet is None)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return (
             Need(
                 0,
@@ -345,7 +345,7 @@ class EveryTick(CutDependent):
 
 
 @dataclass(frozen=True, slots=True)
-class MultisetDelta(CutDependent):
+class MultisetDelta(TickDependent):
     """For each row, as many copies as this tick has more than the previous one.
 
     As many first copies are left out as the previous tick had; the others keep their order. A tick without
@@ -378,10 +378,10 @@ class MultisetDelta(CutDependent):
     def unservable(self) -> Unservable | None:
         return LATER
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(append=True, det=inputs[0].det and self.nondet is None)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return (
             Need(
                 0,
@@ -483,7 +483,7 @@ class MultisetDeltaStep(Step):
 
 @lower_operator.register(EveryTick)
 @lower_operator.register(MultisetDelta)
-def _on_spark(operator: Operator, site: BatchSite) -> DataFrame:
+def _on_spark(operator: Operator, site: BatchContext) -> DataFrame:
     # A batch has one tick.
     return site.inputs[0]
 

@@ -14,7 +14,7 @@ from headrace.lowering.reference import Bag, Examples, NotOfBags, OperatorInput,
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.step import Step, register_step
 from headrace.operators.aggregate.counts import count
-from headrace.operators.lifetime import DEPENDS_ON_CUT, CutDependent, Lifetime, tick_needs
+from headrace.operators.lifetime import DEPENDS_ON_CUT, Lifetime, TickDependent, tick_needs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Unservable
-    from headrace.lowering.forms import BatchSite
+    from headrace.lowering.forms import BatchContext
     from headrace.lowering.step_writer import StepWriter
 
 
 @dataclass(frozen=True, slots=True)
-class CrossSingleton(CutDependent):
+class CrossSingleton(TickDependent):
     """Each row of `input` combined with the first row of `single` in the same tick.
 
     Without a row of `single`, the tick's rows are dropped; further rows of `single` are ignored. `single` is
@@ -73,13 +73,13 @@ class CrossSingleton(CutDependent):
         # The order determines the first row of `single`.
         return port == 1
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         rows, single = inputs
         return rows.but(
             append=True, once=rows.once and single.once, det=rows.det and single.det and self.nondet is None
         )
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return tick_needs((Lifetime.TICK, Lifetime.TICK))
 
     def depends_on_cut(self) -> str:
@@ -115,7 +115,7 @@ class CrossSingletonStep(Step):
 
 
 @lower_operator.register(CrossSingleton)
-def _on_spark(operator: CrossSingleton, site: BatchSite) -> DataFrame:
+def _on_spark(operator: CrossSingleton, site: BatchContext) -> DataFrame:
     rows, single = site.inputs
     left = [f"left {at}" for at in range(len(site.schemas[0].names))]
     right = [f"right {at}" for at in range(len(site.schemas[1].names))]

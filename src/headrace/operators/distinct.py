@@ -36,7 +36,7 @@ from headrace.graph.operator_declarations import (
 from headrace.lowering.forms import (
     ArrangedPlan,
     ArrangedState,
-    ColumnarSite,
+    ColumnarContext,
     PreReduction,
     choose_reduction,
     lower_operator,
@@ -69,20 +69,20 @@ if TYPE_CHECKING:
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Node
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
-    from headrace.lowering.forms import ArrangedOperator, BatchSite
+    from headrace.lowering.forms import ArrangedOperator, BatchContext
     from headrace.lowering.slot import SlotMapping
     from headrace.lowering.step_writer import StepWriter
     from headrace.operators.time_spans import Span
 
 
-class OneCopy(WithLifetime):
+class DistinctOperator(WithLifetime):
     """Base of operators that emit one copy of each row.
 
     columns: every column of the input, as expressions; a field of each subclass.
     """
 
     __slots__ = ()
-    merges_equal: ClassVar[bool] = True
+    picks_representative: ClassVar[bool] = True
     columns: tuple[Expr, ...]
 
     def ports(self) -> tuple[Port, ...]:
@@ -101,7 +101,7 @@ class OneCopy(WithLifetime):
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
         return {"copies": KeyedSlot(bare=appends[0])}
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return True
 
     def placement(self) -> Placement:
@@ -109,7 +109,7 @@ class OneCopy(WithLifetime):
 
 
 @dataclass(frozen=True, slots=True)
-class Distinct(OneCopy):
+class Distinct(DistinctOperator):
     """Each row once: emitted with its first copy and retracted with its last.
 
     A tick without changes emits nothing. With lifetime TICK, each tick is separate, and rows keep the order
@@ -127,18 +127,18 @@ class Distinct(OneCopy):
     kind: ClassVar[str] = "distinct"
     examples: ClassVar[Examples] = {"distinct": lambda x, y: y.distinct()}
     runs_in_rounds: ClassVar[bool] = True
-    nets: ClassVar[bool] = True
+    reads_net_changes: ClassVar[bool] = True
     columns: tuple[Expr, ...]
     lifetime: Lifetime = Lifetime.STATIC
     nondet: str | None = field(default=None, metadata=ALTERABLE)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         rows = inputs[0]
         if self.lifetime is Lifetime.TICK:
             return rows.but(append=True, once=True, det=rows.det and self.nondet is None)
         return rows.but(ordered=False, once=True)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return tick_needs((self.lifetime,))
 
     def refused_in_changing_loop(self, goes_round: Sequence[bool]) -> str:
@@ -149,7 +149,7 @@ class Distinct(OneCopy):
 
 
 @dataclass(frozen=True, slots=True)
-class Unique(OneCopy):
+class Unique(DistinctOperator):
     """The first occurrence of each row, in row order, emitted at once.
 
     Equivalent to `distinct`, but keeps the order if there is one. For a table, a row is retracted with its
@@ -171,7 +171,7 @@ class Unique(OneCopy):
     lifetime: Lifetime = Lifetime.STATIC
     nondet: str | None = field(default=None, metadata=ALTERABLE)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         if self.lifetime is Lifetime.STATIC:
             return ()
         return (
@@ -183,7 +183,7 @@ class Unique(OneCopy):
             ),
         )
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         rows = inputs[0]
         if self.lifetime is Lifetime.TICK:
             return rows.but(det=rows.det and self.nondet is None)
@@ -194,7 +194,7 @@ class Unique(OneCopy):
 
 
 @dataclass(frozen=True, slots=True)
-class DistinctOnTime(Operator):
+class ExpiringDistinct(Operator):
     """Each row once, emitted with its first copy and forgotten when the watermark passes its time.
 
     columns: every column of the input, as expressions. time: the column with the watermark.
@@ -213,7 +213,7 @@ class DistinctOnTime(Operator):
     kind: ClassVar[str] = "distinct"
     plan_name: ClassVar[str | None] = "distinct_on_time"
     examples: ClassVar[Examples] = {"of a time": lambda x, y: x.watermark(col.a, lateness=1).distinct()}
-    merges_equal: ClassVar[bool] = True
+    picks_representative: ClassVar[bool] = True
     columns: tuple[Expr, ...]
     time: str
     width: Span
@@ -238,10 +238,10 @@ class DistinctOnTime(Operator):
         copies = KeyedSlot(bare=False)
         return {"copies": copies, **calendar_slots("", copies)}
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return True
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return (
             Need(
                 0,
@@ -251,7 +251,7 @@ class DistinctOnTime(Operator):
             ),
         )
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(ordered=False, once=True)
 
     def placement(self) -> Placement:
@@ -261,13 +261,13 @@ class DistinctOnTime(Operator):
         return f"forgets what {self.time} has passed"
 
 
-@register_step(DistinctOnTime)
+@register_step(ExpiringDistinct)
 class DistinctOnTimeStep(ExpiringStep):
     """Step of distinct with state expiry. Slot: copies, row -> 1."""
 
     def __init__(self, node: Node, writer: StepWriter) -> None:
         operator = node.operator
-        assert isinstance(operator, DistinctOnTime)
+        assert isinstance(operator, ExpiringDistinct)
         super().__init__(node, writer, operator.time, operator.width)
 
     def slots(self) -> tuple[Slot, ...]:
@@ -360,7 +360,7 @@ class TableDistinctStep(Step):
 
 @step_for.register(Distinct)
 @step_for.register(Unique)
-def _step(operator: OneCopy, node: Node, writer: StepWriter) -> Step:
+def _step(operator: DistinctOperator, node: Node, writer: StepWriter) -> Step:
     if operator.lifetime is Lifetime.TICK:
         return AppendDistinctStep(node, writer, of_a_tick=True)
     return distinct_step(node, writer)
@@ -381,20 +381,20 @@ register_loop_step(Distinct)(SetLoopStep)
 
 @lower_operator.register(Distinct)
 @lower_operator.register(Unique)
-@lower_operator.register(DistinctOnTime)
-def _on_spark(operator: OneCopy | DistinctOnTime, site: BatchSite) -> DataFrame:
+@lower_operator.register(ExpiringDistinct)
+def _on_spark(operator: DistinctOperator | ExpiringDistinct, site: BatchContext) -> DataFrame:
     return site.inputs[0].distinct()
 
 
 @answer_of_bags.register(Distinct)
 @answer_of_bags.register(Unique)
-def _answer(operator: OneCopy, node: Node, inputs: Bags) -> Bag:
+def _answer(operator: DistinctOperator, node: Node, inputs: Bags) -> Bag:
     return Counter(set(inputs[0][1]))
 
 
 @output_of_tick.register(Distinct)
 @output_of_tick.register(Unique)
-def _output_of_tick(operator: OneCopy, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
+def _output_of_tick(operator: DistinctOperator, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
     return answer_of_bags(operator, node, rows_by_lifetime((operator.lifetime,), inputs))
 
 
@@ -436,7 +436,7 @@ class DistinctPlan(ArrangedPlan):
     output_append: bool
 
     @classmethod
-    def of(cls, site: ColumnarSite) -> Self:
+    def of(cls, site: ColumnarContext) -> Self:
         operator = site.node.operator
         if isinstance(operator, Distinct | Unique) and operator.lifetime is Lifetime.TICK:
             raise NotLowered("it answers each tick for itself")

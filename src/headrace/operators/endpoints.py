@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Unservable
-    from headrace.lowering.forms import BatchSite
+    from headrace.lowering.forms import BatchContext
 
 
 # --- source operator: entry point of rows ---------------------------------------------------------
@@ -87,7 +87,7 @@ class SourceOperator(Operator):
     def placement(self) -> Placement:
         return ANYWHERE
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return Facts(bounded=self.bounded, append=self.append, ordered=self.append)
 
     def columns_given(self, live: frozenset[str]) -> frozenset[str]:
@@ -165,7 +165,7 @@ class Initialize(Operator):
     def at_most_one_row(self) -> bool:
         return True
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return Facts(bounded=True, append=True, ordered=True)
 
     def placement(self) -> Placement:
@@ -207,7 +207,7 @@ class Null(Operator):
     def placement(self) -> Placement:
         return ANYWHERE
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return meet(())
 
 
@@ -235,7 +235,7 @@ class NullStep(Step):
 
 
 @lower_operator.register(Null)
-def _null_on_spark(operator: Null, site: BatchSite) -> DataFrame:
+def _null_on_spark(operator: Null, site: BatchContext) -> DataFrame:
     return site.empty()
 
 
@@ -264,7 +264,7 @@ class SinkOperator(Operator):
 
     kind: ClassVar[str] = "sink"
     examples: ClassVar[Examples] = {"sink": lambda x, y: y, "append": lambda x, y: x}
-    nets: ClassVar[bool] = True
+    reads_net_changes: ClassVar[bool] = True
     name: str
 
     def ports(self) -> tuple[Port, ...]:
@@ -282,7 +282,7 @@ class SinkOperator(Operator):
     def placement(self) -> Placement:
         return ANYWHERE
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
 
@@ -298,7 +298,7 @@ def _sink_on_columns(
 
 
 @lower_operator.register(SinkOperator)
-def _sink_on_spark(operator: SinkOperator, site: BatchSite) -> DataFrame:
+def _sink_on_spark(operator: SinkOperator, site: BatchContext) -> DataFrame:
     return site.inputs[0]
 
 

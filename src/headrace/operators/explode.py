@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Columns, Node, Operator
     from headrace.graph.operator_declarations import Lineage
-    from headrace.lowering.forms import BatchSite
+    from headrace.lowering.forms import BatchContext
 
 
 def _numbers(pair: ExamplePair) -> list[int]:
@@ -173,7 +173,7 @@ def _on_columns(
 
 
 @lower_operator.register(Explode)
-def _on_spark(operator: Explode, site: BatchSite) -> DataFrame:
+def _on_spark(operator: Explode, site: BatchContext) -> DataFrame:
     from pyspark.sql import functions as f
 
     names = site.schemas[0].names

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.arrangement.batch import batch_of, bounded, select, take
 from headrace.arrangement.spine import Probe
 from headrace.columns.column_stream import build_stream, with_one_zero
-from headrace.columns.columns import Columns, weights_of
+from headrace.columns.columns import Columns, constant_weights
 from headrace.expr.constructors import col
 from headrace.graph.node import ALTERABLE, Operator, identity_lineage
 from headrace.graph.operator_declarations import (
@@ -66,7 +66,7 @@ class FeedbackOperator(Operator):
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
         return (identity_lineage(output),)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return (
             Need(
                 0,
@@ -124,8 +124,8 @@ class Feedback(FeedbackOperator):
         "fixpoint": lambda x, y: x.flow.fixpoint(_count_down, x),
         "fixpoint of rows that come and go": lambda x, y: x.flow.fixpoint(_count_down, y),
     }
-    nets: ClassVar[bool] = True
-    merges_equal: ClassVar[bool] = True
+    reads_net_changes: ClassVar[bool] = True
+    picks_representative: ClassVar[bool] = True
     why_irrevocable: ClassVar[str] = "what followed from it may hold itself up"
     columns: tuple[Expr, ...]
     max_iterations: int = field(default=10_000, metadata=ALTERABLE)
@@ -141,10 +141,10 @@ class Feedback(FeedbackOperator):
     def placement(self) -> Placement:
         return place_by_key(EQUAL_ROWS)
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return True
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(ordered=False, once=True)
 
 
@@ -228,10 +228,10 @@ class BagFeedback(FeedbackOperator):
         context.require(self.max_iterations > 0, "a loop has no rounds")
         return context.output.fields
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(ordered=False)
 
     def placement(self) -> Placement:
@@ -325,13 +325,13 @@ class ColumnarFeedback:
         """Return the distinct rows of a round that were not seen before."""
         layout, slot = self.plan.layout, self.plan.slot
         rows = with_one_zero(inputs[0]).collected()
-        found = batch_of(layout, rows.hstack([weights_of(1, rows.height)]))
+        found = batch_of(layout, rows.hstack([constant_weights(1, rows.height)]))
         probe = Probe(layout, layout.keys_of(found.frame), found.codes, None)
         known = np.zeros(len(found), np.bool_)
         for batch in self.slots.spine(slot).batches:
             known[probe.find(batch).asked] = True
         at = np.flatnonzero(~known)
         made = select(take(found.frame, at), layout.keys)
-        weighted = made.hstack([weights_of(1, len(at))])
+        weighted = made.hstack([constant_weights(1, len(at))])
         self.slots.prepare_batch(slot, bounded(layout, found.codes[at], weighted))
         return build_stream(Columns(self.plan.schema, True, made))

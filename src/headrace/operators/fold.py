@@ -46,8 +46,8 @@ from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step, step_for
 from headrace.operators.lifetime import (
     DEPENDS_ON_CUT,
-    CutDependent,
     Lifetime,
+    TickDependent,
     WithLifetime,
     describe_lifetime,
 )
@@ -80,7 +80,7 @@ class Claims:
             if getattr(self, name):
                 yield name
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         """Return the facts that a fold with this function requires of its input."""
         needs = [
             Need(
@@ -134,7 +134,7 @@ class FoldOperator(Operator):
     """
 
     __slots__ = ()
-    merges_equal: ClassVar[bool] = True
+    picks_representative: ClassVar[bool] = True
     reduces: ClassVar[bool] = False
     init: object
     function: Callable[..., object]
@@ -158,8 +158,8 @@ class FoldOperator(Operator):
     def placement(self) -> Placement:
         return WHOLE
 
-    def needs(self) -> tuple[Need, ...]:
-        return self.claims.needs()
+    def required_facts(self) -> tuple[Need, ...]:
+        return self.claims.required_facts()
 
     def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
         if not self.reduces and callable(self.init):
@@ -222,10 +222,10 @@ class Fold(FoldOperator):
     def at_most_one_row(self) -> bool:
         return True
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return folded_facts(inputs[0], Lifetime.STATIC, None)
 
-    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
+    def monotone_columns(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
         if not self.claims.monotone:
             return None
         return MonotoneColumns(
@@ -234,7 +234,7 @@ class Fold(FoldOperator):
 
 
 @dataclass(frozen=True, slots=True)
-class FoldTick(FoldOperator, CutDependent):
+class FoldTick(FoldOperator, TickDependent):
     """`function(accumulated, row)` over the rows of a tick, starting from `init`: `fold(lifetime="tick")`.
 
     It emits one plain row in every tick that runs; without input rows, the value is `init`.
@@ -276,7 +276,7 @@ class FoldTick(FoldOperator, CutDependent):
     def at_most_one_row(self) -> bool:
         return True
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         det = inputs[0].det and self.nondet is None
         return inputs[0].but(bounded=False, append=True, ordered=True, once=True, det=det)
 
@@ -326,10 +326,10 @@ class Reduce(FoldOperator, WithLifetime):
     def at_most_one_row(self) -> bool:
         return True
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return folded_facts(inputs[0], self.lifetime, self.nondet)
 
-    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
+    def monotone_columns(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
         if self.lifetime is Lifetime.TICK or not self.claims.monotone or self.scalar_column is None:
             return None
         return MonotoneColumns((), {self.scalar_column: Max()})

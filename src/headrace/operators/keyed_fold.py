@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from headrace.lowering.step_writer import StepWriter
 
 
-class KeyedFold(FoldOperator, WithLifetime):
+class KeyedFoldOperator(FoldOperator, WithLifetime):
     """Base of operators that fold the rows of each key with an opaque function.
 
     keys, into: fields defined by each subclass.
@@ -53,10 +53,10 @@ class KeyedFold(FoldOperator, WithLifetime):
     def value_schema(self, output: Schema) -> Schema:
         return Schema(output.fields[-1:], scalar=True)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return folded_facts(inputs[0], self.lifetime, self.nondet)
 
-    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
+    def monotone_columns(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
         if self.lifetime is Lifetime.TICK or not self.claims.monotone:
             return None
         return MonotoneColumns(tuple(name for name, _ in self.keys), {self.into: Max()})
@@ -85,7 +85,7 @@ def _add(total: int, n: int | None) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class FoldKeyed(KeyedFold):
+class FoldKeyed(KeyedFoldOperator):
     """Per key, `function(accumulated, item)` over all items so far, in order, starting from `init`.
 
     The output has a row per key seen so far: the key columns, then `value`. In each tick, a key whose value
@@ -133,7 +133,7 @@ class FoldKeyed(KeyedFold):
 
 
 @dataclass(frozen=True, slots=True)
-class ReduceKeyed(KeyedFold):
+class ReduceKeyed(KeyedFoldOperator):
     """Per key, `function(so far, item)` over all items, in order, starting from the first.
 
     Rows, order, lifetimes and empty ticks are as those of `fold_keyed`.
@@ -247,7 +247,7 @@ class KeyedTickFoldStep(KeyedFoldStep):
         self.emit_value(key, new, "1")
 
 
-@step_for.register(KeyedFold)
-def _step(operator: KeyedFold, node: Node, writer: StepWriter) -> Step:
+@step_for.register(KeyedFoldOperator)
+def _step(operator: KeyedFoldOperator, node: Node, writer: StepWriter) -> Step:
     step = KeyedTickFoldStep if operator.lifetime is Lifetime.TICK else KeyedFoldStep
     return step(node, writer)

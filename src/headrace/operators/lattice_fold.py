@@ -33,7 +33,7 @@ from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
 from headrace.operators.aggregate.counts import count
 from headrace.operators.fold import items_by_key
-from headrace.operators.lifetime import CutDependent
+from headrace.operators.lifetime import TickDependent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +54,7 @@ def _counting_up(pairs: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class LatticeGrowth(CutDependent):
+class LatticeGrowth(TickDependent):
     """Lattice fold in a cycle within a tick: non-blocking and without retractions.
 
     Each item that makes the value grow emits the new value, so the cycle ends when no value grows any more.
@@ -79,7 +79,7 @@ class LatticeGrowth(CutDependent):
     kind: ClassVar[str] = "lattice_fold"
     plan_name: ClassVar[str | None] = ""
     examples: ClassVar[Examples] = {"lattice_fold in a loop": lambda x, y: _counting_up(x)}
-    merges_equal: ClassVar[bool] = True
+    picks_representative: ClassVar[bool] = True
     lattice: Lattice
     keys: tuple[tuple[str, Expr], ...]
     into: str
@@ -98,7 +98,7 @@ class LatticeGrowth(CutDependent):
     def placement(self) -> Placement:
         return place_by_key(tuple(expr for _, expr in self.keys))
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return (
             Need(
                 0,
@@ -108,10 +108,10 @@ class LatticeGrowth(CutDependent):
             ),
         )
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(ordered=False, once=True, det=inputs[0].det and self.nondet is None)
 
-    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
+    def monotone_columns(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
         return MonotoneColumns(tuple(name for name, _ in self.keys), {self.into: self.lattice})
 
     def depends_on_cut(self) -> str:
@@ -172,7 +172,7 @@ class LatticeFold(Operator):
         "of all": lambda x, y: x.lattice_fold(Max(), value="b"),
         "per key": lambda x, y: x.lattice_fold(Min(), value="b", per="a"),
     }
-    merges_equal: ClassVar[bool] = True
+    picks_representative: ClassVar[bool] = True
     runs_first_tick: ClassVar[bool] = True
     lattice: Lattice
     keys: tuple[tuple[str, Expr], ...]
@@ -202,7 +202,7 @@ class LatticeFold(Operator):
     def placement(self) -> Placement:
         return place_by_key(tuple(expr for _, expr in self.keys))
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return (
             Need(
                 0,
@@ -212,11 +212,11 @@ class LatticeFold(Operator):
             ),
         )
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         rows = inputs[0]
         return rows.but(append=rows.append and rows.bounded, ordered=False, once=True)
 
-    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
+    def monotone_columns(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
         return MonotoneColumns(tuple(name for name, _ in self.keys), {self.into: self.lattice})
 
     def inside_loop(self) -> Operator:
@@ -386,7 +386,7 @@ class AtLeast(Operator):
 
     kind: ClassVar[str] = "at_least"
     examples: ClassVar[Examples] = {"at_least": lambda x, y: x.group_by("a").agg(n=count()).at_least(2)}
-    merges_equal: ClassVar[bool] = True
+    picks_representative: ClassVar[bool] = True
     threshold: object
     column: str
     keys: tuple[Expr, ...]
@@ -410,10 +410,10 @@ class AtLeast(Operator):
     def placement(self) -> Placement:
         return place_by_key(self.keys)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(append=True, ordered=False, once=True)
 
-    def grows_from(self) -> str | None:
+    def required_monotone_column(self) -> str | None:
         return self.column
 
     def describe(self) -> str:

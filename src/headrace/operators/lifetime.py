@@ -32,7 +32,7 @@ Lifetimes: TypeAlias = "LifetimeName | tuple[LifetimeName, LifetimeName]"
 DEPENDS_ON_CUT = 'With lifetime="tick" it answers each tick for itself, so where ticks end shows.'
 
 
-class CutDependent(Operator):
+class TickDependent(Operator):
     """Base of operators whose output may depend on the cut into ticks.
 
     nondet: field defined by each subclass: the user's reason why it may.
@@ -48,7 +48,7 @@ class CutDependent(Operator):
         return f"nondet: {self.nondet}" if self.nondet else ""
 
 
-class WithLifetime(CutDependent):
+class WithLifetime(TickDependent):
     """Base of operators with one input and a lifetime. lifetime: field defined by each subclass."""
 
     __slots__ = ()

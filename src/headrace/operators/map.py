@@ -173,7 +173,7 @@ class Inspect(RowFunction):
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
         return (identity_lineage(inputs[0]),)
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
     def assumptions(self) -> Iterator[str]:

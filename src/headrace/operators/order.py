@@ -20,8 +20,8 @@ from headrace.lowering.slot import Slot
 from headrace.lowering.step import Step, register_step
 from headrace.operators.lifetime import (
     DEPENDS_ON_CUT,
-    CutDependent,
     Lifetime,
+    TickDependent,
     WithLifetime,
     describe_lifetime,
     with_lifetimes,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage, Unservable
-    from headrace.lowering.forms import BatchSite
+    from headrace.lowering.forms import BatchContext
     from headrace.lowering.step_writer import StepWriter
 
 
@@ -74,7 +74,7 @@ class Sort(WithLifetime):
     def unservable(self) -> Unservable | None:
         return IN_ORDER
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         per_tick = self.lifetime is Lifetime.TICK
         append = Need(
             0,
@@ -93,7 +93,7 @@ class Sort(WithLifetime):
         )
         return (bounded, append)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         det = inputs[0].det and (self.lifetime is Lifetime.STATIC or self.nondet is None)
         return inputs[0].but(ordered=True, det=det)
 
@@ -163,7 +163,7 @@ class SortStep(Step):
 
 
 @lower_operator.register(Sort)
-def _sort_on_spark(operator: Sort, site: BatchSite) -> DataFrame:
+def _sort_on_spark(operator: Sort, site: BatchContext) -> DataFrame:
     # A bag has no order. Operators that read the order run in a subplan.
     return site.inputs[0]
 
@@ -179,7 +179,7 @@ def _tick_output(operator: Sort, node: Node, inputs: Sequence[OperatorInput]) ->
 
 
 @dataclass(frozen=True, slots=True)
-class AssumeOrdered(CutDependent):
+class AssumeOrdered(TickDependent):
     """The input as an ordered stream, for operators that need an order.
 
     nondet: reason why results may depend on the order of arrival. That depends on the cut into ticks, so the
@@ -216,10 +216,10 @@ class AssumeOrdered(CutDependent):
     def placement(self) -> Placement:
         return ANYWHERE
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(ordered=True, det=inputs[0].det and self.nondet is None)
 
     def depends_on_cut(self) -> str:
@@ -233,7 +233,7 @@ class AssumeOrderedStep(Step):
 
 
 @lower_operator.register(AssumeOrdered)
-def _assume_ordered_on_spark(operator: AssumeOrdered, site: BatchSite) -> DataFrame:
+def _assume_ordered_on_spark(operator: AssumeOrdered, site: BatchContext) -> DataFrame:
     return site.inputs[0]
 
 
@@ -246,7 +246,7 @@ def _assume_ordered_answer(operator: AssumeOrdered, node: Node, inputs: Bags) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Zip(CutDependent):
+class Zip(TickDependent):
     """Pairs of the first rows, the second rows, and so on.
 
     A row without a partner waits for one: across ticks if its input has lifetime STATIC, until the end of its
@@ -277,11 +277,11 @@ class Zip(CutDependent):
     def unservable(self) -> Unservable | None:
         return IN_ORDER
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         both = meet(inputs)
         return both.but(append=True, ordered=True, det=both.det and self.nondet is None)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return position_needs(0) + position_needs(1)
 
     def depends_on_cut(self) -> str:
@@ -317,7 +317,7 @@ def position_needs(port: int) -> tuple[Need, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class ZipLongest(CutDependent):
+class ZipLongest(TickDependent):
     """Pairs of the rows of each tick by position, with nulls where one input is shorter.
 
     Both inputs are complete first, since only then the longer one is known. Each tick starts over. A tick
@@ -351,11 +351,11 @@ class ZipLongest(CutDependent):
     def placement(self) -> Placement:
         return WHOLE
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         both = meet(inputs)
         return both.but(append=True, ordered=True, det=both.det and self.nondet is None)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return position_needs(0) + position_needs(1)
 
     def depends_on_cut(self) -> str:

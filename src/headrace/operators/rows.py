@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage, Unservable
-    from headrace.lowering.forms import BatchSite
+    from headrace.lowering.forms import BatchContext
     from headrace.lowering.step_writer import StepWriter
 
 
@@ -111,10 +111,10 @@ class Filter(RowByRow):
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
         return (identity_lineage(inputs[0]),)
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
-    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
+    def monotone_columns(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
         (before,) = inputs
         if before is None or not isinstance(self.predicate, Expr):
             return None
@@ -171,7 +171,7 @@ def _filter_on_columns(
 
 
 @lower_operator.register(Filter)
-def _filter_on_spark(operator: Filter, site: BatchSite) -> DataFrame:
+def _filter_on_spark(operator: Filter, site: BatchContext) -> DataFrame:
     assert isinstance(operator.predicate, Expr)
     return site.inputs[0].filter(site.column(operator.predicate))
 
@@ -222,10 +222,10 @@ class Select(RowByRow):
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
         return (dict(self.columns),)
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs) and all(isinstance(expr, Column) for _, expr in self.columns)
 
-    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
+    def monotone_columns(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
         (before,) = inputs
         names = {expr.name: name for name, expr in self.columns if isinstance(expr, Column)}
         if before is None or any(key not in names for key in before.keys):
@@ -301,7 +301,7 @@ def _select_on_columns(
 
 
 @lower_operator.register(Select)
-def _select_on_spark(operator: Select, site: BatchSite) -> DataFrame:
+def _select_on_spark(operator: Select, site: BatchContext) -> DataFrame:
     return site.inputs[0].select(*(site.column(expr).alias(name) for name, expr in operator.columns))
 
 
@@ -373,7 +373,7 @@ class Partition(RowByRow):
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
         return (identity_lineage(inputs[0]),)
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage
-    from headrace.lowering.forms import BatchSite
+    from headrace.lowering.forms import BatchContext
     from headrace.lowering.row_code import RowCode
 
 
@@ -83,7 +83,7 @@ class SampleByHash(RowByRow):
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
         return (identity_lineage(inputs[0]),)
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
@@ -113,7 +113,7 @@ def _on_columns(
 
 
 @lower_operator.register(SampleByHash)
-def _on_spark(operator: SampleByHash, site: BatchSite) -> DataFrame:
+def _on_spark(operator: SampleByHash, site: BatchContext) -> DataFrame:
     return site.inputs[0].filter(site.column(operator.condition))
 
 

@@ -58,7 +58,7 @@ class OrderedOperator(WithLifetime):
     def ports(self) -> tuple[Port, ...]:
         return (Port("input"),)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         why = self.order_reason
         return (
             Need(
@@ -75,7 +75,7 @@ class OrderedOperator(WithLifetime):
             ),
         )
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         rows = inputs[0]
         if self.lifetime is Lifetime.TICK:
             return rows.but(det=rows.det and self.nondet is None)

@@ -11,7 +11,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.arrangement.batch import Layout, batch_of, distinct_keys, negated, select, stacked
+from headrace.arrangement.batch import Layout, batch_of, concat_frames, distinct_keys, negated, select
 from headrace.arrangement.reading import change_of_first_rows
 from headrace.arrangement.spine import FoundRows
 from headrace.columns.column_stream import ColumnStream, build_stream, each_copy
@@ -26,7 +26,7 @@ from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placeme
 from headrace.lowering.forms import (
     ArrangedPlan,
     ArrangedState,
-    ColumnarSite,
+    ColumnarContext,
     lower_operator,
     register_arranged,
 )
@@ -44,7 +44,7 @@ from headrace.lowering.reference import (
 from headrace.lowering.row_code import MappingCode, RowCode, comparable, item_sources, tuple_source
 from headrace.lowering.slot import Slot, thaw_list
 from headrace.lowering.step import Step, register_step
-from headrace.operators.aggregate import extremes as extremes  # registers what its code calls
+from headrace.operators.aggregate import extremes as extremes
 from headrace.operators.lifetime import Lifetime, WithLifetime, tick_needs, with_lifetimes
 from headrace.requirements import F, np, pl
 
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from headrace.expr.types import Field, Schema
     from headrace.graph.check_context import CheckContext
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
-    from headrace.lowering.forms import ArrangedOperator, BatchSite
+    from headrace.lowering.forms import ArrangedOperator, BatchContext
     from headrace.lowering.slot import SlotMapping
     from headrace.lowering.step_writer import StepWriter
 
@@ -81,8 +81,8 @@ class TopK(WithLifetime):
     """
 
     kind: ClassVar[str] = "top_k"
-    nets: ClassVar[bool] = True
-    merges_equal: ClassVar[bool] = True
+    reads_net_changes: ClassVar[bool] = True
+    picks_representative: ClassVar[bool] = True
     examples: ClassVar[Examples] = {
         "top_k": lambda x, y: y.top_k(2, by=col.b.desc(), per="a"),
         "of all": lambda x, y: y.top_k(2, by=col.a),
@@ -114,16 +114,16 @@ class TopK(WithLifetime):
     def placement(self) -> Placement:
         return place_by_key(self.per)
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return True
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         rows = inputs[0]
         if self.lifetime is Lifetime.TICK:
             return rows.but(append=True, ordered=False, det=rows.det and self.nondet is None)
         return rows.but(append=rows.append and rows.bounded, ordered=False)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return tick_needs((self.lifetime,))
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
@@ -314,7 +314,7 @@ register_runtime(
 
 
 @lower_operator.register(TopK)
-def _on_spark(operator: TopK, site: BatchSite) -> DataFrame:
+def _on_spark(operator: TopK, site: BatchContext) -> DataFrame:
     from pyspark.sql import Window
 
     names = site.schemas[0].names
@@ -360,7 +360,7 @@ class TopPlan(ArrangedPlan):
     output_append: bool
 
     @classmethod
-    def of(cls, site: ColumnarSite) -> TopPlan:
+    def of(cls, site: ColumnarContext) -> TopPlan:
         node, operator = site.node, site.node.operator
         assert isinstance(operator, TopK)
         if operator.lifetime is Lifetime.TICK:
@@ -435,5 +435,5 @@ _ASKED = "#"
 def _differences(layout: Layout, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
     """Return which rows go and come, group by group."""
     of_groups = Layout({**layout.types, _ASKED: pl.Int64()}, (_ASKED,), (WEIGHT,), nullable=False)
-    changes = batch_of(of_groups, stacked([negated(of_groups, before), after]))
+    changes = batch_of(of_groups, concat_frames([negated(of_groups, before), after]))
     return select(changes.frame, layout.types)

@@ -18,7 +18,7 @@ from headrace.lowering.step import LoopStep, Step, register_loop_step, register_
 from headrace.operators.distinct import Distinct
 from headrace.operators.feedback import Feedback
 from headrace.operators.join.join import Join
-from headrace.operators.lifetime import CutDependent
+from headrace.operators.lifetime import TickDependent
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage, Unservable
-    from headrace.lowering.forms import BatchSite
+    from headrace.lowering.forms import BatchContext
     from headrace.lowering.step_writer import StepWriter
 
 
@@ -53,7 +53,7 @@ class Union(Operator):
         "union": lambda x, y: x.union(y),
     }
     runs_in_rounds: ClassVar[bool] = True
-    unites: ClassVar[bool] = True
+    is_union: ClassVar[bool] = True
     linear: ClassVar[bool] = True
     count: int
 
@@ -77,10 +77,10 @@ class Union(Operator):
     def placement(self) -> Placement:
         return ANYWHERE
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return meet(inputs).but(ordered=False)
 
 
@@ -184,7 +184,7 @@ def _on_columns(
 
 
 @lower_operator.register(Union)
-def _on_spark(operator: Union, site: BatchSite) -> DataFrame:
+def _on_spark(operator: Union, site: BatchContext) -> DataFrame:
     return reduce(lambda one, other: one.unionAll(other), site.inputs)
 
 
@@ -214,7 +214,7 @@ class Chain(Operator):
 
     kind: ClassVar[str] = "chain"
     examples: ClassVar[Examples] = {"chain": lambda x, y: x.chain(y)}
-    unites: ClassVar[bool] = True
+    is_union: ClassVar[bool] = True
 
     def ports(self) -> tuple[Port, ...]:
         why = "its rows come before those of 'second'"
@@ -237,10 +237,10 @@ class Chain(Operator):
     def placement(self) -> Placement:
         return ANYWHERE
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         both = meet(inputs)
         return both.but(ordered=both.ordered and inputs[0].bounded)
 
@@ -249,7 +249,7 @@ class Chain(Operator):
 
 
 @dataclass(frozen=True, slots=True)
-class ChainFirstN(CutDependent):
+class ChainFirstN(TickDependent):
     """The first `count` rows of each tick, from the inputs in port order.
 
     Every input is complete before the next one is read. Rows beyond `count` are dropped. A tick without rows
@@ -286,11 +286,11 @@ class ChainFirstN(CutDependent):
     def placement(self) -> Placement:
         return WHOLE
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         both = meet(inputs)
         return both.but(append=True, ordered=True, det=both.det and self.nondet is None)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return tuple(need for port in range(self.inputs) for need in _needs(port))
 
     def depends_on_cut(self) -> str:
@@ -360,7 +360,7 @@ class ChainFirstNStep(Step):
 
 
 @lower_operator.register(Chain)
-def _chain_on_spark(operator: Chain, site: BatchSite) -> DataFrame:
+def _chain_on_spark(operator: Chain, site: BatchContext) -> DataFrame:
     first, second = site.inputs
     return first.unionAll(second)
 

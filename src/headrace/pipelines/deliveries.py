@@ -220,7 +220,7 @@ def check_delta(table: StoredTable) -> None:
         require_package(f"{dataset.kind.value} {dataset.name}", "deltalake", "delta")
     except BadInput as error:
         raise _bad(table, error.what, error.why, error.fix) from None
-    from headrace.tables.delta import check_location
+    from headrace.tables.delta_table import check_location
 
     path = dataset.properties.get("path", "")
     for option in dataset.properties.keys() - {"path"} if not dataset.delivery else ():
@@ -307,7 +307,7 @@ class DeltaPublisher:
 
     def publish(self, version: int) -> None:
         """Make the rows of the last version those of the Delta table."""
-        from headrace.tables.delta import FEED
+        from headrace.tables.delta_table import FEED
 
         with self._reporting():
             delivered = self._delivered()

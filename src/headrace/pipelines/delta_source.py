@@ -84,7 +84,7 @@ def register_delta(spark: SparkSession, root: Path) -> None:
 def delta_table(path: str) -> VersionedTable:
     """Return the Delta table in a folder. Each of its versions is opened once."""
     require_package(f"the Delta table at {path}", "deltalake", "delta")
-    from headrace.tables.delta import DeltaLakeTable
+    from headrace.tables.delta_table import DeltaLakeTable
 
     def error(what: str, why: str, fix: str, _cause: Exception) -> UnreadableSource:
         return UnreadableSource(f"{path} {what}", why=why.partition("\n")[0], fix=fix, source=path, path=path)

@@ -51,7 +51,7 @@ class Buffer:
         self.values.clear()
 
 
-class Fetching:
+class FetchLoop:
     """Request loop for modules that fetch more or fewer values than downstream asks for.
 
     take: called with each list of values, in order; at the end, which is then in the buffer, with an empty

@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.errors import BadOption, SourceLocation
 from headrace.pull.argument_checks import check_integer, check_positive, synchronous_check
-from headrace.pull.ask_buffer import Buffer, Fetching, StopOnce
+from headrace.pull.ask_buffer import Buffer, FetchLoop, StopOnce
 from headrace.pull.edge import PullEdge
 from headrace.pull.module_context import Module
 from headrace.pull.modules import PullSource, PullTransformer
@@ -68,7 +68,7 @@ class _Batches:
         self._size = size
         self._seconds = seconds
         self._buffer = Buffer()
-        self._fetching = Fetching(edge, self._buffer, self._take)
+        self._fetching = FetchLoop(edge, self._buffer, self._take)
         self._open: list[Any] = []
         self._timer: Cancellable | None = None
 
@@ -163,7 +163,7 @@ class _Ahead:
         self._high = high
         self._low = low
         self._buffer = Buffer()
-        self._fetching = Fetching(edge, self._buffer, self._take)
+        self._fetching = FetchLoop(edge, self._buffer, self._take)
 
     def read(self, abort: End | None, answer: AnswerTo, most: int) -> None:
         if abort is not None:

@@ -33,7 +33,7 @@ from headrace.spark.placing.pushdown import (
     native_parts,
     without_native,
 )
-from headrace.spark.placing.row_placement import ByBucket, ByKey, ToAll, ToOne
+from headrace.spark.placing.row_placement import Broadcast, ByBucket, ByKey, Gather
 from headrace.spark.placing.stages import LOOP_ROWS, Exchange, Stage, StagePlan, cut_stages
 from headrace.spark.refusals import check_runs_on_spark
 from headrace.spark.sources.opening import Frame, Opening, open_on_spark, union_columns, union_of
@@ -43,7 +43,7 @@ from headrace.spark.ticks.messages import run_tasks
 from headrace.spark.ticks.output import bucket_route
 from headrace.spark.ticks.plan import ShippedPlan, TickPlan, rows_of_one_task
 from headrace.spark.ticks.round_jobs import run_stages
-from headrace.spark.ticks.task import TickOrder
+from headrace.spark.ticks.task import TickSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -147,7 +147,7 @@ class _Explanation:
         sent = sender_label(self.graph, self.whole, exchange.node)
         kind = "rows" if exchange.append else "changes"
         order = ", in their order" if exchange.ordered and exchange.node in self.ordered else ""
-        broadcast = " (broadcast)" if isinstance(exchange.route, ToAll) else ""
+        broadcast = " (broadcast)" if isinstance(exchange.route, Broadcast) else ""
         yield f"<- {kind} of {sent}, {self._route(exchange)}{broadcast}{order}"
 
     def _route(self, exchange: Exchange) -> str:
@@ -218,7 +218,7 @@ class _Explanation:
             return (
                 f"a loop that cannot run in rounds: {why}" if why else 'a loop; loops="rounds" cuts it by key'
             )
-        if any(need.fact == "ordered" for need in node.operator.needs()):
+        if any(need.fact == "ordered" for need in node.operator.required_facts()):
             return "it reads the order of rows"
         if node.operator.placement().whole:
             return "all its rows meet"
@@ -239,14 +239,14 @@ def _state_of(stage: Stage) -> dict[int, list[str]]:
 def _on_one_shard(stage: Stage, looped: set[int]) -> set[int]:
     """Return the nodes of a stage whose rows are all on one shard; includes the nodes of loops."""
     routes = {stage.graph.sources[e.name]: e.route for e in stage.arriving}
-    alone = looped | {node for node, route in routes.items() if isinstance(route, ToOne)}
+    alone = looped | {node for node, route in routes.items() if isinstance(route, Gather)}
     # Operators are in the order of writing, but for what closes a loop: until nothing is added.
     while True:
         found = {
             node.id
             for node in stage.graph.nodes
             if node.id not in routes
-            and (inputs := [i for i in node.inputs if not isinstance(routes.get(i), ToAll)])
+            and (inputs := [i for i in node.inputs if not isinstance(routes.get(i), Broadcast)])
             and all(i in alone or i >= node.id for i in inputs)
             and any(i in alone for i in inputs)
         }
@@ -367,6 +367,6 @@ def _job(
     rows = union_of(frames, union_columns(opened))
     assert rows is not None, "a flow has a source"
     plan = TickPlan(stages, tuple(source.input for source in opened), {}, str(folder), False)
-    order = TickOrder(ShippedPlan.of(plan), 1, {}, frozenset())
+    order = TickSpec(ShippedPlan.of(plan), 1, {}, frozenset())
     messages = run_tasks(rows, task.scatter(order))
     return run_stages(messages, order, stages.shards, range(1, len(stages.stages)))

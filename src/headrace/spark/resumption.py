@@ -27,11 +27,11 @@ from headrace.spark.placing.row_placement import (
     ANYHOW,
     DIVISION,
     ON_ONE,
+    Broadcast,
     ByBucket,
     ByKey,
-    Spread,
-    ToAll,
-    ToOne,
+    Gather,
+    RowDistribution,
     keys_of,
     row_divider,
     spread_after,
@@ -279,10 +279,10 @@ def _in_terms_of(same: Sequence[Expr], keys: Sequence[Expr], schema: Schema) -> 
     return next((expr for expr in same if plain.issuperset(columns_of(expr))), None)
 
 
-def _spreads(stage: Stage, shards: int) -> dict[int, Spread]:
+def _spreads(stage: Stage, shards: int) -> dict[int, RowDistribution]:
     """Return the distribution of each node's rows over the shards of a stage."""
     graph = stage.graph
-    found: dict[int, Spread] = {}
+    found: dict[int, RowDistribution] = {}
     for exchange in stage.arriving:
         found[graph.sources[exchange.name]] = _arrived(exchange.route, shards)
     for node in _in_order(graph):
@@ -295,12 +295,16 @@ def _spreads(stage: Stage, shards: int) -> dict[int, Spread]:
     return found
 
 
-def _arrived(route: object, shards: int) -> Spread:
-    if shards == 1 or isinstance(route, ToOne):
+def _arrived(route: object, shards: int) -> RowDistribution:
+    if shards == 1 or isinstance(route, Gather):
         return ON_ONE
     # What every shard has leaves the spread of what it is used with as it is.
     return (
-        spread_by(*route.keys) if isinstance(route, ByKey) else ON_ONE if isinstance(route, ToAll) else ANYHOW
+        spread_by(*route.keys)
+        if isinstance(route, ByKey)
+        else ON_ONE
+        if isinstance(route, Broadcast)
+        else ANYHOW
     )
 
 

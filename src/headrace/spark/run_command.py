@@ -30,7 +30,7 @@ from headrace.engine.prometheus import Metrics, serving_metrics
 from headrace.engine.rebuild import finish_rebuild
 from headrace.engine.run import RunResult
 from headrace.errors import BadInput, NotOnSpark
-from headrace.file_system import local_path, subfolder_for, telling_full_disk
+from headrace.file_system import local_path, raising_disk_full, subfolder_for
 from headrace.graph.node import graph_of
 from headrace.operators.endpoints import SourceOperator
 from headrace.spark.placing.earliest_stages import check_loops_run_in_rounds
@@ -57,7 +57,7 @@ from headrace.spark.ticks.failures import explained_deaths
 from headrace.spark.ticks.messages import CostMeter
 from headrace.spark.ticks.output import bucket_route, task_target
 from headrace.spark.ticks.plan import SinkOutput, TickPlan, compiled
-from headrace.spark.ticks.query import GIVEN, Query
+from headrace.spark.ticks.tick_sequence import GIVEN, Query
 from headrace.spark.ticks.ticker import Ticker, Way, open_outlets
 from headrace.state.checkpoint import Checkpoint
 from headrace.state.commit import KEEP_TICKS
@@ -153,7 +153,7 @@ def run(
 
         spark = _session(spark)
         with (
-            telling_full_disk(None),
+            raising_disk_full(None),
             serving_metrics(metrics, flow.name) as registered,
             run_display(progress, flow.name) as display,
             explained_deaths(spark, lambda: None),
@@ -162,7 +162,7 @@ def run(
             return run_batch(
                 flow, spark, sources=sources, sinks=sinks or {}, on_tick=on_tick, loop_rows=loop_rows
             )
-    with telling_full_disk(checkpoint), ExitStack() as closing:
+    with raising_disk_full(checkpoint), ExitStack() as closing:
         registered = closing.enter_context(serving_metrics(metrics, flow.name))
         display = closing.enter_context(run_display(progress, flow.name))
         on_tick = combine_observers(registered and registered.observe, on_tick, display)

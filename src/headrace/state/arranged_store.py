@@ -22,7 +22,7 @@ import numpy as np
 import polars as pl
 from xxhash import xxh3_64_intdigest
 
-from headrace.arrangement.batch import Batch, Layout, batch_of, bounded, merged, stacked
+from headrace.arrangement.batch import Batch, Layout, batch_of, bounded, concat_frames, merged
 from headrace.arrangement.reading import RowReaders, ranges
 from headrace.arrangement.spine import RATIO, Spine
 from headrace.state.chain import (
@@ -377,7 +377,7 @@ def stored_entries(
     of_one = [pl.col("key").bin.starts_with(number) for _, number in numbers]
     pieces = pieces_of(folder, ENTRY_LAYOUT, chain.arranged.get(ENTRIES, ()))
     found = [piece.frame.filter(pl.any_horizontal(of_one)) for piece in pieces]
-    rows = stacked([*found, pl.DataFrame(schema=ENTRY_LAYOUT.types)])
+    rows = concat_frames([*found, pl.DataFrame(schema=ENTRY_LAYOUT.types)])
     for (slot, _), condition in zip(numbers, of_one, strict=True):
         own = rows.filter(condition).sort("key")
         yield from ((slot, key[_NUMBER.size :], value) for key, value in own.iter_rows())

@@ -88,7 +88,7 @@ def _nothing(number: int) -> None:
 # --- dicts --------------------------------------------------------------------------------------
 
 
-class DividedDict(Divided, MutableMapping[Any, Any]):
+class ChunkedDict(Divided, MutableMapping[Any, Any]):
     """Dict in chunks, iterated chunk by chunk."""
 
     __slots__ = ("_hash", "_length", "_pieces")
@@ -101,7 +101,7 @@ class DividedDict(Divided, MutableMapping[Any, Any]):
         self._hash = _hashing()
 
     @classmethod
-    def of(cls, values: dict[Any, Any]) -> DividedDict:
+    def of(cls, values: dict[Any, Any]) -> ChunkedDict:
         """Create from a dict that has not been stored in chunks yet."""
         made = cls(_nothing, dict, max(1, len(values) // _ENTRIES), len(values))
         for key, value in values.items():
@@ -150,7 +150,7 @@ class DividedDict(Divided, MutableMapping[Any, Any]):
         return chain.from_iterable(self._piece(number).values() for number in range(self._pieces))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, dict | DividedDict) and len(self) == len(other) and self.whole() == other
+        return isinstance(other, dict | ChunkedDict) and len(self) == len(other) and self.whole() == other
 
     def _number(self, key: Any) -> int:
         # Of the pieces there were at the last doubling, those before the rest have been split since.
@@ -206,7 +206,7 @@ def _hashing() -> Callable[[Any], int]:
 # --- lists ---------------------------------------------------------------------------------------
 
 
-class DividedList(Divided, MutableSequence[Any]):
+class ChunkedList(Divided, MutableSequence[Any]):
     """List in runs, each stored as a chunk."""
 
     __slots__ = ("_length", "_lengths", "_next", "_runs", "_starts")
@@ -224,7 +224,7 @@ class DividedList(Divided, MutableSequence[Any]):
         self._starts: list[int] | None = None
 
     @classmethod
-    def of(cls, values: list[Any]) -> DividedList:
+    def of(cls, values: list[Any]) -> ChunkedList:
         """Create from a list that has not been stored in chunks yet."""
         made = cls(_nothing, list, 0, ())
         made._fill(values)
@@ -301,7 +301,7 @@ class DividedList(Divided, MutableSequence[Any]):
 
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, list | DividedList) and len(self) == len(other) and self.whole() == list(other)
+            isinstance(other, list | ChunkedList) and len(self) == len(other) and self.whole() == list(other)
         )
 
     def _run(self) -> int:
@@ -365,15 +365,15 @@ def opened(header: Header, load: LoadPiece, thaw: Thaw | None) -> Divided:
     """Open the value with this stored header. thaw: makes the mutable form of a chunk."""
     kind, *rest = header
     if kind == "dict":
-        return DividedDict(load, thaw or dict, *rest)
+        return ChunkedDict(load, thaw or dict, *rest)
     following, *runs = rest
-    return DividedList(load, thaw or list, following, zip(runs[::2], runs[1::2], strict=True))
+    return ChunkedList(load, thaw or list, following, zip(runs[::2], runs[1::2], strict=True))
 
 
 def is_divided(value: Any) -> bool:
     """Return whether a value is in chunks, or large enough to be divided."""
     kind = type(value)
-    return len(value) >= FROM if kind is list or kind is dict else kind is DividedList or kind is DividedDict
+    return len(value) >= FROM if kind is list or kind is dict else kind is ChunkedList or kind is ChunkedDict
 
 
 def divided(value: Any) -> Divided | None:
@@ -381,8 +381,8 @@ def divided(value: Any) -> Divided | None:
     if not is_divided(value):
         return None
     if type(value) is dict:
-        return DividedDict.of(cast("dict[Any, Any]", value))
-    return DividedList.of(cast("list[Any]", value)) if type(value) is list else value
+        return ChunkedDict.of(cast("dict[Any, Any]", value))
+    return ChunkedList.of(cast("list[Any]", value)) if type(value) is list else value
 
 
 def piece_numbers(header: Header) -> Iterable[int]:

@@ -29,18 +29,18 @@ CLOCK = "clock"
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class StateSize:
     """Size of a part of the state. bytes: total size of encoded keys and values."""
 
     keys: int = 0
     bytes: int = 0
 
-    def __add__(self, other: Held) -> Held:
-        return Held(self.keys + other.keys, self.bytes + other.bytes)
+    def __add__(self, other: StateSize) -> StateSize:
+        return StateSize(self.keys + other.keys, self.bytes + other.bytes)
 
 
 @dataclass(frozen=True, slots=True)
-class SlotHeld:
+class SlotStats:
     """Content statistics of an operator's slot.
 
     operator: what it is and what it does; None for one that the flow no longer has.
@@ -53,15 +53,15 @@ class SlotHeld:
     place: str | None
     name: str
     what: str
-    shards: dict[int, Held]
+    shards: dict[int, StateSize]
 
     @property
-    def whole(self) -> Held:
-        return sum(self.shards.values(), Held())
+    def whole(self) -> StateSize:
+        return sum(self.shards.values(), StateSize())
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointHeld:
+class CheckpointStats:
     """Content statistics of a checkpoint as of its last tick.
 
     on:         "one process" or "Spark". shards: in how many parts the state is.
@@ -83,7 +83,7 @@ class CheckpointHeld:
     watermarks: dict[str, Any]
     files: int
     bytes: int
-    slots: tuple[SlotHeld, ...]
+    slots: tuple[SlotStats, ...]
     damage: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
 
@@ -99,7 +99,7 @@ class FoundValue:
     value: Any
 
 
-def inspect(folder: str | Path) -> CheckpointHeld:
+def inspect(folder: str | Path) -> CheckpointStats:
     """Summarise the last commit of a checkpoint; damaged files are reported in the result.
 
     Raises `CheckpointDamaged` if the commit or the manifest cannot be read, `FlowChanged` if there is
@@ -143,9 +143,11 @@ def _steadily(given: str | Path, read: Callable[[Path, Commit], T]) -> T:
 # --- reading ------------------------------------------------------------------------------------
 
 
-def _held(folder: Path, last: Commit) -> CheckpointHeld:
+def _held(folder: Path, last: Commit) -> CheckpointStats:
     manifest = Manifest.read(folder, last.manifest)
-    shards: defaultdict[tuple[str, str], defaultdict[int, Held]] = defaultdict(lambda: defaultdict(Held))
+    shards: defaultdict[tuple[str, str], defaultdict[int, StateSize]] = defaultdict(
+        lambda: defaultdict(StateSize)
+    )
     positions: dict[str, Any] = {}
     watermarks: dict[str, Any] = dict(last.counters.get("watermarks", {}))
     labels = {node["state"]: node for node in manifest.description if node["state"]}
@@ -154,13 +156,13 @@ def _held(folder: Path, last: Commit) -> CheckpointHeld:
         shard = number % manifest.shards
         for slot, key, stored in whole_values(stored_entries(folder, chain)):
             name, _, what = slot.rpartition(".")
-            shards[name, what][shard] += Held(1, stored.size)
+            shards[name, what][shard] += StateSize(1, stored.size)
             if name in labels and what in (POSITIONS, CLOCK):
                 _note(labels[name]["name"] or name, what, key, stored.data, positions, watermarks)
         for slot, form in manifest.arranged(chain):
             name, _, what = slot.rpartition(".")
             for piece in form.pieces(folder, chain.arranged[slot]):
-                shards[name, what][shard] += Held(len(piece), piece.bytes)
+                shards[name, what][shard] += StateSize(len(piece), piece.bytes)
     for slot, key, value in stored_entries(folder, last.sources) if not damage else ():
         _note(slot.removesuffix(f".{POSITIONS}"), POSITIONS, key, value, positions, watermarks)
     if isinstance(last.positions, dict) and last.positions.get("batch") is not None:
@@ -173,7 +175,7 @@ def _held(folder: Path, last: Commit) -> CheckpointHeld:
     order = {name: at for at, name in enumerate(labels)}
     held.sort(key=lambda slot: (order.get(slot.name, len(order)), slot.name, slot.what))
     files = {f.name: f.size for f in last.files()}
-    return CheckpointHeld(
+    return CheckpointStats(
         folder, manifest.id, manifest.layout["on"], manifest.shards, last.oldest, last.tick,
         dict(sorted(positions.items())), dict(sorted(watermarks.items())),
         len(files), sum(files.values()), tuple(held), tuple(damage),
@@ -181,10 +183,10 @@ def _held(folder: Path, last: Commit) -> CheckpointHeld:
     )  # fmt: skip
 
 
-def _slot_held(node: Any, name: str, what: str, shards: dict[int, Held]) -> SlotHeld:
+def _slot_held(node: Any, name: str, what: str, shards: dict[int, StateSize]) -> SlotStats:
     if node is None:
-        return SlotHeld(None, None, None, name, what, shards)
-    return SlotHeld(operator_label(node), node["name"], node["place"], name, what, shards)
+        return SlotStats(None, None, None, name, what, shards)
+    return SlotStats(operator_label(node), node["name"], node["place"], name, what, shards)
 
 
 def operator_label(node: dict[str, Any]) -> str:
@@ -272,4 +274,4 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-__all__ = ["CheckpointHeld", "FoundValue", "Held", "SlotHeld", "inspect", "plain", "rows_of_key"]
+__all__ = ["CheckpointStats", "FoundValue", "SlotStats", "StateSize", "inspect", "plain", "rows_of_key"]

@@ -25,7 +25,7 @@ import polars as pl
 from xxhash import xxh3_128_hexdigest
 
 from headrace.arrangement.batch import Batch as Rows
-from headrace.arrangement.batch import Layout, Order, bounded, masked, select, take, unlike
+from headrace.arrangement.batch import Layout, Order, bounded, differs_from_next, masked, select, take
 from headrace.errors import FlowChanged, SourceLocation
 from headrace.expr.code_runtime import NAN
 from headrace.state.arranged_store import pieces_of
@@ -245,7 +245,7 @@ class DescribedPiece:
         fresh = np.ones(len(codes), np.bool_)
         fresh[1:] = codes[1:] != codes[:-1]
         keys = select(self.rows.frame, layout.keys)
-        if layout.exact or not unlike(keys, np.flatnonzero(~fresh) - 1).any():
+        if layout.exact or not differs_from_next(keys, np.flatnonzero(~fresh) - 1).any():
             return np.cumsum(fresh) - 1
         # Rows of several keys with one code may lie among each other.
         numbered = keys.with_columns(pl.Series("#", np.arange(len(codes))))

@@ -31,7 +31,7 @@ from headrace.file_system import sync_file
 from headrace.state.chain import damaged
 from headrace.state.codec import decode, key_encoder, value_encoder
 
-Entry: TypeAlias = tuple[int, bytes, int, int]
+ChangeEntry: TypeAlias = tuple[int, bytes, int, int]
 """Key hash, encoded row, time, weight."""
 
 _ENDING = ".arrow"
@@ -40,7 +40,7 @@ _FORM = pa.schema([("hash", pa.int64()), ("time", pa.int64()), ("weight", pa.int
 LAST_HASH = 2**63 - 1
 
 
-class Filing:
+class RowKeyEncoder:
     """Function from rows to key bytes, equal for equal keys. Used by one thread.
 
     key: positions of the columns; empty for the whole row.
@@ -65,7 +65,9 @@ def hash_of(key: bytes) -> int:
 # -- written ------------------------------------------------------------------------------------------
 
 
-def write_entries(folder: Path, tick: int, attempt: str, entries: Iterable[Entry], *, durable: bool) -> str:
+def write_entries(
+    folder: Path, tick: int, attempt: str, entries: Iterable[ChangeEntry], *, durable: bool
+) -> str:
     """Write sorted entries to a new file and return its name, or "" if there are none."""
     aside = folder / f".{attempt}"
     count, first, last = 0, LAST_HASH, 0
@@ -90,8 +92,8 @@ def _digest(path: Path) -> str:
         return file_digest(file, lambda: blake2b(digest_size=8)).hexdigest()
 
 
-def _batches(entries: Iterable[Entry]) -> Iterator[pa.RecordBatch]:
-    waiting: list[Entry] = []
+def _batches(entries: Iterable[ChangeEntry]) -> Iterator[pa.RecordBatch]:
+    waiting: list[ChangeEntry] = []
     for entry in entries:
         waiting.append(entry)
         if len(waiting) >= _CHANGES_OF_A_BATCH:
@@ -101,7 +103,7 @@ def _batches(entries: Iterable[Entry]) -> Iterator[pa.RecordBatch]:
         yield _batch(waiting)
 
 
-def _batch(entries: list[Entry]) -> pa.RecordBatch:
+def _batch(entries: list[ChangeEntry]) -> pa.RecordBatch:
     hashes, rows, times, weights = zip(*entries, strict=True)
     columns = [
         pa.array(hashes, pa.int64()),
@@ -112,9 +114,9 @@ def _batch(entries: list[Entry]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=_FORM)
 
 
-def consolidated_entries(changes: Iterable[Sequence[Any]], key: Sequence[int]) -> list[Entry]:
+def consolidated_entries(changes: Iterable[Sequence[Any]], key: Sequence[int]) -> list[ChangeEntry]:
     """Sort and consolidate changes, with weight and time last, into entries."""
-    filing, encode = Filing(key), value_encoder()
+    filing, encode = RowKeyEncoder(key), value_encoder()
     total: dict[tuple[bytes, int], int] = {}
     hashes: dict[bytes, int] = {}
     for change in changes:
@@ -161,7 +163,7 @@ class ChangeFile:
         """Map the file, so that it stays readable after its removal."""
         _ = self._batches
 
-    def entries(self, low: int = 0, high: int = LAST_HASH) -> Iterator[Entry]:
+    def entries(self, low: int = 0, high: int = LAST_HASH) -> Iterator[ChangeEntry]:
         """Yield the entries with low <= hash <= high, sorted."""
         batches = self._batches
         for number in range(max(0, bisect_left(self._starts, low) - 1), len(batches)):
@@ -232,7 +234,7 @@ class MergeTask:
             yield name.encode()
 
 
-def _advanced(entries: Iterable[Entry], least: int) -> Iterator[Entry]:
+def _advanced(entries: Iterable[ChangeEntry], least: int) -> Iterator[ChangeEntry]:
     """Consolidate sorted entries, moving times before `least` up to it."""
     current: tuple[int, bytes] | None = None
     weights: dict[int, int] = {}
@@ -245,6 +247,6 @@ def _advanced(entries: Iterable[Entry], least: int) -> Iterator[Entry]:
     yield from _of_row(current, weights)
 
 
-def _of_row(of: tuple[int, bytes] | None, weights: dict[int, int]) -> Iterator[Entry]:
+def _of_row(of: tuple[int, bytes] | None, weights: dict[int, int]) -> Iterator[ChangeEntry]:
     if of is not None:
         yield from ((*of, time, weight) for time, weight in sorted(weights.items()) if weight)

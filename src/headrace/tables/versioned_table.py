@@ -6,7 +6,8 @@ applications, by which a writer that was killed finds out whether its rows have 
 
 **A new format** is one module with one subclass of `VersionedTable`, held to `tests/tables/test_contract.py`.
 Readers and deliveries of flows (`headrace.io.versioned_tables`) and of pipelines know a table that was opened
-by this interface alone. Collections need commits at an exact version, which only `headrace.tables.delta` has.
+by this interface alone. Collections need commits at an exact version, which only
+`headrace.tables.delta_table` has.
 """
 
 from __future__ import annotations

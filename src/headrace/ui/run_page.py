@@ -25,7 +25,7 @@ from headrace.io.files.table_files import TableFiles
 from headrace.io.source import dead_letter_folder
 from headrace.operators.event_time.late_rows import LateRows
 from headrace.state.commit import CommitLog
-from headrace.state.inspection import CheckpointHeld, SlotHeld, inspect, plain, rows_of_key
+from headrace.state.inspection import CheckpointStats, SlotStats, inspect, plain, rows_of_key
 from headrace.ui.server import WHY_SECONDS, OneAtATime
 from headrace.ui.view_rows import (
     ViewRows,
@@ -428,7 +428,7 @@ def state_of_key(folder: str | Path, operator: str, key: str) -> JsonObject:
     return {"values": [{"slot": each.what, "shard": each.shard, "value": text} for each, text in values]}
 
 
-def _describe(held: CheckpointHeld) -> JsonObject:
+def _describe(held: CheckpointStats) -> JsonObject:
     return {
         "folder": str(held.folder),
         "on": held.on,
@@ -445,7 +445,7 @@ def _describe(held: CheckpointHeld) -> JsonObject:
     }
 
 
-def _labels(slots: Sequence[SlotHeld]) -> list[str]:
+def _labels(slots: Sequence[SlotStats]) -> list[str]:
     """Name the operators of slots by the user's name or their kind, and the line; else by the state."""
     labels: dict[str, str] = {}
     for slot in slots:
@@ -457,7 +457,7 @@ def _labels(slots: Sequence[SlotHeld]) -> list[str]:
     return [labels[slot.name] for slot in slots]
 
 
-def _slot(slot: SlotHeld, label: str) -> JsonObject:
+def _slot(slot: SlotStats, label: str) -> JsonObject:
     return {
         "name": slot.called or slot.name,
         "label": label,

@@ -79,10 +79,10 @@ def test_what_was_made_is_known_though_the_answer_was_lost(
         raise OSError("the disk is full")
 
     append = CollectionAppend("s1", START, Frontier(1), [(("a",), 0, 1)])
-    monkeypatch.setattr("headrace.tables.delta.write_deltalake", fails_before)
+    monkeypatch.setattr("headrace.tables.delta_table.write_deltalake", fails_before)
     with pytest.raises(StoreUnavailable, match="disk is full"):
         store.append([append])
-    monkeypatch.setattr("headrace.tables.delta.write_deltalake", fails_after)
+    monkeypatch.setattr("headrace.tables.delta_table.write_deltalake", fails_after)
     store.append([append])
     assert store.bounds(["s1"])[0].upper == Frontier(1)
     assert list(store.snapshot("s1", 0)) == [[(("a",), 1)]]

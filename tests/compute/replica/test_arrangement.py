@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from headrace.compute.frontier import Frontier
 from headrace.compute.protocol.row_batch import NotColumnar, RowBatch
-from headrace.compute.replica.exports import together
+from headrace.compute.replica.exports import merge_changes
 from headrace.compute.replica.in_process import arrangement
 from headrace.compute.replica.in_process.arrangement import ArrangementHold, TimedArrangement
 from headrace.expr.code_runtime import NAN
@@ -206,7 +206,7 @@ def test_what_cancels_out_is_no_change(parts: list[dict[str, int]]) -> None:
     for part in parts:
         for row, weight in part.items():
             total[(row,)] += weight
-    changes = together([[((row,), weight) for row, weight in part.items()] for part in parts])
+    changes = merge_changes([[((row,), weight) for row, weight in part.items()] for part in parts])
     assert dict(changes) == {row: weight for row, weight in total.items() if weight}
 
 

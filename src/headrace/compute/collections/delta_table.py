@@ -31,7 +31,7 @@ from headrace.compute.errors import StoreUnavailable
 from headrace.compute.frontier import LAST_TIME, Frontier
 from headrace.errors import HeadraceError
 from headrace.expr.types import Row
-from headrace.tables.delta import DeltaLakeTable
+from headrace.tables.delta_table import DeltaLakeTable
 
 # pyarrow has no type stubs: the type checker sees its modules as `Any`.
 ArrowTable: TypeAlias = Any

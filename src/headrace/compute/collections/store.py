@@ -393,7 +393,7 @@ def _postgresql(url: str) -> Opener:
 
 def _delta(path: str) -> Opener:
     require_package("a store of collections", "deltalake", "delta")
-    from headrace.tables.delta import check_location
+    from headrace.tables.delta_table import check_location
 
     check_location(path, {}, "collections in Delta Lake")
     from headrace.compute.collections.delta import DeltaCollections

@@ -154,7 +154,7 @@ class SubscriptionStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class ProblemNote:
+class Anomaly:
     """Record of an anomaly that was ignored.
 
     at: ms of the clock at its last occurrence. times: number of occurrences in a row.
@@ -182,7 +182,7 @@ class ControllerStatus:
     collections: tuple[CollectionStatus, ...]
     peeks: tuple[PeekStatus, ...]
     subscriptions: tuple[SubscriptionStatus, ...]
-    problems: tuple[ProblemNote, ...]
+    problems: tuple[Anomaly, ...]
 
 
 _KEPT = 100
@@ -193,9 +193,9 @@ class AnomalyLog:
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
-        self._notes: deque[ProblemNote] = deque(maxlen=_KEPT)
+        self._notes: deque[Anomaly] = deque(maxlen=_KEPT)
 
-    def __iter__(self) -> Iterator[ProblemNote]:
+    def __iter__(self) -> Iterator[Anomaly]:
         return iter(self._notes)
 
     def __call__(self, replica: str | None, text: str) -> None:
@@ -205,7 +205,7 @@ class AnomalyLog:
         if last is not None and (last.replica, last.text) == (replica, text):
             self._notes[-1] = replace(last, at=now, times=last.times + 1)
         else:
-            self._notes.append(ProblemNote(now, replica, text))
+            self._notes.append(Anomaly(now, replica, text))
 
 
 T = TypeVar("T")

@@ -82,7 +82,7 @@ _PARTS: Mapping[str, type[Any]] = {
     "aggregate.collect": collected_values.Collect,
     "aggregate.count": counts.Count,
     "aggregate.count_distinct": counts.CountDistinct,
-    "aggregate.distinct": counts.OfDistinct,
+    "aggregate.distinct": counts.DistinctAggregate,
     "aggregate.first": extremes.First,
     "aggregate.histogram": histograms.Histogram,
     "aggregate.last": extremes.Last,

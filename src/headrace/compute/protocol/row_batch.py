@@ -213,7 +213,7 @@ def reader_of(type: DataType) -> Callable[[pl.Series], list[Any]]:
     return _decoded if _is_encoded(type) else partial(from_series, type)
 
 
-def single_reader(types: Sequence[DataType]) -> Callable[[tuple[Any, ...]], Row]:
+def single_row_decoder(types: Sequence[DataType]) -> Callable[[tuple[Any, ...]], Row]:
     """Return the conversion of one row as `DataFrame.row` gives it, which is cheaper than that of columns."""
     from headrace.expr.polars_columns import row_reader, value_reader
 

@@ -218,7 +218,7 @@ class MissingCollection(ExportWriter):
         return ReachedFrontiers(self._as_of, read, self._as_of, self._as_of)
 
 
-def together(parts: Sequence[Sequence[Counted]]) -> Sequence[Counted]:
+def merge_changes(parts: Sequence[Sequence[Counted]]) -> Sequence[Counted]:
     """Consolidate changes from several parts, in each of which a row occurs at most once."""
     if len(parts) == 1:
         return parts[0]
@@ -306,7 +306,7 @@ class SubscribeWriter(ExportWriter):
             too_large = _too_large(size, self._exceeded)
             self._poison(Frontier(time + 1), problem_of(too_large, id=self.id))
             return
-        rows, self._open = together(self._open) if self._open else (), []
+        rows, self._open = merge_changes(self._open) if self._open else (), []
         try:
             chunks += encode(RowBatch.of_rows(self._schema, rows)) if rows else ()
         except NotColumnar:
@@ -315,7 +315,7 @@ class SubscribeWriter(ExportWriter):
         self._send(Frontier(time + 1), EncodedUpdates(time, tuple(chunks)))
 
     def _close(self, time: int) -> None:
-        changes, self._open = together(self._open), []
+        changes, self._open = merge_changes(self._open), []
         self._updates += [(row, time, weight) for row, weight in changes]
 
     def finish(self) -> None:

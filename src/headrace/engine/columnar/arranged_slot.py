@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
-from headrace.arrangement.batch import negated, stacked, take
+from headrace.arrangement.batch import concat_frames, negated, take
 from headrace.arrangement.codes import coder
 from headrace.arrangement.reading import RowReader, RowReaders
 from headrace.arrangement.spine import Spine, SumOverflow
@@ -137,7 +137,7 @@ class ArrangedSlot:
     def _add(self, *rows: pl.DataFrame) -> None:
         """Add rows to the arrangement. Raises `ColumnarDeclined`."""
         try:
-            self.spine.add(stacked(rows))
+            self.spine.add(concat_frames(rows))
         except SumOverflow as error:
             raise ColumnarDeclined from error
 
@@ -154,7 +154,7 @@ class ArrangedSlot:
         for batch in self.spine.batches:
             at = np.flatnonzero(np.isin(batch.frame[group].to_numpy(), numbers))
             rows.append(take(batch.frame, at).select(rows[0].columns))
-        return stacked(rows)
+        return concat_frames(rows)
 
     def discard(self) -> None:
         """Forget entries that are not in the arrangement."""

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from headrace.state.arranged_store import ArrangedForm
 
 
-class RestWriter(RegionWriter):
+class RowWiseWriter(RegionWriter):
     """Writer of a part's row-wise operators, as a function of their feeds."""
 
     def __init__(
@@ -131,7 +131,7 @@ def reader_of(node: int) -> str:
 PartFunction = tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]
 
 
-class LargeTicksCode:
+class ColumnarProgram:
     """Large ticks of a program, without state.
 
     arranged: whether operators may keep their state in arrangements.
@@ -185,7 +185,7 @@ class LargeTicksCode:
         for shape in self.shapes:
             if not (shape.uses_frames or shape.stored):
                 continue
-            writer = RestWriter(self.graph, self.analysis, shape, self.consumers, constants)
+            writer = RowWiseWriter(self.graph, self.analysis, shape, self.consumers, constants)
             if shape.uses_frames:
                 writer.write()
             writer.write_readers()
@@ -216,13 +216,13 @@ class LargeTicksCode:
         }
 
 
-def large_ticks_code(program: Program, *, arranged: bool) -> LargeTicksCode:
+def large_ticks_code(program: Program, *, arranged: bool) -> ColumnarProgram:
     """Return the code of a program's large ticks, compiled once.
 
     arranged: whether operators may keep their state in arrangements.
     """
     if arranged not in program.large_ticks:
-        program.large_ticks[arranged] = LargeTicksCode(program, arranged=arranged)
+        program.large_ticks[arranged] = ColumnarProgram(program, arranged=arranged)
     return program.large_ticks[arranged]
 
 
@@ -235,7 +235,7 @@ def stored_forms(program: Program, slots: Mapping[str, SlotMapping]) -> dict[str
     return {name: stored_form(form) for name, form in forms.items()}
 
 
-class LargeTicks:
+class ColumnarExecutor:
     """Large-tick form of a program's parts, over its state.
 
     names: names in the generated code, of functions and slots. Code for large ticks is added to it.
@@ -246,7 +246,7 @@ class LargeTicks:
 
     def __init__(
         self,
-        code: LargeTicksCode,
+        code: ColumnarProgram,
         names: dict[str, Any],
         arrange: Callable[[str, SlotMapping], None],
         *,

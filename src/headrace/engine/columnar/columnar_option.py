@@ -16,7 +16,7 @@ from headrace.errors import BadInput
 from headrace.graph.node import label
 
 if TYPE_CHECKING:
-    from headrace.engine.columnar.columnar_flow import LargeTicks
+    from headrace.engine.columnar.columnar_flow import ColumnarExecutor
     from headrace.engine.columnar.columnar_plan import ColumnarPlan
     from headrace.engine.program import Program
     from headrace.graph.node import FlowGraph
@@ -48,14 +48,14 @@ class Columnar:
 
     def build_large_ticks(
         self, program: Program, names: dict[str, Any], rebind: Callable[[str, SlotMapping], None]
-    ) -> LargeTicks | None:
+    ) -> ColumnarExecutor | None:
         """Build the large ticks of `program`; None if it has none.
 
         rebind: replaces the mapping of a slot.
         """
         if program.counting or program.schedule is not PartSchedule.HYBRID:
             return None
-        from headrace.engine.columnar.columnar_flow import LargeTicks, large_ticks_code
+        from headrace.engine.columnar.columnar_flow import ColumnarExecutor, large_ticks_code
 
         code, release = large_ticks_code(program, arranged=self.release is not None), self.release
         if not code.uses_frames:
@@ -66,7 +66,7 @@ class Columnar:
             release(slot)
             rebind(slot, mapping)
 
-        return LargeTicks(code, names, arrange, least=self.least, always=self.always)
+        return ColumnarExecutor(code, names, arrange, least=self.least, always=self.always)
 
 
 def begins_arranged(slots: Iterable[SlotMapping]) -> bool:

@@ -17,7 +17,7 @@ from headrace.engine.columnar.loop_rounds import LoopPlan, plan_loop
 from headrace.expr.polars_columns import NotLowered
 from headrace.lowering.forms import (
     ArrangedPlan,
-    ColumnarSite,
+    ColumnarContext,
     PreReduction,
     apply_operator,
     arranged_plan,
@@ -237,7 +237,10 @@ def _arranged_plans(
             schemas = tuple(graph.nodes[source].schema for source in node.inputs)
             appends = tuple(analysis.facts[source].append for source in node.inputs)
             try:
-                yield node.id, form.of(ColumnarSite(node, schemas, appends, analysis.facts[node.id].append))
+                yield (
+                    node.id,
+                    form.of(ColumnarContext(node, schemas, appends, analysis.facts[node.id].append)),
+                )
             except NotLowered as reason:
                 yield node.id, reason
 

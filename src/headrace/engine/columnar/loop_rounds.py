@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
 
-from headrace.arrangement.batch import stacked
+from headrace.arrangement.batch import concat_frames
 from headrace.arrangement.spine import Spine, TooManyFound
 from headrace.columns.column_stream import ColumnStream, build_stream
 from headrace.columns.columns import ColumnarDeclined, Columns, rows_to_columns
@@ -276,11 +276,11 @@ class ColumnarLoop:
         there = [frame for frame in frames if frame.height]
         if not there:
             return self._nothing(node)
-        return build_stream(Columns(self._graph.nodes[node].schema, True, stacked(there)))
+        return build_stream(Columns(self._graph.nodes[node].schema, True, concat_frames(there)))
 
     def _rows(self, node: int, frames: Sequence[pl.DataFrame]) -> Rows:
         there = [frame for frame in frames if frame.height]
-        return Columns(self._graph.nodes[node].schema, True, stacked(there)).rows() if there else []
+        return Columns(self._graph.nodes[node].schema, True, concat_frames(there)).rows() if there else []
 
     def _go_on_in_rows(
         self, rounds: int, news: Mapping[int, pl.DataFrame], left: dict[int, list[pl.DataFrame]]

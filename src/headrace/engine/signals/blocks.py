@@ -92,7 +92,7 @@ class Block:
         return self.part is other.part and other in self.chain()
 
 
-class Arrangement:
+class BlockLayout:
     """Blocks and parts of signal operators, which grow as operators are added.
 
     runs_in:  per operator, the block in which it is activated.
@@ -281,13 +281,13 @@ class BlockEntry:
     items: list[int | BlockEntry] = field(default_factory=list["int | BlockEntry"])
 
 
-def order_entries(part: ScheduledPart, nodes: Mapping[int, Node], arrangement: Arrangement) -> BlockEntry:
+def order_entries(part: ScheduledPart, nodes: Mapping[int, Node], arrangement: BlockLayout) -> BlockEntry:
     """Order the operators of `part` topologically, as entries of blocks nested in the root's."""
     return _Order(part, nodes, arrangement).enter(part.root)
 
 
 class _Order:
-    def __init__(self, part: ScheduledPart, nodes: Mapping[int, Node], arrangement: Arrangement) -> None:
+    def __init__(self, part: ScheduledPart, nodes: Mapping[int, Node], arrangement: BlockLayout) -> None:
         self._runs_in = arrangement.runs_in
         self._fires_in = arrangement.fires_in
         self._around = {block: _around(block) for block in part.blocks}

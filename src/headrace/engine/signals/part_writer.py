@@ -18,7 +18,7 @@ from headrace.operators.signals.lift import SignalOperator
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterator, Mapping
 
-    from headrace.engine.signals.blocks import Arrangement, Block, ScheduledPart
+    from headrace.engine.signals.blocks import Block, BlockLayout, ScheduledPart
     from headrace.graph.node import Node
     from headrace.lowering.generated_source import Constants
     from headrace.lowering.signal_step import SignalStep
@@ -39,7 +39,7 @@ class ArrangedSignals(Protocol):
     @property
     def steps(self) -> Mapping[int, SignalStep]: ...
     @property
-    def arrangement(self) -> Arrangement: ...
+    def arrangement(self) -> BlockLayout: ...
     @property
     def kept(self) -> Collection[int]: ...
     @property
@@ -60,7 +60,7 @@ class PartWriter:
         signals: ArrangedSignals,
         constants: Constants,
         counts: list[tuple[int, ...]] | None,
-        arrangement: Arrangement | None = None,
+        arrangement: BlockLayout | None = None,
     ) -> None:
         self.part = part
         self.code = SourceCode()

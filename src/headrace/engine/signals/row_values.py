@@ -8,7 +8,7 @@ from functools import cached_property
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.signals.blocks import Arrangement
+from headrace.engine.signals.blocks import BlockLayout
 from headrace.engine.signals.durable import DurableVariables
 from headrace.engine.signals.part_writer import PartWriter, value_name
 from headrace.engine.signals.signal_machine import EmittedValues, SignalMachine
@@ -173,7 +173,7 @@ class Loops:
 
     def _compile(self, sources: tuple[int, ...]) -> _Loop:
         machine = self._machine
-        together = Arrangement(machine.arrangement.sources, together=frozenset(sources))
+        together = BlockLayout(machine.arrangement.sources, together=frozenset(sources))
         for node in machine.nodes.values():
             together.add(node)
         together.freeze_new_parts(machine.nodes)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from headrace.engine.flow_parts import PartSchedule
 from headrace.engine.runtime_library import explain_in_signals, raise_explained
-from headrace.engine.signals.blocks import Arrangement, Block, ScheduledPart
+from headrace.engine.signals.blocks import Block, BlockLayout, ScheduledPart
 from headrace.engine.signals.part_writer import (
     NOTHING,
     Notifications,
@@ -154,7 +154,7 @@ class SignalMachine:
         self.nodes: dict[int, Node] = {}
         self.steps: dict[int, SignalStep] = {}
         self.module = GeneratedModule(name)
-        self.arrangement = Arrangement((), apart=schedule is not PartSchedule.HYBRID)
+        self.arrangement = BlockLayout((), apart=schedule is not PartSchedule.HYBRID)
         self.kept: set[int] = set()
         self.shown: set[int] = set()
         self.counts: list[tuple[int, ...]] | None = [] if counting else None

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from headrace.errors import EvaluationError
 from headrace.expr.function_records import function, is_text
-from headrace.expr.text_casts import NumberFormat, number_format, number_writer, of_float, of_float32
+from headrace.expr.text_casts import NumberFormat, format_float, number_format, number_writer, of_float32
 from headrace.expr.types import (
     BOOL,
     FLOAT32,
@@ -246,7 +246,7 @@ def _plain(value: Any, bits: int) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return of_float32(value) if bits == 32 else of_float(value)
+        return of_float32(value) if bits == 32 else format_float(value)
     return str(value)
 
 

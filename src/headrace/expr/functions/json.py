@@ -20,7 +20,7 @@ from headrace.expr.json_writer import (
     json_tuple,
     value_writer,
 )
-from headrace.expr.text_casts import iso_of, of_float, of_float32
+from headrace.expr.text_casts import format_float, iso_of, of_float32
 from headrace.expr.types import (
     INT32,
     STR,
@@ -203,7 +203,7 @@ def _exact(type: IntegerType | DecimalType, first: bool) -> Writer:
 
 @_writer.register(Float64Type)
 def _float64(type: Float64Type, first: bool) -> Writer:
-    return of_float
+    return format_float
 
 
 @_writer.register(Float32Type)

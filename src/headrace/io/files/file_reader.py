@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from headrace.errors import UnreadableSource
 from headrace.expr.types import INT64, Field, Schema, StructType
-from headrace.io.files.file_source import WHOLE, FilePart, Files, Listing, UnreadFile, UnreadFiles
+from headrace.io.files.file_source import WHOLE, FilePart, Files, Listing, PendingFile, PendingFiles
 from headrace.io.files.text_values import UnfitValue
 from headrace.io.source import DONE, WEIGHT, BadRecord, Batch, Feed, Reader, open_source, printable
 
@@ -35,7 +35,7 @@ log = logging.getLogger("headrace.files")
 
 
 @dataclass(frozen=True, slots=True)
-class Widened:
+class ColumnMismatch:
     """A column of a file that is widened. found: its type in the file.
 
     near: a column of the file whose name differs by case or blanks alone, if this one is missing and null.
@@ -62,7 +62,7 @@ class Widened:
 
 def near_miss(
     source: str, missing: Field, declared: Collection[str], there: Iterable[str], file: str, within: str = ""
-) -> Iterator[Widened]:
+) -> Iterator[ColumnMismatch]:
     """Yield a missing column, if a file has one whose name differs by case or blanks alone.
 
     declared: the names of all columns; a declared one is no misspelt one. within: prefix of the column's
@@ -71,7 +71,7 @@ def near_miss(
     name = _folded(missing.name)
     near = next((each for each in there if each not in declared and _folded(each) == name), None)
     if near is not None:
-        yield Widened(source, f"{within}{missing.name}", "", str(missing.type), file, near)
+        yield ColumnMismatch(source, f"{within}{missing.name}", "", str(missing.type), file, near)
 
 
 def near_misses(
@@ -81,7 +81,7 @@ def near_misses(
     found: object,
     file: str,
     within: str = "",
-) -> Iterator[Widened]:
+) -> Iterator[ColumnMismatch]:
     """Yield nullable fields that are missing in a JSON object, or in one of its fields; see `near_miss`."""
     if not isinstance(found, dict):
         return
@@ -106,7 +106,7 @@ class WideningLog:
 
     _warned: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
-    def warn(self, found: Iterable[Widened]) -> None:
+    def warn(self, found: Iterable[ColumnMismatch]) -> None:
         # Tasks report in any order.
         for each in sorted(found, key=lambda widened: (widened.source, widened.file, widened.column)):
             key = each.source, each.column
@@ -147,7 +147,7 @@ class FileFormat(ABC):
         weight = [] if feed.append else [Field(WEIGHT, INT64, nullable=True)]
         self.fields = [*feed.live_fields, *weight]
         self.declared = frozenset({*feed.schema.names, *(f.name for f in self.fields)})
-        self.widened: dict[str, Widened] = {}
+        self.widened: dict[str, ColumnMismatch] = {}
         """Columns of the files read so far that are narrower than declared."""
         self._bytes_read = self._refused = 0
 
@@ -297,7 +297,7 @@ class FilesReader(Reader):
         file_format: FileFormat,
         source: Files,
     ) -> None:
-        self._files = UnreadFiles(listing, file_format.feed.taken)
+        self._files = PendingFiles(listing, file_format.feed.taken)
         self._format = file_format
         self._feed = file_format.feed
         self._files_per_tick = source.files_per_tick
@@ -307,7 +307,7 @@ class FilesReader(Reader):
         self._blocks: Iterator[Block] = iter(())
         self._open: Iterator[Record] | None = None
         self._ahead: list[Record] = []  # of the open file: the record after those taken
-        self._file: UnreadFile
+        self._file: PendingFile
         self._rows_taken = 0
 
     def read(self, limit: int | None) -> Batch | None:

@@ -183,7 +183,7 @@ def finished(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class UnreadFile:
+class PendingFile:
     """A file to read. rows: number of its records that earlier ticks have read.
 
     size, modified: in bytes, and in nanoseconds since 1970, before it is read.
@@ -195,7 +195,7 @@ class UnreadFile:
     size: int
     modified: int
 
-    def now(self) -> UnreadFile:
+    def now(self) -> PendingFile:
         """Return the file as it is now, when it is about to be read."""
         stat = _stat(self.path)
         return self if stat is None else replace(self, size=stat.st_size, modified=stat.st_mtime_ns)
@@ -225,7 +225,7 @@ _Read: TypeAlias = tuple[str, int, int]
 
 
 @dataclass(slots=True)
-class UnreadFiles:
+class PendingFiles:
     """Files of a source that no tick has read to its end, each found once.
 
     taken: positions by name, as `UnreadFile.position` makes them.
@@ -239,7 +239,7 @@ class UnreadFiles:
     _listed_when: float = field(default=0.0, init=False)
     _checked_when: float = field(default=0.0, init=False)
 
-    def look(self, *, may_be_none: bool) -> list[UnreadFile]:
+    def look(self, *, may_be_none: bool) -> list[PendingFile]:
         """List the files that have come since the last look, in name order.
 
         The first look compares all files that were read with what they were then, later ones some of them in
@@ -251,7 +251,7 @@ class UnreadFiles:
             return []
         found = self.listing.names(may_be_none=may_be_none, known=self._known)
         self._listed_at, self._listed_when = changed, now
-        unread: list[UnreadFile] = []
+        unread: list[PendingFile] = []
         for name, path in found:
             stat = self._stat(path)
             if stat is not None:
@@ -259,11 +259,11 @@ class UnreadFiles:
                 self._known.add(name)
         return unread
 
-    def finished(self, file: UnreadFile) -> None:
+    def finished(self, file: PendingFile) -> None:
         """Record the size and time of a file that was read, for later comparison."""
         self._read[file.name] = file.path, file.size, file.modified
 
-    def shrunk(self, file: UnreadFile, rows: int) -> InputChanged:
+    def shrunk(self, file: PendingFile, rows: int) -> InputChanged:
         """Build the error for a file that has fewer rows than earlier ticks have read of it."""
         return InputChanged(
             f"source {self.listing.source!r}: {printable(file.path)} changed after a part of it was read",
@@ -293,7 +293,7 @@ class UnreadFiles:
                 f"holds {printable(path)}, of which nothing can be known: {error}"
             ) from error
 
-    def _unread(self, name: str, path: str, stat: os.stat_result) -> list[UnreadFile]:
+    def _unread(self, name: str, path: str, stat: os.stat_result) -> list[PendingFile]:
         name, position = self._position(name, path)
         rows = 0
         if position is not None:
@@ -303,7 +303,7 @@ class UnreadFiles:
                 self._compare(path, stat, size, modified)
                 self._read[name] = path, size, modified
                 return []
-        return [UnreadFile(name, path, rows, stat.st_size, stat.st_mtime_ns)]
+        return [PendingFile(name, path, rows, stat.st_size, stat.st_mtime_ns)]
 
     def _position(self, name: str, path: str) -> tuple[str, tuple[int, int, int, str] | None]:
         """Find the position of a file, and the name that it has there.

@@ -40,7 +40,7 @@ from headrace.expr.types import (
 )
 from headrace.expr.value_keys import distinct_entries
 from headrace.io.arrow import arrow_field, arrow_type, column_to_values, entries_of, is_valid
-from headrace.io.files.file_reader import Block, FileFormat, Record, Widened, near_miss, unreadable
+from headrace.io.files.file_reader import Block, ColumnMismatch, FileFormat, Record, near_miss, unreadable
 from headrace.io.files.file_source import WHOLE, FilePart, parts_from
 from headrace.io.files.json_files import checked_weight
 from headrace.io.files.text_values import UnfitValue, exact_decimal, shortened
@@ -201,12 +201,14 @@ def _cast(field: Field) -> str:
     return f".with_columns({field.name}=col.{field.name}.cast({str(field.type)!r}))"
 
 
-def widened_columns(source: str, path: Path, fields: list[Field], found: pa.Schema) -> Iterator[Widened]:
+def widened_columns(
+    source: str, path: Path, fields: list[Field], found: pa.Schema
+) -> Iterator[ColumnMismatch]:
     """Yield the fields of a file that are narrower than declared."""
     for declared in fields:
         arrow = found.field(declared.name).type
         if _is_narrower(declared.type, arrow):
-            yield Widened(source, declared.name, str(arrow), str(declared.type), str(path))
+            yield ColumnMismatch(source, declared.name, str(arrow), str(declared.type), str(path))
 
 
 def _is_narrower(data_type: DataType, arrow: pa.DataType) -> bool:

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Columns, Operator
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
-    from headrace.lowering.forms import BatchSite
+    from headrace.lowering.forms import BatchContext
     from headrace.lowering.step_writer import StepWriter
     from headrace.operators.aggregate.aggregation import Aggregation
 
@@ -83,8 +83,8 @@ class Aggregate(WithLifetime):
     """
 
     kind: ClassVar[str] = "aggregate"
-    nets: ClassVar[bool] = True
-    merges_equal: ClassVar[bool] = True
+    reads_net_changes: ClassVar[bool] = True
+    picks_representative: ClassVar[bool] = True
     examples: ClassVar[Examples] = {
         "count": lambda x, y: y.group_by("a").agg(x=counts.count()),
         "count of values": lambda x, y: y.group_by("a").agg(x=counts.count(col.b)),
@@ -141,22 +141,22 @@ class Aggregate(WithLifetime):
     def placement(self) -> Placement:
         return place_by_key(tuple(expr for _, expr in self.keys))
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return True
 
     def at_most_one_row(self) -> bool:
         return not self.keys
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         rows = inputs[0]
         if self.lifetime is Lifetime.TICK:
             return rows.but(append=True, ordered=False, once=True, det=rows.det and self.nondet is None)
         return rows.but(append=rows.append and rows.bounded, ordered=False, once=True)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return tick_needs((self.lifetime,))
 
-    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
+    def monotone_columns(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
         if self.lifetime is Lifetime.TICK:
             return None
         growing = (name for name, aggregation in self.aggregations if aggregation.only_grows)
@@ -282,7 +282,7 @@ def _step(operator: Aggregate, node: Node, writer: StepWriter) -> Step:
 
 
 @lower_operator.register(Aggregate)
-def _on_spark(operator: Aggregate, site: BatchSite) -> DataFrame:
+def _on_spark(operator: Aggregate, site: BatchContext) -> DataFrame:
     (schema,) = site.schemas
     typed = [check(expr, schema) for _, expr in operator.keys]
     keys = tuple(Field(f"key {at}", key.type, key.nullable) for at, key in enumerate(typed))

@@ -15,11 +15,11 @@ from headrace.arrangement.batch import (
     Batch,
     Numbers,
     batch_of,
+    concat_frames,
     differing,
     joined,
     negated,
     select,
-    stacked,
     take,
     values_at,
 )
@@ -32,7 +32,7 @@ from headrace.expr.polars_columns import NotLowered
 from headrace.lowering.forms import (
     ArrangedPlan,
     ArrangedState,
-    ColumnarSite,
+    ColumnarContext,
     PreReduction,
     reduced_step_for,
     register_arranged,
@@ -77,7 +77,7 @@ class AggregatePlan(ArrangedPlan):
     groups: GroupColumns
 
     @classmethod
-    def of(cls, site: ColumnarSite) -> Self:
+    def of(cls, site: ColumnarContext) -> Self:
         operator, schema, appends = site.node.operator, site.schemas[0], site.appends[0]
         assert isinstance(operator, Aggregate)
         if site.append:
@@ -185,7 +185,7 @@ class ColumnarAggregate:
         if groups.held:
             deltas, values = self._held_changes(stream, deltas)
             news = filled(groups.layout, {c.name: c for c in deltas}, deltas.height)
-            new = self.slots.prepare(self.slot, stacked([news, *values]))
+            new = self.slots.prepare(self.slot, concat_frames([news, *values]))
         else:
             new = self.slots.prepare(self.slot, deltas)
         probed = [*keys, of_part(0, deltas.height)] if groups.held else keys
@@ -235,7 +235,7 @@ class ColumnarAggregate:
         both = [batch for batch in (batch_of(layout, before), batch_of(layout, rows)) if len(batch)]
         after = first_rows(layout, both, keys, 1, more=1).rows
         after.replace_column(after.get_column_index(COPIES), of_copies(1, after.height))
-        return stacked([negated(layout, before), after])
+        return concat_frames([negated(layout, before), after])
 
     def _extremes(
         self, batches: Sequence[Batch], new: Batch, keys: Sequence[pl.Series]
@@ -282,7 +282,7 @@ def _changes(
         places = pl.Series(at.astype(np.uint32))
         values = {part: column.gather(places) for part, column in values.items()}
     else:
-        groups = stacked([groups, groups])
+        groups = concat_frames([groups, groups])
     answers = columns.answers(groups.get_columns(), sums, values)
     answers.append(pl.Series(np.where(at < count, -1, 1)))
     names = [*map(str, range(len(answers) - 1)), WEIGHT]

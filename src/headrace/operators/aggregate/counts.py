@@ -74,9 +74,10 @@ class CountDistinct(ValueAggregation):
 
 
 @dataclass(frozen=True, slots=True)
-class OfDistinct(Aggregation):
+class DistinctAggregate(Aggregation):
     """Another aggregate, of the distinct values of its arguments."""
 
+    described_as: ClassVar[str] = "OfDistinct"
     of: Aggregation
 
     @property
@@ -98,7 +99,7 @@ class OfDistinct(Aggregation):
 
 def of_distinct(aggregation: Aggregation, distinct: bool) -> Aggregation:
     """Wrap an aggregate if it is one of distinct values."""
-    return OfDistinct(aggregation) if distinct else aggregation
+    return DistinctAggregate(aggregation) if distinct else aggregation
 
 
 def count(expr: Expr | None = None) -> Count:
@@ -176,7 +177,7 @@ class DistinctValues(Accumulator):
             to.code.line(f"{to.field(1)} += x_count_value({to.field(0)}, value, copies)")
 
 
-class OnceEach(Accumulator):
+class DistinctAccumulator(Accumulator):
     """Another accumulator, updated as values come and go: [copies per value, its fields...]."""
 
     merges = True
@@ -221,11 +222,11 @@ def _accumulate_distinct_count(aggregation: CountDistinct, types: ArgumentTypes,
     return DistinctValues(types, append)
 
 
-@accumulator_of.register(OfDistinct)
-def _accumulate_distinct(aggregation: OfDistinct, types: ArgumentTypes, append: bool) -> Accumulator:
+@accumulator_of.register(DistinctAggregate)
+def _accumulate_distinct(aggregation: DistinctAggregate, types: ArgumentTypes, append: bool) -> Accumulator:
     # The count of a group's rows is not that of its distinct values: so the other one keeps its own.
     of = accumulator_of(aggregation.of, tuple(replace(typed, nullable=True) for typed in types), append)
-    return OnceEach(types, append, of)
+    return DistinctAccumulator(types, append, of)
 
 
 def count_value(counts: dict[Any, int], value: Any, weight: int) -> int:
@@ -255,8 +256,8 @@ def _measure_distinct_count(aggregation: CountDistinct, to: AggregateArguments) 
     return NativeAggregates((F.count_distinct(to.columns[0]),))
 
 
-@measure.register(OfDistinct)
-def _measure_distinct(aggregation: OfDistinct, to: AggregateArguments) -> NativeAggregates:
+@measure.register(DistinctAggregate)
+def _measure_distinct(aggregation: DistinctAggregate, to: AggregateArguments) -> NativeAggregates:
     if not aggregation.of.distinct_on_spark:
         raise NotOnSpark(f"{aggregation} has no form as a batch on Spark")
     return measure(aggregation.of, replace(to, distinct=True))
@@ -275,6 +276,6 @@ def _answer_count_distinct(aggregation: CountDistinct, result: DataType, rows: A
     return len(set(present_values(rows)))
 
 
-@answer_of.register(OfDistinct)
-def _answer_distinct(aggregation: OfDistinct, result: DataType, rows: ArgumentRows) -> Any:
+@answer_of.register(DistinctAggregate)
+def _answer_distinct(aggregation: DistinctAggregate, result: DataType, rows: ArgumentRows) -> Any:
     return answer_of(aggregation.of, result, list(dict.fromkeys(rows)))

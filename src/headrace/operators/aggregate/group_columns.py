@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from headrace.arrangement.batch import Layout, Numbers, Order, grouped, stacked, take
+from headrace.arrangement.batch import Layout, Numbers, Order, concat_frames, group_sums, take
 from headrace.arrangement.codes import is_exact
 from headrace.columns.column_stream import FEW, ColumnStream, decline_marked
 from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined
@@ -161,7 +161,7 @@ class GroupColumns:
         own, summands = found
         keys = own or [one_key(len(summands[0]))]
         types = [key.dtype for key in keys]
-        made = grouped(
+        made = group_sums(
             keys,
             summands,
             exact=is_exact(types, nullable=any(key.null_count() for key in keys)),
@@ -305,7 +305,7 @@ class GroupForm(SlotForm):
         columns = [[row[at] for row in sums.values()] for at in range(count)]
         keys = list(entries)
         made = _with_sums(self, [keys[number] for number, _ in sums], columns, [w for _, w in sums])
-        return stacked([made, *(_with_values(self, held, values[held.part]) for held in groups.held)])
+        return concat_frames([made, *(_with_values(self, held, values[held.part]) for held in groups.held)])
 
 
 def _added(rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:

@@ -22,7 +22,7 @@ from headrace.expr.polars_columns import LoweredExpression, bounds_in, repeated,
 from headrace.expr.types import DataType, IntegerType
 from headrace.expr.typing_rules import is_float
 from headrace.operators.aggregate.aggregation import Accumulator, accumulator_for
-from headrace.operators.aggregate.counts import CountValues, DistinctValues, OnceEach
+from headrace.operators.aggregate.counts import CountValues, DistinctAccumulator, DistinctValues
 from headrace.operators.aggregate.extremes import AppendExtreme, Extreme, ExtremeBy, ends_of
 from headrace.operators.aggregate.partial_forms import PartialForm, partial_form
 from headrace.operators.aggregate.sum_columns import WINDOW, sum_widths
@@ -232,7 +232,7 @@ def held_values(aggregation: Aggregation, schema: Schema, appends: bool, part: i
             descending = end == -1
         case DistinctValues():
             descending, inner = False, partial_form(CountValues(accumulator.types, appends))
-        case OnceEach(of=of):
+        case DistinctAccumulator(of=of):
             descending, inner = False, partial_form(of)
             if inner is None or sum_widths(of) is None:
                 return None

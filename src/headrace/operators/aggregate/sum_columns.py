@@ -19,7 +19,7 @@ from functools import cache, singledispatch
 from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
-from headrace.arrangement.batch import WIDE_BITS, Numbers, carried, masked
+from headrace.arrangement.batch import WIDE_BITS, Numbers, masked, propagate_carries
 from headrace.columns.columns import ColumnarDeclined
 from headrace.errors import EvaluationError
 from headrace.expr.functions.intervals import mean, of_micros
@@ -114,19 +114,19 @@ def split_floats(values: pl.Series) -> pl.Series:
 
 def are_in_one_window(parts: Sequence[Numbers]) -> bool:
     """Return whether rows would have these sums in window 0 alone, too (`windows_of`)."""
-    last = carried(parts)[-1]
+    last = propagate_carries(parts)[-1]
     return not len(last) or (int(last.min()) >= -MOST_IN_LAST and int(last.max()) < MOST_IN_LAST)
 
 
 def nearest(parts: Sequence[Numbers], counts: Numbers | None) -> Floats:
     """Return the floats nearest to sums, or to their means. Raises `ColumnarDeclined` for large counts."""
-    *low, last = carried(parts)
+    *low, last = propagate_carries(parts)
     negative = last < 0
     if negative.any():
         # The complement, and one more.
         flipped = [np.where(negative, ~part & _LOW_PART, part) for part in low]
         flipped[0] = flipped[0] + negative
-        *low, last = carried([*flipped, np.where(negative, ~last, last)])
+        *low, last = propagate_carries([*flipped, np.where(negative, ~last, last)])
     digits = [last >> PART_BITS, last & _LOW_PART, *reversed(low)]
     rest, unit = np.zeros_like(last), -FLOAT_UNIT
     if counts is not None and not (counts == 1).all():
@@ -276,7 +276,7 @@ def sums_of(accumulator: Accumulator, partial: Sequence[pl.Series]) -> list[pl.S
 
 @sums_of.register(FloatTotals)
 def _sums_of_floats(accumulator: FloatTotals, partial: Sequence[pl.Series]) -> list[pl.Series]:
-    parts = carried([part.to_numpy() for part in partial[:FLOAT_PARTS]])
+    parts = propagate_carries([part.to_numpy() for part in partial[:FLOAT_PARTS]])
     return [*map(pl.Series, parts), *partial[FLOAT_PARTS + 1 :]]  # without the column of smaller units
 
 

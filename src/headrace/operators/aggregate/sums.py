@@ -258,7 +258,7 @@ class IntervalMean(IntervalTotals):
         return f"x_interval_mean({to.field(0)}, {self.count(to)})"
 
 
-class NullWhereItFails(Accumulator):
+class NullOnErrorAccumulator(Accumulator):
     """Another accumulator, whose result is null where it raises."""
 
     def __init__(self, types: ArgumentTypes, append: bool, of: Accumulator) -> None:
@@ -305,7 +305,7 @@ def _accumulate(aggregation: Sum | Mean, types: ArgumentTypes, append: bool) -> 
 
 @accumulator_of.register(NullOnError)
 def _accumulate_or_null(aggregation: NullOnError, types: ArgumentTypes, append: bool) -> Accumulator:
-    return NullWhereItFails(types, append, accumulator_of(aggregation.of, types, append))
+    return NullOnErrorAccumulator(types, append, accumulator_of(aggregation.of, types, append))
 
 
 # --- decimals and overflow, at run time --------------------------------------------------------------

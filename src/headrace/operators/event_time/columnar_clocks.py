@@ -21,10 +21,10 @@ from headrace.arrangement.batch import (
     Layout,
     batch_of,
     bounded,
+    concat_frames,
     merged,
     negated,
     select,
-    stacked,
     take,
 )
 from headrace.columns.column_stream import (
@@ -44,7 +44,7 @@ from headrace.expr.types import DATE, FLOAT64, TIMESTAMP, Rows
 from headrace.lowering.forms import (
     ArrangedPlan,
     ArrangedState,
-    ColumnarSite,
+    ColumnarContext,
     PreReduction,
     choose_reduction,
     register_arranged,
@@ -89,7 +89,7 @@ def ticks_in(series: pl.Series) -> Any:
 
 @register_arranged(OnTime, LateRows)
 @dataclass(frozen=True)
-class PunctualityPlan(ArrangedPlan):
+class LateRowsPlan(ArrangedPlan):
     """Plan for telling rows apart by the watermark. schema: of the output. at: place of the time."""
 
     node: int
@@ -101,7 +101,7 @@ class PunctualityPlan(ArrangedPlan):
     acts_alone = True
 
     @classmethod
-    def of(cls, site: ColumnarSite) -> PunctualityPlan:
+    def of(cls, site: ColumnarContext) -> LateRowsPlan:
         operator, schema = site.node.operator, site.schemas[0]
         assert isinstance(operator, OnTime | LateRows)
         at = schema.position(operator.clock.column)
@@ -121,7 +121,7 @@ class PunctualityPlan(ArrangedPlan):
         return {}
 
     def start(self, state: ArrangedState) -> ArrangedOperator:
-        return ColumnarPunctuality(self, state)
+        return ColumnarLateRows(self, state)
 
 
 def check_time(type: DataType) -> None:
@@ -131,10 +131,10 @@ def check_time(type: DataType) -> None:
 
 
 @dataclass(slots=True)
-class ColumnarPunctuality:
+class ColumnarLateRows:
     """Rows on time, or late ones, in large ticks."""
 
-    plan: PunctualityPlan
+    plan: LateRowsPlan
     slots: ArrangedState
 
     def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
@@ -240,7 +240,7 @@ class TemporalPlan(ArrangedPlan):
     append: bool
 
     @classmethod
-    def of(cls, site: ColumnarSite) -> TemporalPlan:
+    def of(cls, site: ColumnarContext) -> TemporalPlan:
         node, operator = site.node, site.node.operator
         assert isinstance(operator, TemporalFilter)
         if not reads_columns(operator.moment):
@@ -353,11 +353,11 @@ class ColumnarTemporalFilter:
         at_once, pending = take(rows, np.flatnonzero(reached)), take(rows, np.flatnonzero(~reached))
         due = _due(plan, self.slots.spine(plan.slot).batches, before, now)
         gone = negated(layout, due.frame)
-        self.slots.prepare(plan.slot, stacked([select(pending, layout.types), gone]))
+        self.slots.prepare(plan.slot, concat_frames([select(pending, layout.types), gone]))
         self.slots.prepare_effect("clock", partial(self._turn, before, now))
         names = [*layout.keys, WEIGHT]
         parts = (at_once, due.frame) if plan.operator.presence.begins else (pending, gone)
-        changes = stacked([select(part, names) for part in parts])
+        changes = concat_frames([select(part, names) for part in parts])
         return build_stream(Columns(plan.schema, False, changes))
 
     def _now(self, clock: pl.DataFrame, before: Any) -> Any:

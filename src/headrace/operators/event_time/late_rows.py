@@ -83,7 +83,7 @@ class OnTime(Operator):
     def unservable(self) -> Unservable | None:
         return EVENT_TIME
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return NEEDS
 
     def reads(
@@ -130,7 +130,7 @@ class LateRows(Operator):
     def unservable(self) -> Unservable | None:
         return EVENT_TIME
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return NEEDS
 
     def reads(
@@ -237,7 +237,7 @@ class FirstWithin(Operator):
     def placement(self) -> Placement:
         return place_by_key(self.keys, None)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return (
             Need(
                 0,
@@ -253,7 +253,7 @@ class FirstWithin(Operator):
             ),
         )
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0]
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:

@@ -96,7 +96,7 @@ class TemporalFilter(Operator):
         "since": lambda x, y: y.valid(x.select(t=col.a), since=col.b),
         "since and until": lambda x, y: y.valid(x.select(t=col.a), since=col.a, until=col.b),
     }
-    merges_equal: ClassVar[bool] = True
+    picks_representative: ClassVar[bool] = True
     columns: tuple[Expr, ...]
     presence: Presence
     moment: Expr
@@ -124,13 +124,13 @@ class TemporalFilter(Operator):
         held = KeyedSlot(bare=False)
         return {"held": held, "now": EverywhereSlot(), **calendar_slots("", held)}
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return True
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return meet(inputs).but(append=False, ordered=False)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return (
             Need(
                 1,

@@ -219,7 +219,7 @@ class EndOfInput(Operator):
     def placement(self) -> Placement:
         return ANYWHERE
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return Facts(ordered=True)
 
     def describe(self) -> str:
@@ -259,7 +259,7 @@ class Watermark(Operator):
     def unservable(self) -> Unservable | None:
         return EVENT_TIME
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return NEEDS
 
     def reads(
@@ -272,7 +272,7 @@ class Watermark(Operator):
     ) -> tuple[Operator, tuple[Field, ...]]:
         return self, output.fields
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(bounded=False, once=True)
 
     def placement(self) -> Placement:
@@ -378,7 +378,7 @@ class LeastWatermark(Operator):
     def unservable(self) -> Unservable | None:
         return EVENT_TIME
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return meet(inputs).but(once=True)
 
     def placement(self) -> Placement:

@@ -120,7 +120,7 @@ class Window(Operator):
         "session": lambda x, y: _count_in_windows(x, session(col.a, 1), "close"),
         "session updates": lambda x, y: _count_in_windows(x, session(col.a, 1), "updates"),
     }
-    merges_equal: ClassVar[bool] = True
+    picks_representative: ClassVar[bool] = True
     keys: tuple[tuple[str, Expr], ...]
     time: Expr
     shape: Shape
@@ -175,10 +175,10 @@ class Window(Operator):
     def placement(self) -> Placement:
         return place_by_key(tuple(expr for _, expr in self.keys), None) if self.keys else WHOLE
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return True
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return (
             Need(
                 0,
@@ -188,7 +188,7 @@ class Window(Operator):
             ),
         )
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         rows = inputs[0].but(once=True)
         if self.emit is Emit.CLOSE:
             return rows.but(append=rows.append, ordered=rows.ordered)

@@ -18,11 +18,11 @@ from headrace.arrangement.batch import (
     Batch,
     Layout,
     batch_of,
+    concat_frames,
     distinct_keys,
     negated,
     select,
     sorted_codes,
-    stacked,
     take,
 )
 from headrace.arrangement.spine import FoundRows, Probe, Spine, together
@@ -34,7 +34,14 @@ from headrace.columns.column_stream import (
     each_copy,
     empty_stream,
 )
-from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined, Columns, rows_to_columns, weights_of
+from headrace.columns.columns import (
+    FAILS,
+    WEIGHT,
+    ColumnarDeclined,
+    Columns,
+    constant_weights,
+    rows_to_columns,
+)
 from headrace.columns.expressions import reads_columns
 from headrace.columns.slot_forms import BagForm, CountForm, SlotForm, Values, consolidated, key_names
 from headrace.expr.check import TypeAndNullability, check
@@ -42,7 +49,7 @@ from headrace.expr.polars_columns import LoweredExpression, NotLowered, dtype_of
 from headrace.expr.tree import Expr
 from headrace.expr.types import DataType, Schema
 from headrace.expr.typing_rules import is_float
-from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
+from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarContext, register_arranged
 from headrace.operators.join.join import SIDES, How, Join
 from headrace.operators.join.steps import JoinConditionWriter
 from headrace.operators.lifetime import Lifetime
@@ -76,7 +83,7 @@ class JoinPlan(ArrangedPlan):
     append: bool
 
     @classmethod
-    def of(cls, site: ColumnarSite) -> JoinPlan:
+    def of(cls, site: ColumnarContext) -> JoinPlan:
         operator, (left, right) = site.node.operator, site.schemas
         assert isinstance(operator, Join)
         if Lifetime.TICK in operator.lifetimes:
@@ -209,7 +216,7 @@ class JoinPlan(ArrangedPlan):
         """Add missing weights to rows that are computed already."""
         if not stream.append:
             return stream
-        ones = weights_of(1, whole.height)
+        ones = constant_weights(1, whole.height)
         return ColumnStream.of_frame(
             stream.schema, stream.append, whole.hstack([ones]), stream.columns, stream.copies
         )
@@ -330,7 +337,7 @@ class ColumnarJoin:
             pairs.append(self._pairs(new[0], right.batches, spines, 0))
         if len(new[1]) and (held := [batch for batch in (*left.batches, new[0]) if len(batch)]):
             pairs.append(self._pairs(new[1], held, spines, 1))
-        frame = stacked(pairs) if pairs else empty_stream(plan.pairs, plan.append).frame.collect()
+        frame = concat_frames(pairs) if pairs else empty_stream(plan.pairs, plan.append).frame.collect()
         return plan.output(build_stream(Columns(plan.pairs, plan.append, frame)))
 
     def _pairs(
@@ -491,7 +498,7 @@ class ColumnarMatchedJoin:
 
     def _output(self, parts: Sequence[pl.DataFrame]) -> ColumnStream:
         plan = self.plan
-        whole = stacked(parts) if parts else self._alone(pl.DataFrame(schema=plan.layout(0).types))
+        whole = concat_frames(parts) if parts else self._alone(pl.DataFrame(schema=plan.layout(0).types))
         if plan.append:
             copies_in(whole)  # declines what would be too many rows
             whole = each_copy(whole)

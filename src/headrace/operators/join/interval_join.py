@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.arrangement.batch import Batch, Layout, batch_of, bounded, merged, negated, stacked, take
+from headrace.arrangement.batch import Batch, Layout, batch_of, bounded, concat_frames, merged, negated, take
 from headrace.arrangement.spine import Probe, together
 from headrace.columns.column_stream import ColumnStream, build_stream, empty_stream
 from headrace.columns.columns import ColumnarDeclined, Columns
@@ -31,7 +31,7 @@ from headrace.graph.operator_declarations import (
 from headrace.lowering.forms import (
     ArrangedPlan,
     ArrangedState,
-    ColumnarSite,
+    ColumnarContext,
     lower_operator,
     register_arranged,
 )
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Node
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
-    from headrace.lowering.forms import ArrangedOperator, BatchSite
+    from headrace.lowering.forms import ArrangedOperator, BatchContext
     from headrace.lowering.slot import SlotMapping
     from headrace.lowering.step_writer import StepWriter
     from headrace.operators.join.join import Join
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinOnTime(Operator):
+class IntervalJoin(Operator):
     """Inner join whose condition bounds the time difference of a pair.
 
     join:  the join, whose condition implies `low <= right time - left time <= high`.
@@ -156,13 +156,13 @@ class JoinOnTime(Operator):
     def placement(self) -> Placement:
         return place_by_key(self.join.left_keys, self.join.right_keys, None, None)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         why = "a row that was forgotten could not be taken back"
         fix = "put the watermark behind what takes rows back"
         return (Need(0, "append", why, fix), Need(1, "append", why, fix))
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
-        return self.join.gives(inputs[:2])
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
+        return self.join.output_facts(inputs[:2])
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield from self.join.expressions()
@@ -172,11 +172,11 @@ class JoinOnTime(Operator):
         return f"{self.join.describe()}; apart by {apart}, forgets what has passed"
 
 
-@register_step(JoinOnTime)
+@register_step(IntervalJoin)
 class JoinOnTimeStep(Step):
     """Step of the join with state expiry. Slot per side: (key, time bucket) -> rows."""
 
-    operator: JoinOnTime
+    operator: IntervalJoin
     keeps_state = True
     heavy = True
     sites = 2
@@ -258,8 +258,8 @@ class JoinOnTimeStep(Step):
                 self.code.line(f"del {self.slot(side)}[{place}]")
 
 
-@lower_operator.register(JoinOnTime)
-def _on_spark(operator: JoinOnTime, site: BatchSite) -> DataFrame:
+@lower_operator.register(IntervalJoin)
+def _on_spark(operator: IntervalJoin, site: BatchContext) -> DataFrame:
     # Time tells it what to forget, and a batch forgets nothing.
     return lower_join(operator.join, site)
 
@@ -270,7 +270,7 @@ BUCKET = "bucket"
 _ROOM = 2**62
 
 
-@register_arranged(JoinOnTime)
+@register_arranged(IntervalJoin)
 @dataclass(frozen=True)
 class TimedJoinPlan(ArrangedPlan):
     """Plan for a join with state expiry. join: of the join. at: places of the times, of `type`."""
@@ -279,16 +279,16 @@ class TimedJoinPlan(ArrangedPlan):
     pairs_rows = True
     node: int
     join: JoinPlan
-    operator: JoinOnTime
+    operator: IntervalJoin
     at: tuple[int, int]
     type: DataType
 
     @classmethod
-    def of(cls, site: ColumnarSite) -> TimedJoinPlan:
+    def of(cls, site: ColumnarContext) -> TimedJoinPlan:
         node, operator = site.node, site.node.operator
-        assert isinstance(operator, JoinOnTime)
+        assert isinstance(operator, IntervalJoin)
         inner = replace(node, operator=operator.join, inputs=node.inputs[:2])
-        join = JoinPlan.of(ColumnarSite(inner, site.schemas[:2], site.appends[:2], site.append))
+        join = JoinPlan.of(ColumnarContext(inner, site.schemas[:2], site.appends[:2], site.append))
         times = zip(join.schemas, operator.times, strict=True)
         one, other = (schema.names.index(time) for schema, time in times)
         type_ = join.schemas[0].fields[one].type
@@ -401,7 +401,7 @@ class ColumnarTimedJoin:
             self.slots.prepare_batch(plan.slot(port), batch, left_)
             self.slots.prepare_effect(port, partial(self._expire, port, expiry))
         made = [frame for frame in pairs if frame is not None]
-        frame = stacked(made) if made else empty_stream(join.pairs, True).frame.collect()
+        frame = concat_frames(made) if made else empty_stream(join.pairs, True).frame.collect()
         return join.output(build_stream(Columns(join.pairs, True, frame)))
 
     def _pairs(self, asking: pl.DataFrame, held: Sequence[Batch], port: int) -> pl.DataFrame | None:

@@ -43,8 +43,8 @@ from headrace.lowering.reference import (
 )
 from headrace.operators.lifetime import (
     DEPENDS_ON_CUT,
-    CutDependent,
     Lifetime,
+    TickDependent,
     rows_by_lifetime,
     tick_needs,
     with_lifetimes,
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from headrace.graph.check_context import CheckContext
     from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
-    from headrace.lowering.forms import BatchSite
+    from headrace.lowering.forms import BatchContext
 
 
 SIDES = ("left", "right")
@@ -95,7 +95,7 @@ _RESIDUAL = (_LEFT.a == _RIGHT.a) & (_LEFT.b < _RIGHT.b)
 
 
 @dataclass(frozen=True, slots=True)
-class Join(CutDependent):
+class Join(TickDependent):
     """Pairs of rows with equal keys that satisfy `residual`.
 
     left_keys, right_keys: equally many expressions over the columns of each side, of equal types. Null equals
@@ -248,10 +248,10 @@ class Join(CutDependent):
             else place_by_key(EQUAL_ROWS, None)
         )
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         left, right = inputs
         both = meet(inputs).but(ordered=False)
         if Lifetime.TICK in self.lifetimes:
@@ -263,7 +263,7 @@ class Join(CutDependent):
             return both.but(append=left.append and right.append and right.bounded)
         return both
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return tick_needs(self.lifetimes)
 
     def depends_on_cut(self) -> str:
@@ -290,7 +290,7 @@ class Join(CutDependent):
 
 
 @lower_operator.register(Join)
-def lower_join(operator: Join, site: BatchSite) -> DataFrame:
+def lower_join(operator: Join, site: BatchContext) -> DataFrame:
     """Lower a join to a join of DataFrames, with keys as extra columns."""
     names = operator.pair_names
     width = len(site.schemas[0].fields)
@@ -356,7 +356,7 @@ def _join_output(operator: Join, node: Node, inputs: Sequence[OperatorInput]) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Difference(CutDependent):
+class Difference(TickDependent):
     """Rows of `pos` that are not in `neg`.
 
     Duplicates in `pos` are kept, duplicates in `neg` are ignored. Whole rows are compared, and null equals
@@ -402,10 +402,10 @@ class Difference(CutDependent):
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
         return {"left": KeyedSlot(0, bare=False), "right": KeyedSlot(1, bare=False)}
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         pos, neg = inputs
         if Lifetime.TICK in self.lifetimes:
             return meet(inputs).but(
@@ -414,7 +414,7 @@ class Difference(CutDependent):
         append = pos.append and neg.append and neg.bounded
         return meet(inputs).but(append=append, ordered=False)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return tick_needs(self.lifetimes)
 
     def depends_on_cut(self) -> str:
@@ -431,7 +431,7 @@ class Difference(CutDependent):
 
 
 @lower_operator.register(Difference)
-def _difference_on_spark(operator: Difference, site: BatchSite) -> DataFrame:
+def _difference_on_spark(operator: Difference, site: BatchContext) -> DataFrame:
     pos, neg = site.inputs
     names = site.schemas[0].names
     # Null is equal to null here, and duplicates of `pos` stay: neither EXCEPT nor EXCEPT ALL is this.

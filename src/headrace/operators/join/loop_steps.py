@@ -191,7 +191,7 @@ def find_destination(node: int, writer: StepWriter, steps: Mapping[int, Step]) -
             if not all(isinstance(expr, Column) for expr in chosen):
                 return None
             columns = tuple(columns[names.index(expr.name)] for expr in chosen if isinstance(expr, Column))
-        elif not target.operator.unites:
+        elif not target.operator.is_union:
             return None
         node = target.id
     return None

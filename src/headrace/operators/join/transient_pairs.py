@@ -49,7 +49,7 @@ def applies_retractions_first(writer: StepWriter, node: Node) -> bool:
             target = graph.nodes[edge.target]
             if evaluates_fallible(graph, target):
                 return True
-            if edge.target not in seen and not target.operator.nets:
+            if edge.target not in seen and not target.operator.reads_net_changes:
                 seen.add(edge.target)
                 waiting.append(edge.target)
     return False

@@ -16,19 +16,19 @@ from headrace.arrangement.batch import (
     Layout,
     Order,
     batch_of,
+    concat_frames,
     differing,
     distinct_keys,
     select,
-    stacked,
     take,
     values_at,
 )
 from headrace.columns.column_stream import ColumnStream, build_stream
-from headrace.columns.columns import WEIGHT, ColumnarDeclined, Columns, rows_to_columns, weights_of
+from headrace.columns.columns import WEIGHT, ColumnarDeclined, Columns, constant_weights, rows_to_columns
 from headrace.columns.slot_forms import consolidated
 from headrace.expr.polars_columns import from_series
 from headrace.expr.types import BYTES, INT8
-from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
+from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarContext, register_arranged
 from headrace.operators.keyed_tables.history import History, KeyHistory, Moment, Version, tracked_values
 from headrace.operators.keyed_tables.keyed_records import (
     KIND,
@@ -39,10 +39,10 @@ from headrace.operators.keyed_tables.keyed_records import (
     RecordKind,
     TiedForm,
     columns_of_tied,
+    decode_tied,
     present_rows,
     record_columns,
     rows_as_columns,
-    tied_of,
     unlike_next,
     weighted,
 )
@@ -73,7 +73,7 @@ class HistoryPlan(ArrangedPlan):
     tracked: Callable[[Any], Any]
 
     @classmethod
-    def of(cls, site: ColumnarSite) -> HistoryPlan:
+    def of(cls, site: ColumnarContext) -> HistoryPlan:
         node, operator = site.node, site.node.operator
         assert isinstance(operator, History)
         columns = record_columns(node, site.schemas[0])
@@ -100,16 +100,16 @@ class HistoryPlan(ArrangedPlan):
         return {self.slot: self.form}
 
     @cached_property
-    def form(self) -> MomentsForm:
+    def form(self) -> HistoryForm:
         types = self.records.key_types
-        return MomentsForm(self.layout, types, len(types) == 1, self.read, self.records.row_names)
+        return HistoryForm(self.layout, types, len(types) == 1, self.read, self.records.row_names)
 
     def start(self, state: ArrangedState) -> ArrangedOperator:
         return ColumnarHistory(self, state)
 
 
 @dataclass(frozen=True)
-class MomentsForm(TiedForm):
+class HistoryForm(TiedForm):
     """Form of a history's slot: key -> its moments in order (see `KeyHistory`).
 
     In rows, a record looks at its neighbours alone; columns read all moments of the key again.
@@ -144,7 +144,7 @@ class MomentsForm(TiedForm):
 
 def _moment(row: tuple[Any, ...]) -> Moment:
     sequence, kind, *values, ties = row
-    shown, rows, deletions = tied_of(kind, tuple(values), ties)
+    shown, rows, deletions = decode_tied(kind, tuple(values), ties)
     return (sequence, shown, rows, deletions) if rows or deletions else (sequence, shown)
 
 
@@ -178,7 +178,7 @@ class ColumnarHistory:
                 self._plain(take(moments, plain), key[plain]),
                 self._one_by_one(take(moments, others), key[others], records),
             )
-            delta, changes = map(stacked, zip(*parts, strict=True))
+            delta, changes = map(concat_frames, zip(*parts, strict=True))
         else:
             delta, changes = self._plain(moments, key)
         self.slots.prepare(plan.slot, delta)
@@ -191,13 +191,15 @@ class ColumnarHistory:
         held = present_rows(layout, self.slots.spine(self.plan.slot).probe(keys)).rows
         types = {**layout.types, _NEW: pl.Int64()}
         numbers = [
-            weights_of(count, frame.height).alias(name)
+            constant_weights(count, frame.height).alias(name)
             for frame, name, count in ((held, _NEW, 0), (new, _BEFORE, 0), (new, _NEW, 1))
         ]
         both = [held.hstack(numbers[:1]), select(new.hstack(numbers[1:]), types)]
         # Of one sequence, equal moments may not lie side by side. Then others lie between them.
         by = (Order(SEQUENCE, False),)
-        return batch_of(replace(layout, types=types, sums=(_BEFORE, _NEW), order=by), stacked(both)).frame
+        return batch_of(
+            replace(layout, types=types, sums=(_BEFORE, _NEW), order=by), concat_frames(both)
+        ).frame
 
     def _odd(self, moments: pl.DataFrame, starts: Any) -> Any:
         """Return the places of moments whose keys are looked at one by one."""
@@ -222,7 +224,7 @@ class ColumnarHistory:
         gone, come = np.ones(len(old.start), np.bool_), np.ones(len(new.start), np.bool_)
         gone[in_old[stays]] = come[in_new[stays]] = False
         parts = [_Versions(*(each[there] for each in of)) for of, there in ((old, gone), (new, come))]
-        changes = stacked(
+        changes = concat_frames(
             [self._shown(moments, part, sign) for part, sign in zip(parts, (-1, 1), strict=True)]
         )
         of = [2 * key[part.start] + sign for sign, part in enumerate(parts)]
@@ -257,7 +259,7 @@ class ColumnarHistory:
         start = take(select(moments, (SEQUENCE,)), versions.start)[SEQUENCE]
         end = values_at(sequences, versions.end, versions.end >= 0)
         rows = take(select(moments, self.plan.records.row_names), versions.last)
-        width, signs = rows.width, weights_of(sign, rows.height)
+        width, signs = rows.width, constant_weights(sign, rows.height)
         return rows.hstack([start.alias(str(width)), end.alias(str(width + 1)), signs])
 
     def _one_by_one(

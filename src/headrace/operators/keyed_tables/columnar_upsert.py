@@ -12,14 +12,23 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from headrace.arrangement.batch import Layout, Order, batch_of, differing, select, stacked, take, values_at
+from headrace.arrangement.batch import (
+    Layout,
+    Order,
+    batch_of,
+    concat_frames,
+    differing,
+    select,
+    take,
+    values_at,
+)
 from headrace.arrangement.spine import FoundRows
 from headrace.columns.column_stream import ColumnStream, build_stream
-from headrace.columns.columns import WEIGHT, ColumnarDeclined, Columns, rows_to_columns, weights_of
+from headrace.columns.columns import WEIGHT, ColumnarDeclined, Columns, constant_weights, rows_to_columns
 from headrace.columns.slot_forms import SlotForm, consolidated
 from headrace.expr.polars_columns import from_series, repeated
 from headrace.expr.types import BYTES, INT8
-from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
+from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarContext, register_arranged
 from headrace.operators.event_time.due_calendar import pop_due, schedule_entry
 from headrace.operators.keyed_tables.keyed_records import (
     KIND,
@@ -30,10 +39,10 @@ from headrace.operators.keyed_tables.keyed_records import (
     RecordKind,
     TiedForm,
     columns_of_tied,
+    decode_tied,
     divided,
     record_columns,
     rows_as_columns,
-    tied_of,
     unlike_next,
     weighted,
 )
@@ -63,7 +72,7 @@ class UpsertPlan(ArrangedPlan):
     schema: Schema
 
     @classmethod
-    def of(cls, site: ColumnarSite) -> UpsertPlan:
+    def of(cls, site: ColumnarContext) -> UpsertPlan:
         return cls(site.node.id, record_columns(site.node, site.schemas[0]), site.node.schema)
 
     @property
@@ -142,7 +151,7 @@ class SequencedForm(TiedForm):
         if row is None:
             return None
         sequence, kind, older_at, before, *values, ties = row
-        tied = tied_of(kind, tuple(values), ties)
+        tied = decode_tied(kind, tuple(values), ties)
         older = None if older_at is None else (older_at, divided(before))
         if tied[1] or tied[2]:
             return sequence, shown_row(tied), older, *tied
@@ -193,7 +202,7 @@ class ColumnarUpsert:
             stays &= sets[both]
         sets[both[stays]] = False
         gone, come = both[~stays], np.flatnonzero(sets)
-        delta = stacked(
+        delta = concat_frames(
             [weighted(layout, take(held, known[gone]), -1), weighted(layout, take(last, come), 1)]
         )
         order = np.argsort(np.concatenate((2 * gone, 2 * come + 1)), kind="stable")
@@ -218,12 +227,12 @@ class ColumnarUpsert:
             places = np.flatnonzero(odd)
             own_held = take(held, known[places[known[places] >= 0]])
             own, shown = self._one_by_one(take(keys, places), own_held, records)
-            delta, changes = stacked([delta, own]), stacked([changes, shown])
+            delta, changes = concat_frames([delta, own]), concat_frames([changes, shown])
         return delta, changes
 
     def _sorted(self, moments: pl.DataFrame) -> pl.DataFrame:
         """Return the moments of a tick by key and sequence; equal ones are one, mostly."""
-        moments = moments.hstack([weights_of(1, moments.height).alias(_NEW)])
+        moments = moments.hstack([constant_weights(1, moments.height).alias(_NEW)])
         types = {name: moments.schema[name] for name in moments.columns}
         by = (Order(SEQUENCE, False),)
         layout = replace(self.plan.layout, types=types, sums=(_NEW,), order=by)
@@ -366,18 +375,18 @@ class _Keys:
         changed = np.flatnonzero(changes)
         new = select(top, layout.keys).hstack([now[name].alias(name) for name, _ in plan.read])
         gone = take(self.held, known[changed[has_held[changed]]])
-        delta = stacked([weighted(layout, gone, -1), weighted(layout, take(new, changed), 1)])
+        delta = concat_frames([weighted(layout, gone, -1), weighted(layout, take(new, changed), 1)])
         both = np.flatnonzero(takes & was & is_row)
         pairs = (select(take(frame, both), rows).get_columns() for frame in (held, top))
         shows = takes.copy()
         shows[both[~differing(*pairs)]] = False
         goes, comes = np.flatnonzero(shows & was), np.flatnonzero(shows & is_row)
         parts = [
-            select(take(frame, at), rows).hstack([weights_of(sign, len(at))])
+            select(take(frame, at), rows).hstack([constant_weights(sign, len(at))])
             for frame, at, sign in ((held, goes, -1), (top, comes, 1))
         ]
         order = np.argsort(np.concatenate((2 * goes, 2 * comes + 1)), kind="stable")
-        return delta, take(stacked(parts), order)
+        return delta, take(concat_frames(parts), order)
 
     def _older(
         self, keys: Any, held: pl.DataFrame, takes: Any, leaves: Any

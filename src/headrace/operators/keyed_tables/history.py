@@ -103,11 +103,11 @@ class History(KeyedRecords):
         assert rule.sequence is not None
         return (*rows.fields, *version_fields(rule.sequence, context.input))
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return True
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
-        return self.rule.gives(inputs[0]).but(append=False, ordered=False)
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
+        return self.rule.output_facts(inputs[0]).but(append=False, ordered=False)
 
     def describe(self) -> str:
         return f"{self.rule}, track=({', '.join(self.track)})"

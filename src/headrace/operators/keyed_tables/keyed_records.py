@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from headrace.arrangement.batch import Layout, batch_of, differing, joined, masked, select, take
 from headrace.arrangement.spine import FoundRows
 from headrace.columns.column_stream import ColumnStream, empty_stream
-from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined, weights_of
+from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined, constant_weights
 from headrace.columns.expressions import reads_columns
 from headrace.columns.slot_forms import SlotForm, key_columns, names_of_keys
 from headrace.expr.check import check
@@ -259,7 +259,7 @@ def present_rows(layout: Layout, found: FoundRows) -> FoundRows:
 
 def weighted(layout: Layout, rows: pl.DataFrame, weight: int) -> pl.DataFrame:
     """Return rows with a weight, in the columns of a layout."""
-    weights = weights_of(weight, rows.height)
+    weights = constant_weights(weight, rows.height)
     return pl.DataFrame([weights if name == WEIGHT else rows[name] for name in layout.types])
 
 
@@ -306,7 +306,7 @@ class TiedForm(SlotForm):
         return (KIND, *self.row)
 
 
-def tied_of(kind: int, row: tuple[Any, ...], ties: bytes | None) -> Tied:
+def decode_tied(kind: int, row: tuple[Any, ...], ties: bytes | None) -> Tied:
     """Build the state of a key at a sequence from columns."""
     match kind:
         case RecordKind.ROW | RecordKind.AMONG:
@@ -345,4 +345,4 @@ def rows_as_columns(form: SlotForm, keys: Sequence[Any], rows: Sequence[tuple[An
         series.alias(name)
         for series, name in zip(key_columns(form, list(keys)), form.layout.keys, strict=True)
     ]
-    return pl.DataFrame([*own, *columns, weights_of(1, len(rows))])
+    return pl.DataFrame([*own, *columns, constant_weights(1, len(rows))])

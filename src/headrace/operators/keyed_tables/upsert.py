@@ -63,8 +63,8 @@ class KeyedRecords(Operator):
     def unservable(self) -> Unservable | None:
         return self.rule.unservable()
 
-    def needs(self) -> tuple[Need, ...]:
-        return self.rule.needs()
+    def required_facts(self) -> tuple[Need, ...]:
+        return self.rule.required_facts()
 
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
         rows = KeyedSlot()
@@ -309,11 +309,11 @@ class Upsert(KeyedRecords):
     def output(self, context: CheckContext) -> Columns:
         return self.rule.check(context).fields
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         return True
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
-        return self.rule.gives(inputs[0]).but(append=False, ordered=False)
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
+        return self.rule.output_facts(inputs[0]).but(append=False, ordered=False)
 
 
 @register_step(Upsert)
@@ -381,8 +381,8 @@ class Misfits(KeyedRecords):
         context.require(context.input.position(REASON) is None, f"there is a column {REASON!r} already")
         return (*context.input.fields, Field(REASON, STR))
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
-        return self.rule.gives(inputs[0])
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
+        return self.rule.output_facts(inputs[0])
 
 
 @register_step(Misfits)

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from headrace.graph.operator_declarations import Unservable
     from headrace.operators.time_spans import Span
 
+
 COMMITS = "_commit_version"
 """Name of the column with the commit of a change in the change data feed of a Delta table."""
 
@@ -151,12 +152,12 @@ class UpsertRule:
             return IN_ORDER
         return None if self.tombstones is None else OLD_TOMBSTONES
 
-    def gives(self, records: Facts) -> Facts:
+    def output_facts(self, records: Facts) -> Facts:
         """Return the facts of the records that also hold for the output."""
         # Within a tick, or before a tombstone is forgotten, an older record is passed over.
         return records.but(det=records.det and self.tombstones is None)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         append = Need(
             0,
             "append",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, singledispatch
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from headrace.arrangement.batch import Numbers, batch_of, differing, select, stacked, take, values_at
+from headrace.arrangement.batch import Numbers, batch_of, concat_frames, differing, select, take, values_at
 from headrace.columns.column_stream import (
     ColumnStream,
     build_stream,
@@ -20,17 +20,17 @@ from headrace.columns.column_stream import (
     empty_stream,
     sum_weights,
 )
-from headrace.columns.columns import WEIGHT, Columns, weights_of
+from headrace.columns.columns import WEIGHT, Columns, constant_weights
 from headrace.columns.slot_forms import RowsForm, RowsInOrder, rows_in_order
 from headrace.expr.polars_columns import NotLowered, dtype_of
-from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarSite, register_arranged
+from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarContext, register_arranged
 from headrace.operators.aggregate.aggregation import Accumulator, Aggregation, accumulator_for
 from headrace.operators.aggregate.counts import CountRows, CountValues
 from headrace.operators.aggregate.extremes import Maximum, Minimum
 from headrace.operators.aggregate.moments import PowerSums
 from headrace.operators.aggregate.sum_columns import result_of, split, sum_widths
 from headrace.operators.aggregate.sums import FloatTotals
-from headrace.operators.over.over import ComputeOver, OverStep
+from headrace.operators.over.over import OverAggregate, OverStep
 from headrace.operators.over.partitions import NEGATIVE, ROWS
 from headrace.operators.over.row_functions import (
     CumeDist,
@@ -269,7 +269,7 @@ def _bounds(frame: WindowFrame | None) -> _Bounds:
 _BEFORE, _NEW = WEIGHT, "n"
 
 
-@register_arranged(ComputeOver)
+@register_arranged(OverAggregate)
 @dataclass(frozen=True)
 class OverPlan(ArrangedPlan):
     """Plan for window functions over frames. answers: of the functions. schema: of the output."""
@@ -280,9 +280,9 @@ class OverPlan(ArrangedPlan):
     schema: Schema
 
     @classmethod
-    def of(cls, site: ColumnarSite) -> OverPlan:
+    def of(cls, site: ColumnarContext) -> OverPlan:
         node, operator, (schema,) = site.node, site.node.operator, site.schemas
-        assert isinstance(operator, ComputeOver)
+        assert isinstance(operator, OverAggregate)
         if site.append:
             raise NotLowered("it answers once")
         if not operator.per:
@@ -363,10 +363,10 @@ class ColumnarOver:
         goes, comes = np.flatnonzero(was & ~stays), np.flatnonzero(is_now & ~stays)
         own = [str(at) for at in range(len(schema.fields))]
         parts = [
-            take(select(rows, own), at).hstack([*take(answers, places[at]), weights_of(sign, len(at))])
+            take(select(rows, own), at).hstack([*take(answers, places[at]), constant_weights(sign, len(at))])
             for at, answers, places, sign in ((goes, old, in_old, -1), (comes, new, in_new, 1))
         ]
-        made = build_stream(Columns(plan.schema, False, stacked(parts)))
+        made = build_stream(Columns(plan.schema, False, concat_frames(parts)))
         return made if alone else replace(sum_weights(made), whole=None)
 
     def _touched(self, given: pl.DataFrame) -> pl.DataFrame:
@@ -375,7 +375,7 @@ class ColumnarOver:
         keys = select(given, layout.keys).unique(maintain_order=True).get_columns()
         held = spine.probe(keys).rows
         zeros = [pl.Series(np.zeros(each.height, np.int64)) for each in (held, given)]
-        both = stacked(
+        both = concat_frames(
             [
                 held.hstack([zeros[0].alias(_NEW)]),
                 given.hstack([given[WEIGHT].alias(_NEW)]).with_columns(zeros[1].alias(_BEFORE)),

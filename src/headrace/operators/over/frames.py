@@ -23,12 +23,12 @@ from headrace.lowering.reference import functions_of
 from headrace.lowering.row_code import RowCode
 from headrace.operators.aggregate.aggregation import ROWS, Aggregation, Group, answer_of
 from headrace.operators.over.partitions import (
+    ChangedRange,
     FunctionWriter,
     Key,
     PartitionFunction,
     Peers,
     SortedPartition,
-    Stretch,
     answer_of_row,
     function_source,
     sign_of,
@@ -49,7 +49,7 @@ class Bounds(ABC):
     is_local = False
 
     @abstractmethod
-    def affected(self, after: Stretch) -> tuple[int, int]:
+    def affected(self, after: ChangedRange) -> tuple[int, int]:
         """Return the range of rows whose frame has changed."""
 
     @abstractmethod
@@ -68,7 +68,7 @@ class RowBounds(Bounds):
     def is_local(self) -> bool:  # type: ignore[override]
         return self.start is not None and self.end is not None
 
-    def affected(self, after: Stretch) -> tuple[int, int]:
+    def affected(self, after: ChangedRange) -> tuple[int, int]:
         first = 0 if self.end is None else after.low - self.end
         last = after.size if self.start is None else after.high - self.start
         return max(0, min(first, after.size)), max(0, min(last, after.size))
@@ -89,7 +89,7 @@ class PeerBounds(Bounds):
     from_peers: bool
     to_peers: bool
 
-    def affected(self, after: Stretch) -> tuple[int, int]:
+    def affected(self, after: ChangedRange) -> tuple[int, int]:
         start, stop = self.peers.around(after)
         return start if self.to_peers else 0, stop if self.from_peers else after.size
 
@@ -122,7 +122,7 @@ class RangeBounds(Bounds):
     def is_local(self) -> bool:  # type: ignore[override]
         return self.start is not None and self.end is not None
 
-    def affected(self, after: Stretch) -> tuple[int, int]:
+    def affected(self, after: ChangedRange) -> tuple[int, int]:
         start, stop = self.peers.around(after)
         values = [self.value(row) for row in after.changed]
         if any(value is None for value in values):
@@ -266,7 +266,7 @@ class FramedFunction(PartitionFunction):
     def is_local(self) -> bool:  # type: ignore[override]
         return self.bounds.is_local
 
-    def affected(self, after: Stretch) -> tuple[int, int]:
+    def affected(self, after: ChangedRange) -> tuple[int, int]:
         return self.bounds.affected(after)
 
 

@@ -29,7 +29,7 @@ from headrace.operators.over.partitions import (
     function_source,
     thaw_partition,
 )
-from headrace.operators.over.window_function import Over, Reach
+from headrace.operators.over.window_function import Over, RecomputeScope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ComputeOver(Operator):
+class OverAggregate(Operator):
     """All columns, and one per window function over a row's partition.
 
     Copies of a row are rows of their own. Where the order holds rows equal, they are in the order of the
@@ -60,8 +60,8 @@ class ComputeOver(Operator):
     """
 
     kind: ClassVar[str] = "over"
-    nets: ClassVar[bool] = True
-    merges_equal: ClassVar[bool] = True
+    reads_net_changes: ClassVar[bool] = True
+    picks_representative: ClassVar[bool] = True
     examples: ClassVar[Examples] = {
         "row_number": lambda x, y: y.with_columns(
             x=functions.row_number().over(partition_by="a", order_by="b")
@@ -117,16 +117,16 @@ class ComputeOver(Operator):
     def placement(self) -> Placement:
         return place_by_key(self.per)
 
-    def one_zero(self, inputs: Sequence[bool]) -> bool:
+    def free_of_negative_zero(self, inputs: Sequence[bool]) -> bool:
         # Functions such as lag hand on what they compute.
         given = (expr for _, over in self.functions for expr in over.function.arguments())
         return all(inputs) and all(isinstance(expr, Column) for expr in given)
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         rows = inputs[0]
         return rows.but(append=rows.append and rows.bounded, ordered=False)
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return ()
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
@@ -142,16 +142,16 @@ class ComputeOver(Operator):
         per = f" per {', '.join(map(str, self.per))}" if self.per else ""
         by = f" by {', '.join(map(str, self.by))}" if self.by else ""
         reaches = {over.function.reach(over.frame) for _, over in self.functions}
-        (farthest,) = [reach for reach in Reach if reach in reaches][-1:]
+        (farthest,) = [reach for reach in RecomputeScope if reach in reaches][-1:]
         named = ", ".join(f"{name}={over}" for name, over in self.functions)
         return f"{named}{per}{by}; a change costs {farthest.value}"
 
 
-@register_step(ComputeOver)
+@register_step(OverAggregate)
 class OverStep(Step):
     """Step of window functions. Slot: partition key -> state of the partition."""
 
-    operator: ComputeOver
+    operator: OverAggregate
     keeps_state = True
     consolidates = True
 
@@ -252,8 +252,8 @@ class OverStep(Step):
         return name
 
 
-@answer_of_bags.register(ComputeOver)
-def _answer(operator: ComputeOver, node: Node, inputs: Bags) -> Bag:
+@answer_of_bags.register(OverAggregate)
+def _answer(operator: OverAggregate, node: Node, inputs: Bags) -> Bag:
     [(schema, bag)] = inputs
     per = functions_of(operator.per, schema)
     groups: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}

@@ -50,7 +50,7 @@ def thaw_partition(partition: Any) -> PartitionState:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class ChangedRange:
     """Rows of a partition after a change: those from `low` to `high` have replaced others.
 
     moved:   the partition has more or fewer rows than before.
@@ -74,7 +74,7 @@ class PartitionFunction(ABC):
     is_local = False
 
     @abstractmethod
-    def affected(self, after: Stretch) -> tuple[int, int]:
+    def affected(self, after: ChangedRange) -> tuple[int, int]:
         """Return the range of rows, beyond a stretch, whose answers may change."""
 
     @abstractmethod
@@ -96,7 +96,7 @@ class Peers:
         """Return the place after a row's last peer."""
         return bisect_right(rows, self.by(rows[at]), lo=at, key=self.by)
 
-    def around(self, after: Stretch) -> tuple[int, int]:
+    def around(self, after: ChangedRange) -> tuple[int, int]:
         """Extend a row range to whole peer groups."""
         start = self.first(after.rows, after.low - 1) if after.low else 0
         return start, self.end(after.rows, after.high) if after.high < after.size else after.size
@@ -152,9 +152,9 @@ class _Update:
             self.negative[row] = self.negative.get(row, 0) - 1
         _insert(new, inserted, order)
         rows[low:end] = new
-        self._answer(Stretch(rows, low, low + len(new), len(rows) != size, changed), old)
+        self._answer(ChangedRange(rows, low, low + len(new), len(rows) != size, changed), old)
 
-    def _answer(self, after: Stretch, old: Rows) -> None:
+    def _answer(self, after: ChangedRange, old: Rows) -> None:
         """Compute the answers that a stretch affects. old: the rows that it has replaced."""
         rows, answers, low, high, end = self.rows, self.answers, after.low, after.high, after.low + len(old)
         spans = [function.affected(after) for function in self.rule.functions]

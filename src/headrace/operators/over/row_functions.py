@@ -14,16 +14,16 @@ from headrace.expr.types import FLOAT64, INT32, Field, Rows
 from headrace.lowering.reference import function_of
 from headrace.operators.over.frames import FramedFunction, bounds_source, rows_of_frame
 from headrace.operators.over.partitions import (
+    ChangedRange,
     FunctionWriter,
     Key,
     PartitionFunction,
     Peers,
     SortedPartition,
-    Stretch,
     answer_of_row,
     function_source,
 )
-from headrace.operators.over.window_function import Over, Reach, WindowFrame, WindowFunction
+from headrace.operators.over.window_function import Over, RecomputeScope, WindowFrame, WindowFunction
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType, Schema
@@ -44,10 +44,10 @@ class Lag(WindowFunction):
     def arguments(self) -> tuple[Expr, ...]:
         return (self.expr,) if self.default is None else (self.expr, self.default)
 
-    def reach(self, frame: WindowFrame | None) -> Reach:
+    def reach(self, frame: WindowFrame | None) -> RecomputeScope:
         if not self.ignore_nulls:
-            return Reach.NEAR
-        return Reach.BEHIND if self.offset > 0 else Reach.PARTITION
+            return RecomputeScope.NEAR
+        return RecomputeScope.BEHIND if self.offset > 0 else RecomputeScope.PARTITION
 
     def field(self, name: str, schema: Schema) -> Field:
         typed = check(self.expr, schema)
@@ -144,7 +144,7 @@ class LagFunction(PartitionFunction):
     def is_local(self) -> bool:  # type: ignore[override]
         return not self.ignore_nulls
 
-    def affected(self, after: Stretch) -> tuple[int, int]:
+    def affected(self, after: ChangedRange) -> tuple[int, int]:
         if self.ignore_nulls:
             return (after.low, after.size) if self.offset > 0 else (0, after.high)
         if self.offset > 0:
@@ -283,12 +283,12 @@ class _Ranking(WindowFunction):
     """Base of the functions of a row's place in its partition."""
 
     of: ClassVar[DataType] = INT32
-    shifts: ClassVar[Reach] = Reach.PARTITION
+    shifts: ClassVar[RecomputeScope] = RecomputeScope.PARTITION
 
     def arguments(self) -> tuple[Expr, ...]:
         return ()
 
-    def reach(self, frame: WindowFrame | None) -> Reach:
+    def reach(self, frame: WindowFrame | None) -> RecomputeScope:
         return self.shifts
 
     def field(self, name: str, schema: Schema) -> Field:
@@ -306,21 +306,21 @@ class RowNumber(_Ranking):
     """Place of the row in its partition, from 1."""
 
     __slots__ = ()
-    shifts: ClassVar[Reach] = Reach.BEHIND
+    shifts: ClassVar[RecomputeScope] = RecomputeScope.BEHIND
 
 
 class Rank(_Ranking):
     """One more than the number of rows before the row's peers."""
 
     __slots__ = ()
-    shifts: ClassVar[Reach] = Reach.BEHIND
+    shifts: ClassVar[RecomputeScope] = RecomputeScope.BEHIND
 
 
 class DenseRank(_Ranking):
     """Number of different values that are ordered by, up to the row's."""
 
     __slots__ = ()
-    shifts: ClassVar[Reach] = Reach.BEHIND
+    shifts: ClassVar[RecomputeScope] = RecomputeScope.BEHIND
 
 
 class PercentRank(_Ranking):
@@ -386,7 +386,7 @@ def ntile(parts: int) -> Ntile:
 class RowNumberFunction(PartitionFunction):
     """Places from 1."""
 
-    def affected(self, after: Stretch) -> tuple[int, int]:
+    def affected(self, after: ChangedRange) -> tuple[int, int]:
         return after.low, after.size if after.moved else after.high
 
     def answers(self, rows: Rows, start: int, stop: int, before: Any) -> Iterable[Any]:
@@ -400,7 +400,7 @@ class RankFunction(PartitionFunction):
     peers: Peers
     relative: bool = False
 
-    def affected(self, after: Stretch) -> tuple[int, int]:
+    def affected(self, after: ChangedRange) -> tuple[int, int]:
         if after.moved:
             return 0 if self.relative else after.low, after.size
         return after.low, self.peers.around(after)[1]
@@ -420,7 +420,7 @@ class DenseRankFunction(PartitionFunction):
 
     peers: Peers
 
-    def affected(self, after: Stretch) -> tuple[int, int]:
+    def affected(self, after: ChangedRange) -> tuple[int, int]:
         return after.low, after.size
 
     def answers(self, rows: Rows, start: int, stop: int, before: Any) -> Iterable[Any]:
@@ -439,7 +439,7 @@ class CumeDistFunction(PartitionFunction):
 
     peers: Peers
 
-    def affected(self, after: Stretch) -> tuple[int, int]:
+    def affected(self, after: ChangedRange) -> tuple[int, int]:
         return (0, after.size) if after.moved else self.peers.around(after)
 
     def answers(self, rows: Rows, start: int, stop: int, before: Any) -> Iterable[Any]:
@@ -456,7 +456,7 @@ class NtileFunction(PartitionFunction):
 
     parts: int
 
-    def affected(self, after: Stretch) -> tuple[int, int]:
+    def affected(self, after: ChangedRange) -> tuple[int, int]:
         return (0, after.size) if after.moved else (after.low, after.high)
 
     def answers(self, rows: Rows, start: int, stop: int, before: Any) -> Iterable[Any]:

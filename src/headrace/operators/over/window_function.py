@@ -58,7 +58,7 @@ class FrameUnit(Enum):
     RANGE = "range"
 
 
-class Reach(Enum):
+class RecomputeScope(Enum):
     """Rows of a partition that are looked at again when one changes, from few to all."""
 
     NEAR = "the rows near it"
@@ -150,11 +150,11 @@ class WindowFunction(Shown, ABC):
         """The result for a frame without rows."""
         return None
 
-    def reach(self, frame: WindowFrame | None) -> Reach:
+    def reach(self, frame: WindowFrame | None) -> RecomputeScope:
         """Return how far the change of a row reaches: nearby rows, or the whole partition."""
         bounded = frame is not None and frame.start is not None and frame.end is not None
         near = bounded and (frame is None or frame.unit is FrameUnit.ROWS or frame.measures_values)
-        return Reach.NEAR if near else Reach.PARTITION
+        return RecomputeScope.NEAR if near else RecomputeScope.PARTITION
 
     @abstractmethod
     def field(self, name: str, schema: Schema) -> Field:

@@ -24,7 +24,7 @@ from headrace.lowering.signal_step import (
 )
 from headrace.operators.column_arguments import ANY_VALUE
 from headrace.operators.endpoints import SinkOperator
-from headrace.operators.lifetime import CutDependent
+from headrace.operators.lifetime import TickDependent
 from headrace.operators.signals.lift import ONE_INPUT, Constant, SignalOperator, constant_source
 
 if TYPE_CHECKING:
@@ -433,7 +433,7 @@ class SignalSource(SignalOperator):
 
 
 @dataclass(frozen=True, slots=True)
-class LastRow(CutDependent, SignalOperator):
+class LastRow(TickDependent, SignalOperator):
     """The last row of each tick that has rows.
 
     The last row of a tick depends on the cut into ticks, so a reason (`nondet=`) is required unless the ticks
@@ -459,7 +459,7 @@ class LastRow(CutDependent, SignalOperator):
     def output(self, context: CheckContext) -> Columns:
         return context.input.fields
 
-    def needs(self) -> tuple[Need, ...]:
+    def required_facts(self) -> tuple[Need, ...]:
         return (
             Need(
                 0,
@@ -475,7 +475,7 @@ class LastRow(CutDependent, SignalOperator):
             ),
         )
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return Facts(ordered=True, det=inputs[0].det and self.nondet is None)
 
     def depends_on_cut(self) -> str:

@@ -66,7 +66,7 @@ class SignalOperator(Operator):
     def unservable(self) -> Unservable | None:
         return SIGNAL
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return Facts(ordered=True, det=all(facts.det for facts in inputs))
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from headrace.errors import EvaluationError
 from headrace.expr.code_runtime import NAN
 from headrace.operators.statistics import rounding
-from headrace.operators.statistics.rounding import List, is_plain, tamed
+from headrace.operators.statistics.rounding import List, is_plain, zero_out_of_range
 
 # --- sorted list split into blocks: insertion, removal and rank counts stay fast as it grows ------
 
@@ -125,7 +125,7 @@ def sums(values: List, gaps: int) -> List:
     try:
         return list(accumulate(_filled(values, gaps, 0), initial=0))
     except OverflowError:
-        return sums(tamed(values), gaps)
+        return sums(zero_out_of_range(values), gaps)
 
 
 def least(values: List, gaps: int) -> List:
@@ -173,7 +173,7 @@ def deviations(values: List, gaps: int) -> tuple[Any, List, List, int]:
         apart = _apart(values, gaps, origin)
         return origin, _total(apart), _total(map(mul, apart, apart)), place
     except OverflowError:
-        return deviations(tamed(values), gaps)
+        return deviations(zero_out_of_range(values), gaps)
 
 
 Pairs: TypeAlias = "tuple[Any, Any, List, List, List, List, List, int]"
@@ -191,7 +191,7 @@ def pair_deviations(xs: List, ys: List, gaps: int) -> Pairs:
         squares = _total(map(mul, dx, dx)), _total(map(mul, dx, dy)), _total(map(mul, dy, dy))
         return x0, y0, _total(dx), _total(dy), *squares, place
     except OverflowError:
-        return pair_deviations(tamed(xs), tamed(ys), gaps)
+        return pair_deviations(zero_out_of_range(xs), zero_out_of_range(ys), gaps)
 
 
 def pair_deviations_and_oldest(xs: List, ys: List, gaps: int) -> tuple[Any, ...]:

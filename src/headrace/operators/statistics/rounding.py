@@ -45,7 +45,7 @@ def is_infinite(value: Any) -> bool:
     return not isinstance(value, int) and value - value != 0
 
 
-def tamed(values: List) -> List:
+def zero_out_of_range(values: List) -> List:
     """Replace values that are not plain with 0."""
     return [v if v is None or is_plain(v) else 0 for v in values]
 
@@ -331,7 +331,7 @@ def _add_to_tally(kept: List, sums: int, values: tuple[Any, ...], *columns: list
                 if None not in others:
                     enter(kept, *others)
     enter(kept, *values)
-    return tuple(tamed(list(values)))
+    return tuple(zero_out_of_range(list(values)))
 
 
 # -- how all values so far take one more ---------------------------------------------------------------

@@ -27,7 +27,7 @@ from headrace.io.source import WEIGHT
 from headrace.lowering.forms import lower_operator
 from headrace.operators.endpoints import SourceOperator
 from headrace.operators.rows import Filter, Select
-from headrace.spark.expressions import to_column
+from headrace.spark.native_expressions import to_column
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -28,7 +28,7 @@ from headrace.spark.ticks.messages import Message, TaskResult, messages_of, run_
 from headrace.spark.ticks.output import write_changes
 from headrace.spark.ticks.plan import ShippedPlan, SinkOutput, TickPlan
 from headrace.spark.ticks.round_jobs import FEW_ROWS, SparkJobs, run_in_jobs
-from headrace.spark.ticks.task import Attempt, CellOutput, TickOrder
+from headrace.spark.ticks.task import Attempt, CellOutput, TickSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -128,11 +128,11 @@ def run_in_rounds(
     stages = cut_stages(bound_sources(graph), parts, rounds=True)
     plan = ShippedPlan.of(TickPlan(stages, (), dict(outputs), str(folder), durable=False))
 
-    def scattered(order: TickOrder) -> DataFrame:
+    def scattered(order: TickSpec) -> DataFrame:
         return run_tasks(rows, _enter(order, entering))
 
     jobs = SparkJobs(spark, parts, scattered, FEW_ROWS if bound.local else 0)
-    outcome = run_in_jobs(stages, TickOrder(plan, 1, {}, frozenset()), jobs, str(folder / "sent"))
+    outcome = run_in_jobs(stages, TickSpec(plan, 1, {}, frozenset()), jobs, str(folder / "sent"))
     paths = [(path,) for found in outcome.files.values() for path in found]
     if not paths:
         return spark.createDataFrame([], leaving.type())
@@ -140,7 +140,7 @@ def run_in_rounds(
     return kept.mapInArrow(_kept_rows, leaving.type())
 
 
-def _enter(order: TickOrder, entering: TaggedUnion) -> Task:
+def _enter(order: TickSpec, entering: TaggedUnion) -> Task:
     """Create the task that turns input rows into messages for the parts, in batches."""
 
     @with_encoded_errors

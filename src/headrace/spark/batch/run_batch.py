@@ -38,7 +38,7 @@ from headrace.expr.types import INT64, Field, Schema
 from headrace.file_system import subfolder_for
 from headrace.graph.graph_algorithms import adjacency_lists, is_cyclic, strongly_connected_components
 from headrace.io.arrow import arrow_schema, rows_to_table, table_to_rows
-from headrace.io.files.file_reader import Widened, WideningLog
+from headrace.io.files.file_reader import ColumnMismatch, WideningLog
 from headrace.io.files.table_files import TableFiles
 from headrace.io.source import WEIGHT, BadRecord
 from headrace.lowering.forms import lower_operator
@@ -174,7 +174,7 @@ class _Run:
         found = self.kept(located.mapInArrow(_reading(opened.input, schema), _read_type(schema)))
         unread = found.filter(exact_column("bad").isNotNull()).select("bad").toArrow()
         reports = [pickle.loads(report) for report in unread.column("bad").to_pylist()]
-        WideningLog().warn(each for each in reports if isinstance(each, Widened))
+        WideningLog().warn(each for each in reports if isinstance(each, ColumnMismatch))
         bad = tuple(each for each in reports if isinstance(each, BadRecord))
         rows = found.filter(exact_column("bad").isNull())
         ordinal = [exact_column(name) for name in ORDINAL] if in_order else []

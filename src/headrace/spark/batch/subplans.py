@@ -35,7 +35,7 @@ from headrace.spark.batch.frames import (
     select_stream,
     with_ordinals,
 )
-from headrace.spark.expressions import to_column
+from headrace.spark.native_expressions import to_column
 from headrace.spark.ticks.failures import with_encoded_errors
 from headrace.spark.ticks.plan import pickled
 
@@ -94,7 +94,7 @@ def distribution_of(plan: BatchPlan, subplan: Subplan) -> Distribution:
         keys = _keys(node.operator)
         if keys is None:
             return InOneTask()
-        if node.operator.linear or node.operator.unites:
+        if node.operator.linear or node.operator.is_union:
             continue
         found = [
             _in_entry_terms(plan, inside, i, key)
@@ -123,7 +123,7 @@ def _same(one: Mapping[int, Expr], other: Mapping[int, Expr]) -> bool:
 def _keys(operator: Operator) -> tuple[Expr, ...] | None:
     """Return the keys that co-locate an operator's input: empty for none, None if all rows must meet."""
     placement = operator.placement()
-    if operator.linear or (operator.unites and not placement.whole):
+    if operator.linear or (operator.is_union and not placement.whole):
         return ()
     if placement.keys is None:
         return None
@@ -174,7 +174,7 @@ class SubplanSource(SourceOperator):
 
     facts: Facts = _NONE
 
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
+    def output_facts(self, inputs: Sequence[Facts]) -> Facts:
         return self.facts
 
 

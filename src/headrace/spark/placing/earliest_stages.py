@@ -35,13 +35,13 @@ from headrace.operators.join.join import Join
 from headrace.spark.placing.row_placement import (
     ANYHOW,
     ON_ONE,
+    Broadcast,
     ByBucket,
     ByKey,
+    Gather,
     Route,
     RouteKeys,
-    Spread,
-    ToAll,
-    ToOne,
+    RowDistribution,
     common_keys,
     keys_of,
     matching_keys,
@@ -103,7 +103,7 @@ class Levels:
     tables: Mapping[str, ByBucket]
     facts: Sequence[Facts]
     level: dict[int, int] = field(default_factory=dict[int, int])
-    spread: dict[int, Spread] = field(default_factory=dict[int, Spread])
+    spread: dict[int, RowDistribution] = field(default_factory=dict[int, RowDistribution])
     routes: dict[tuple[int, int], Route] = field(default_factory=dict[tuple[int, int], Route])
     order_read: frozenset[int] = field(init=False)
 
@@ -124,7 +124,7 @@ class Levels:
             self.level[node.id], self.spread[node.id] = 0, ANYHOW
         elif isinstance(node.operator, SinkOperator):
             self._place_sink(node, node.operator)
-        elif node.operator.unites:
+        elif node.operator.is_union:
             self._place_union(node)
         else:
             keys = keys_of(node, self.graph)
@@ -139,7 +139,7 @@ class Levels:
         placement = operator.placement()
         if placement.whole:
             return True
-        if placement.keys is None and (operator.linear or not operator.unites):
+        if placement.keys is None and (operator.linear or not operator.is_union):
             return False
         return node.id in self.order_read
 
@@ -154,11 +154,11 @@ class Levels:
         level = max((self._ready(source, ON_ONE) for _, _, source in ports), default=1)
         for node, port, source in ports:
             if self.level[source] < level or not self.spread[source].on_one:
-                self.routes[node, port] = ToOne()
+                self.routes[node, port] = Gather()
         for node in unit:
             self.level[node], self.spread[node] = level, ON_ONE
 
-    def _ready(self, source: int, wanted: Spread) -> int:
+    def _ready(self, source: int, wanted: RowDistribution) -> int:
         """Return the first stage in which a node's rows can be distributed as required."""
         there = self.level[source] > 0 and self.spread[source] == wanted
         return self.level[source] + (not there)
@@ -166,7 +166,7 @@ class Levels:
     def _stay(self, node: Node) -> None:
         self._settle(node, self.level[node.inputs[0]], [self.spread[node.inputs[0]]])
 
-    def _settle(self, node: Node, level: int, inputs: list[Spread]) -> None:
+    def _settle(self, node: Node, level: int, inputs: list[RowDistribution]) -> None:
         self.level[node.id] = level
         self.spread[node.id] = spread_after(node, self.graph, inputs)
 
@@ -182,11 +182,11 @@ class Levels:
             level, spreads = self._pair(node, sides[0], sides[1], least)
         for port in everywhere:
             if self.level[node.inputs[port]] < level:
-                self.routes[node.id, port] = ToAll()
+                self.routes[node.id, port] = Broadcast()
             spreads.append(ON_ONE if self.shards == 1 else ANYHOW)
         self._settle(node, level, spreads)
 
-    def _keyed(self, node: Node, keys: RouteKeys, least: int) -> tuple[int, list[Spread]]:
+    def _keyed(self, node: Node, keys: RouteKeys, least: int) -> tuple[int, list[RowDistribution]]:
         source = node.inputs[0]
         level = self.level[source]
         if level > 0 and level >= least and self.spread[source].determined_by(keys):
@@ -194,14 +194,14 @@ class Levels:
         self.routes[node.id, 0] = ByKey(keys)
         return max(level + 1, least), [self._arrived(ByKey(keys))]
 
-    def _arrived(self, route: Route) -> Spread:
-        if self.shards == 1 or isinstance(route, ToOne):
+    def _arrived(self, route: Route) -> RowDistribution:
+        if self.shards == 1 or isinstance(route, Gather):
             return ON_ONE
         return spread_by(*route.keys) if isinstance(route, ByKey) else ANYHOW
 
     def _pair(
         self, node: Node, left_keys: RouteKeys, right_keys: RouteKeys, least: int
-    ) -> tuple[int, list[Spread]]:
+    ) -> tuple[int, list[RowDistribution]]:
         left, right = node.inputs[:2]
         keys = (left_keys, right_keys)
         found = tuple(matching_keys(self.spread[s], k) for s, k in zip((left, right), keys, strict=True))
@@ -221,9 +221,9 @@ class Levels:
                 options.append((here, [min(p) for p in positions], (at == 0, at == 1)))
         possible = [option for option in options if option[0] >= least]
         level, numbers, stays = min(possible, key=lambda o: (o[0], -sum(o[2])))
-        spreads: list[Spread] = []
+        spreads: list[RowDistribution] = []
         for port, side in enumerate(keys):
-            route = ByKey(tuple(side[n] for n in numbers)) if numbers else ToOne()
+            route = ByKey(tuple(side[n] for n in numbers)) if numbers else Gather()
             if stays[port]:
                 spreads.append(self.spread[node.inputs[port]])
             else:
@@ -235,7 +235,7 @@ class Levels:
         level = max(self.level[source] for source in node.inputs)
         latest = next(s for s in node.inputs if self.level[s] == level)
         route = self.spread[latest].route() or ByKey(whole_row_key(node.schema))
-        spreads: list[Spread] = []
+        spreads: list[RowDistribution] = []
         for port, source in enumerate(node.inputs):
             if self.level[source] < level:
                 self.routes[node.id, port] = route
@@ -366,7 +366,7 @@ class RoundsLevels(Levels):
             # It can do its part in each round: no row of it is ever taken back.
             self.home[node.id] = self.home[source]
             self.level[node.id], self.spread[node.id] = self.level[source], ANYHOW
-        elif node.operator.unites and not self._is_whole(node):
+        elif node.operator.is_union and not self._is_whole(node):
             for port in range(len(node.inputs)):
                 self.routes[node.id, port] = ByKey(whole_row_key(node.schema))
             level = max(self.level[s] for s in node.inputs) + 1

@@ -83,7 +83,7 @@ def apply_native_chain(frame: DataFrame, chain: NativeChain, *, weighted: bool) 
           by 0.0.
     """
     from headrace.expr.spark_columns import with_representatives
-    from headrace.spark.expressions import to_column
+    from headrace.spark.native_expressions import to_column
 
     schema: Schema = chain[0].schema
     if weighted:

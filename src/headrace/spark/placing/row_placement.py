@@ -55,7 +55,7 @@ class ByBucket:
 
 
 @dataclass(frozen=True, slots=True)
-class ToOne:
+class Gather:
     """Route of all rows to the first shard."""
 
     def __str__(self) -> str:
@@ -63,21 +63,21 @@ class ToOne:
 
 
 @dataclass(frozen=True, slots=True)
-class ToAll:
+class Broadcast:
     """Route of each row to every shard."""
 
     def __str__(self) -> str:
         return "to all"
 
 
-Route: TypeAlias = ByKey | ByBucket | ToOne | ToAll
+Route: TypeAlias = ByKey | ByBucket | Gather | Broadcast
 
 
 # --- spreads: where rows are ------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class RowDistribution:
     """Distribution of rows over shards: per position, expressions of equal value that determine the shard.
 
     positions: None if nothing is known; empty if all rows are on the first shard.
@@ -97,7 +97,7 @@ class Spread:
         """Return the route that co-locates further rows with equal ones; None if the spread is unknown."""
         if self.positions is None:
             return None
-        return ByKey(tuple(same[0] for same in self.positions)) if self.positions else ToOne()
+        return ByKey(tuple(same[0] for same in self.positions)) if self.positions else Gather()
 
     def determined_by(self, keys: Sequence[Expr]) -> bool:
         """Return whether rows with equal `keys` are on the same shard."""
@@ -106,7 +106,7 @@ class Spread:
         columns = {k.name for k in keys if isinstance(k, Column)}
         return all(any(_is_function(expr, keys, columns) for expr in same) for same in self.positions)
 
-    def renamed(self, columns: Iterable[tuple[str, Expr]]) -> Spread:
+    def renamed(self, columns: Iterable[tuple[str, Expr]]) -> RowDistribution:
         """Return the spread in terms of new columns; unknown if they no longer determine it."""
         if self.positions is None:
             return self
@@ -118,15 +118,15 @@ class Spread:
             if not new:
                 return ANYHOW
             positions.append(tuple(new))
-        return Spread(tuple(positions))
+        return RowDistribution(tuple(positions))
 
 
-ANYHOW = Spread()
-ON_ONE = Spread(())
+ANYHOW = RowDistribution()
+ON_ONE = RowDistribution(())
 
 
-def spread_by(*keys: Expr) -> Spread:
-    return Spread(tuple((key,) for key in keys))
+def spread_by(*keys: Expr) -> RowDistribution:
+    return RowDistribution(tuple((key,) for key in keys))
 
 
 def _is_function(expr: Expr, keys: Sequence[Expr], columns: set[str]) -> bool:
@@ -174,7 +174,7 @@ def whole_row_key(schema: Schema) -> tuple[Expr, ...]:
     return tuple(Column(name) for name in schema.names)
 
 
-def spread_after(node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -> Spread:
+def spread_after(node: Node, graph: FlowGraph, inputs: Sequence[RowDistribution]) -> RowDistribution:
     """Return the distribution of an operator's output, given those of its inputs."""
     if inputs and all(spread.on_one for spread in inputs):
         return ON_ONE
@@ -183,10 +183,10 @@ def spread_after(node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -> Spre
     found = [spread.renamed(known.items()) for spread, known in zip(inputs, lineage, strict=True)]
     if not found:
         return ANYHOW
-    return _of_either(found) if node.operator.unites else _of_both(found)
+    return _of_either(found) if node.operator.is_union else _of_both(found)
 
 
-def _of_either(spreads: Sequence[Spread]) -> Spread:
+def _of_either(spreads: Sequence[RowDistribution]) -> RowDistribution:
     """Return the distribution of a union: the one shared by all its inputs."""
     first, *others = (spread.positions for spread in spreads)
     same = first is not None and all(
@@ -197,7 +197,7 @@ def _of_either(spreads: Sequence[Spread]) -> Spread:
     )
     if not same or first is None:
         return ANYHOW
-    return Spread(
+    return RowDistribution(
         tuple(
             tuple(x for x in a if all(any(x.same(y) for y in o[at]) for o in others if o is not None))
             for at, a in enumerate(first)
@@ -205,19 +205,19 @@ def _of_either(spreads: Sequence[Spread]) -> Spread:
     )
 
 
-def _of_both(spreads: Sequence[Spread]) -> Spread:
+def _of_both(spreads: Sequence[RowDistribution]) -> RowDistribution:
     """Return the distribution of rows built from one row of each stream, all on the same shard."""
     first, *others = (spread.positions for spread in spreads)
     if first is None:
         return ANYHOW
     met = [other for other in others if other is not None and len(other) == len(first)]
-    return Spread(tuple(sum((other[at] for other in met), same) for at, same in enumerate(first)))
+    return RowDistribution(tuple(sum((other[at] for other in met), same) for at, same in enumerate(first)))
 
 
 # --- joins of two spreads ------------------------------------------------------------------
 
 
-def matching_keys(spread: Spread, keys: Sequence[Expr]) -> list[set[int]] | None:
+def matching_keys(spread: RowDistribution, keys: Sequence[Expr]) -> list[set[int]] | None:
     """Return the indices of the keys equal to each position of the spread; None if a position has none."""
     if spread.positions is None:
         return None
@@ -255,12 +255,12 @@ def _divider(route: Route, schema: Schema, shards: int, weighted: bool) -> Divid
 
 
 @_divider.register
-def _(route: ToOne, schema: Schema, shards: int, weighted: bool) -> Divide:
+def _(route: Gather, schema: Schema, shards: int, weighted: bool) -> Divide:
     return lambda rows: {0: rows}
 
 
 @_divider.register
-def _(route: ToAll, schema: Schema, shards: int, weighted: bool) -> Divide:
+def _(route: Broadcast, schema: Schema, shards: int, weighted: bool) -> Divide:
     return lambda rows: dict.fromkeys(range(shards), rows)
 
 
@@ -310,12 +310,12 @@ def _table_divider(route: Route, schema: Schema, shards: int) -> DivideTable | N
 
 
 @_table_divider.register
-def _(route: ToOne, schema: Schema, shards: int) -> DivideTable | None:
+def _(route: Gather, schema: Schema, shards: int) -> DivideTable | None:
     return lambda table: {0: table}
 
 
 @_table_divider.register
-def _(route: ToAll, schema: Schema, shards: int) -> DivideTable | None:
+def _(route: Broadcast, schema: Schema, shards: int) -> DivideTable | None:
     return lambda table: dict.fromkeys(range(shards), table)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.expr.types import Rows
-from headrace.io.files.file_source import WHOLE, FilePart, UnreadFile, UnreadFiles
+from headrace.io.files.file_source import WHOLE, FilePart, PendingFile, PendingFiles
 from headrace.io.source import DONE
 from headrace.state.arranged_store import stored_entries
 from headrace.state.chain import make_durable
@@ -93,17 +93,17 @@ class FileArrivals(Arrivals):
         listing: Listing,
         positions: Positions,
         per_tick: int | None,
-        divide: Callable[[UnreadFile], list[FilePart]],
-        count: Callable[[UnreadFile, FilePart], int | None],
+        divide: Callable[[PendingFile], list[FilePart]],
+        count: Callable[[PendingFile, FilePart], int | None],
         *,
         may_be_none: bool,
     ) -> None:
         self._divide = divide
         self._count = count
-        self._files = UnreadFiles(listing, positions)
+        self._files = PendingFiles(listing, positions)
         self._positions = positions
         self._per_tick = per_tick
-        self._waiting = deque[UnreadFile]()
+        self._waiting = deque[PendingFile]()
         self._find(may_be_none=may_be_none)
 
     def look(self) -> None:
@@ -122,7 +122,7 @@ class FileArrivals(Arrivals):
             self._files.finished(file)
         return [found for file in taken for found in self._parts(file)]
 
-    def _parts(self, file: UnreadFile) -> list[FoundInput]:
+    def _parts(self, file: PendingFile) -> list[FoundInput]:
         parts = self._divide(file)
         size = file.size * (_INFLATION if file.name.endswith(".gz") else 1) // len(parts)
         return [FoundInput(location_of(file.absolute, x), size, partial(self._count, file, x)) for x in parts]

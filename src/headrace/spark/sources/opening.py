@@ -25,7 +25,7 @@ from headrace.io import Source
 from headrace.io.change_data import ChangeData, refuse_rows_only
 from headrace.io.delta import DeltaRows, check_delta, versions_of
 from headrace.io.files.file_reader import open_format
-from headrace.io.files.file_source import WHOLE, FilePart, Files, Listing, UnreadFile
+from headrace.io.files.file_source import WHOLE, FilePart, Files, Listing, PendingFile
 from headrace.io.in_process import TickTime
 from headrace.io.source import WEIGHT, Feed
 from headrace.operators.endpoints import SourceOperator
@@ -249,14 +249,14 @@ def _open_files(files: Files, reading: Files | ChangeData, opening: Opening) -> 
 
 def _division(
     reading: Files | ChangeData, opening: Opening
-) -> tuple[Callable[[UnreadFile], list[FilePart]], Callable[[UnreadFile, FilePart], int | None]]:
+) -> tuple[Callable[[PendingFile], list[FilePart]], Callable[[PendingFile, FilePart], int | None]]:
     """Return two functions: one splits a file into parts, one counts the rows of a part."""
     if not isinstance(reading, Files):
         return lambda file: [WHOLE], lambda file, part: None
     file_format = open_format(reading, Feed(opening.name, opening.operator.schema, append=opening.append))
     tasks = tasks_at_a_time(opening.spark)
 
-    def parts(file: UnreadFile) -> list[FilePart]:
+    def parts(file: PendingFile) -> list[FilePart]:
         # What cannot be read here, a task will name.
         with suppress(OSError, EOFError, zlib.error, UnreadableSource):
             # Two for each task, so that tasks end at about the same time.

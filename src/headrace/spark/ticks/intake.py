@@ -27,7 +27,7 @@ from headrace.errors import BadRow
 from headrace.expr.types import Rows
 from headrace.io.arrow import table_to_rows
 from headrace.io.change_data import ChangeData
-from headrace.io.files.file_reader import Widened, open_format, read_columns, read_rows
+from headrace.io.files.file_reader import ColumnMismatch, open_format, read_columns, read_rows
 from headrace.io.files.file_source import Files
 from headrace.io.source import BadRecord, Feed, open_source
 from headrace.spark.sources.arrivals import decoded_location, part_at, read_batch
@@ -62,7 +62,7 @@ class Taken:
 
     rows: dict[str, int] = field(default_factory=dict[str, int])
     bad: list[tuple[str, BadRecord]] = field(default_factory=list[tuple[str, BadRecord]])
-    widened: set[Widened] = field(default_factory=set[Widened])
+    widened: set[ColumnMismatch] = field(default_factory=set[ColumnMismatch])
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ from headrace.engine.progress import Cost
 from headrace.errors import HeadraceError
 from headrace.expr.types import Rows
 from headrace.io.arrow import rows_to_table, table_to_rows
-from headrace.io.files.file_reader import Widened
+from headrace.io.files.file_reader import ColumnMismatch
 from headrace.io.source import BadRecord
 from headrace.spark.ticks.failures import Task
 from headrace.state.chain import BatchChain
@@ -201,7 +201,7 @@ class TickOutcome:
     changes: dict[str, int] = field(default_factory=dict[str, int])
     taken: dict[str, int] = field(default_factory=dict[str, int])
     bad: dict[str, list[BadRecord]] = field(default_factory=dict[str, list[BadRecord]])
-    widened: list[Widened] = field(default_factory=list[Widened])
+    widened: list[ColumnMismatch] = field(default_factory=list[ColumnMismatch])
     clocks: dict[str, tuple[Any, int]] = field(default_factory=dict[str, tuple[Any, int]])
     passing: set[str] = field(default_factory=set[str])
     costs: list[Any] = field(default_factory=list[Any])
@@ -251,7 +251,7 @@ def collect_outcome(results: Iterable[TaskResult]) -> TickOutcome:
             case "bad", (source, record):
                 outcome.bad.setdefault(source, []).append(BadRecord(*record))
             case "widened", column:
-                outcome.widened.append(Widened(*column))
+                outcome.widened.append(ColumnMismatch(*column))
             case "clock", (operator, watermark, late):
                 outcome.clocks[operator] = (watermark, late)
             case "cost", cost:

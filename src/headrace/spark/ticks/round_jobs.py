@@ -22,13 +22,13 @@ from headrace.spark.ticks.messages import (
     results_of,
     run_tasks,
 )
-from headrace.spark.ticks.round_task import NOTHING, Leg, Sent, rounds_of, split_sent
+from headrace.spark.ticks.round_task import NOTHING, RoundJob, Sent, rounds_of, split_sent
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from headrace.spark.placing.stages import LoopStages, StagePlan
-    from headrace.spark.ticks.task import TickOrder
+    from headrace.spark.ticks.task import TickSpec
     from headrace.state.chain import BatchChain
 
 
@@ -36,7 +36,7 @@ FEW_ROWS = 20_000
 """Number of rows up to which a round runs in one task, if tasks share a machine."""
 
 
-def run_stages(messages: DataFrame, order: TickOrder, shards: int, stages: range) -> DataFrame:
+def run_stages(messages: DataFrame, order: TickSpec, shards: int, stages: range) -> DataFrame:
     """Run consecutive stages on the messages sent to them, each after its own exchange."""
     for number in stages:
         placed = messages.repartitionById(shards, messages.shard)
@@ -47,18 +47,18 @@ def run_stages(messages: DataFrame, order: TickOrder, shards: int, stages: range
 class Jobs(Protocol):
     """Runner of a tick's jobs; each method returns the results of the tasks."""
 
-    def enter(self, order: TickOrder, last: int) -> list[TaskResult]:
+    def enter(self, order: TickSpec, last: int) -> list[TaskResult]:
         """Run the input through the stages up to `last`."""
         ...
 
     def run_stored_messages(
-        self, order: TickOrder, sent: Sequence[Sent], first: int, last: int
+        self, order: TickSpec, sent: Sequence[Sent], first: int, last: int
     ) -> list[TaskResult]:
         """Run stored messages through the stages from `first` to `last`."""
         ...
 
     def try_small_rounds(
-        self, order: TickOrder, sent: Sequence[Sent], loop: LoopStages, before: int
+        self, order: TickSpec, sent: Sequence[Sent], loop: LoopStages, before: int
     ) -> list[TaskResult] | None:
         """Run small rounds in one task, after `before` rounds; None if that does not pay."""
         ...
@@ -66,16 +66,16 @@ class Jobs(Protocol):
 
 @dataclass(slots=True)
 class _Tick:
-    order: TickOrder
+    order: TickSpec
     folder: str
     results: list[TaskResult] = field(default_factory=list[TaskResult])
     waiting: list[Sent] = field(default_factory=list[Sent])
     written: set[str] = field(default_factory=set[str])
     legs: int = 0
 
-    def begin(self, last: int) -> TickOrder:
+    def begin(self, last: int) -> TickSpec:
         """Return the tick specification for the next job, which ends with stage `last`."""
-        self.order = replace(self.order, leg=Leg(self.legs, last, self.folder))
+        self.order = replace(self.order, leg=RoundJob(self.legs, last, self.folder))
         self.legs += 1
         return self.order
 
@@ -95,7 +95,7 @@ class _Tick:
         return mine
 
 
-def run_in_jobs(stages: StagePlan, order: TickOrder, jobs: Jobs, folder: str) -> TickOutcome:
+def run_in_jobs(stages: StagePlan, order: TickSpec, jobs: Jobs, folder: str) -> TickOutcome:
     """Run a tick and combine the results of its jobs. folder: for the messages between jobs.
 
     Raises the errors of jobs, and `NoFixpoint`.
@@ -151,19 +151,19 @@ class SparkJobs:
 
     spark: SparkSession
     shards: int
-    scattered: Callable[[TickOrder], DataFrame]
+    scattered: Callable[[TickSpec], DataFrame]
     few: int
 
-    def enter(self, order: TickOrder, last: int) -> list[TaskResult]:
+    def enter(self, order: TickSpec, last: int) -> list[TaskResult]:
         return self._through(self.scattered(order), order, 1, last)
 
     def run_stored_messages(
-        self, order: TickOrder, sent: Sequence[Sent], first: int, last: int
+        self, order: TickSpec, sent: Sequence[Sent], first: int, last: int
     ) -> list[TaskResult]:
         return self._through(self._frame(sent), order, first, last)
 
     def try_small_rounds(
-        self, order: TickOrder, sent: Sequence[Sent], loop: LoopStages, before: int
+        self, order: TickSpec, sent: Sequence[Sent], loop: LoopStages, before: int
     ) -> list[TaskResult] | None:
         if sum(message.rows for message in sent) > self.few:
             return None
@@ -172,7 +172,7 @@ class SparkJobs:
             job = run_tasks(frame, task.make_rounds_task(order, loop, self.few, before))
             return results_of(job.toArrow())
 
-    def _through(self, messages: DataFrame, order: TickOrder, first: int, last: int) -> list[TaskResult]:
+    def _through(self, messages: DataFrame, order: TickSpec, first: int, last: int) -> list[TaskResult]:
         with decoded_errors():
             return results_of(run_stages(messages, order, self.shards, range(first, last + 1)).toArrow())
 

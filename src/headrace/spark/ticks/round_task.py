@@ -148,7 +148,7 @@ ROUNDS = "rounds"
 
 
 @dataclass(frozen=True, slots=True)
-class Leg:
+class RoundJob:
     """Job of a tick with rounds.
 
     number: how many there were before it in the tick.
@@ -162,7 +162,7 @@ class Leg:
 
 
 def post_output(
-    out: CellOutput, stage: int, leg: Leg | None, attempt: str, shared: str | None = None
+    out: CellOutput, stage: int, leg: RoundJob | None, attempt: str, shared: str | None = None
 ) -> Iterator[Message | TaskResult]:
     """Yield the messages sent by a stage: passed to a later stage of the job, or stored for other jobs.
 

@@ -45,7 +45,7 @@ from headrace.spark.ticks.messages import (
 )
 from headrace.spark.ticks.output import takes_columns, write_changes
 from headrace.spark.ticks.plan import Compiled, CompiledStage, ShippedPlan
-from headrace.spark.ticks.round_task import Address, Leg, fetch_messages, post_output, run_rounds
+from headrace.spark.ticks.round_task import Address, RoundJob, fetch_messages, post_output, run_rounds
 from headrace.state.chain import BatchChain, make_durable
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ Shares: TypeAlias = Sequence[Sequence[Tagged]]
 
 
 @dataclass(frozen=True, slots=True)
-class TickOrder:
+class TickSpec:
     """Everything a task needs to run its part of a tick.
 
     due: cells that run even without input. leg: the current job of a tick that takes several.
@@ -75,7 +75,7 @@ class TickOrder:
     tick: int
     chains: Mapping[int, BatchChain]
     due: frozenset[int]
-    leg: Leg | None = None
+    leg: RoundJob | None = None
     times: tuple[int, ...] | None = None
     shared: str | None = None
 
@@ -158,7 +158,7 @@ class CellOutput:
         ]
 
 
-def scatter(order: TickOrder, shares: Shares = ()) -> Task:
+def scatter(order: TickSpec, shares: Shares = ()) -> Task:
     """Task of stage 0: turn input into messages for the shards."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -168,7 +168,7 @@ def scatter(order: TickOrder, shares: Shares = ()) -> Task:
     return task
 
 
-def stage(order: TickOrder, number: int) -> Task:
+def stage(order: TickSpec, number: int) -> Task:
     """Task for a later stage, which runs on the shard whose number is the partition's."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -177,7 +177,7 @@ def stage(order: TickOrder, number: int) -> Task:
     return task
 
 
-def whole_tick(order: TickOrder, shares: Shares = ()) -> Task:
+def whole_tick(order: TickSpec, shares: Shares = ()) -> Task:
     """Task that runs all stages of a small tick, shard by shard, without a shuffle."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -187,7 +187,7 @@ def whole_tick(order: TickOrder, shares: Shares = ()) -> Task:
     return task
 
 
-def make_rounds_task(order: TickOrder, loop: LoopStages, most: int, before: int) -> Task:
+def make_rounds_task(order: TickSpec, loop: LoopStages, most: int, before: int) -> Task:
     """Task that runs a loop on all shards while rounds have at most `most` rows, after `before` rounds."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -204,7 +204,7 @@ def make_rounds_task(order: TickOrder, loop: LoopStages, most: int, before: int)
 class Attempt:
     """Attempt of a task; its files carry its name."""
 
-    order: TickOrder
+    order: TickSpec
     plan: Compiled = field(init=False)
     name: str = field(init=False)
     sinks: defaultdict[str, Rows] = field(init=False)
@@ -459,4 +459,4 @@ def _rounds(
     yield from attempt.written()
 
 
-__all__ = ["Attempt", "CellOutput", "TickOrder", "make_rounds_task", "scatter", "stage", "whole_tick"]
+__all__ = ["Attempt", "CellOutput", "TickSpec", "make_rounds_task", "scatter", "stage", "whole_tick"]

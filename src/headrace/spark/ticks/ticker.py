@@ -38,7 +38,7 @@ from headrace.spark.ticks.messages import CostMeter, TickOutcome, collect_outcom
 from headrace.spark.ticks.output import outbox_of
 from headrace.spark.ticks.plan import Compiled, ShippedPlan
 from headrace.spark.ticks.round_jobs import FEW_ROWS, SparkJobs, run_in_jobs, run_stages
-from headrace.spark.ticks.task import TickOrder
+from headrace.spark.ticks.task import TickSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -125,7 +125,7 @@ class Ticker:
 
         positions, sources: positions of sources to commit, see `Commit`.
         ended: sources that end with this tick; `given` has the operators that are notified of it.
-        times: for a tick that covers several times, see `TickOrder`.
+        times: for a tick that covers several times, see `TickSpec`.
         """
         start = time.perf_counter()
         tick = self.checkpoint.tick + 1
@@ -217,7 +217,7 @@ class Ticker:
         self, spark: SparkSession, given: TickInput, tick: int, way: Way, times: tuple[int, ...] | None
     ) -> TickOutcome:
         last = self.checkpoint.last
-        order = TickOrder(self.shipped, tick, dict(last.chains) if last else {}, self._due, times=times)
+        order = TickSpec(self.shipped, tick, dict(last.chains) if last else {}, self._due, times=times)
         if way == "one task":
             rows, shares = self._start(spark, given, 1)
             rows = rows.coalesce(1) if given.frames else rows
@@ -235,7 +235,7 @@ class Ticker:
         finally:
             shutil.rmtree(sent, ignore_errors=True)
 
-    def _scattered(self, spark: SparkSession, given: TickInput, order: TickOrder) -> DataFrame:
+    def _scattered(self, spark: SparkSession, given: TickInput, order: TickSpec) -> DataFrame:
         rows, shares = self._start(spark, given, min(self.tasks, max(1, len(given.located))))
         return run_tasks(rows, task.scatter(order, shares))
 

@@ -21,7 +21,7 @@ from headrace.compute.protocol.row_batch import (
     RowBatch,
     column_types,
     encoder_of,
-    single_reader,
+    single_row_decoder,
 )
 from headrace.expr.types import Schema
 
@@ -48,7 +48,7 @@ class KeyColumns:
         self._of_row = of_row
         self._single = len(fields) == 1
         self._encoders = [encoder_of(field.type) for field in fields]
-        self._read = single_reader([field.type for field in schema.fields])
+        self._read = single_row_decoder([field.type for field in schema.fields])
         self._code = coder([types[name] for name in names], exact=self.layout.exact)
 
     def code(self, key: Any) -> int | None:

@@ -29,7 +29,7 @@ from headrace.expr.types import Schema
 from headrace.spark.external_ticks import Session, TimedRows
 from headrace.spark.ticks.output import in_parts
 from headrace.state.codec import decode
-from headrace.tables.change_files import LAST_HASH, ChangeFile, Filing, MergeTask, hash_of, sum_changes
+from headrace.tables.change_files import LAST_HASH, ChangeFile, MergeTask, RowKeyEncoder, hash_of, sum_changes
 
 _FILES = 8
 """Number of files above which the youngest are merged."""
@@ -147,7 +147,7 @@ class Versions:
 
     def rows_at(self, values: tuple[Any, ...], time: int) -> list[Counted]:
         """Return a key's rows at a settled, held time. Counts may be negative."""
-        filing = Filing(self.key)
+        filing = RowKeyEncoder(self.key)
         wanted = filing.of_values(values)
         hashed = hash_of(wanted)
         found = sum_changes(self._files, hashed, hashed, time)
@@ -230,7 +230,7 @@ class ReadSummary(NamedTuple):
     weight: int
 
 
-class GoesOn(Enum):
+class Resumability(Enum):
     """Whether reading an input can be resumed at a time."""
 
     YES = 1
@@ -260,7 +260,7 @@ class SparkImport(ABC):
         """Read the changes with times from `lower` to before `upper`, ordered by time, in parts."""
 
     @abstractmethod
-    def can_resume(self, store: Collections, upper: Frontier, seen: ReadSummary | None) -> GoesOn:
+    def can_resume(self, store: Collections, upper: Frontier, seen: ReadSummary | None) -> Resumability:
         """Return whether a later process can resume reading at `upper`. seen: the last read before that."""
 
     @property
@@ -295,12 +295,12 @@ class SparkCollectionInput(SparkImport):
     def changes(self, store: Collections, lower: int, upper: Frontier) -> Iterator[Sequence[Update]]:
         return store.changes(self.id, Frontier(lower), upper, _CHUNK)
 
-    def can_resume(self, store: Collections, upper: Frontier, seen: ReadSummary | None) -> GoesOn:
+    def can_resume(self, store: Collections, upper: Frontier, seen: ReadSummary | None) -> Resumability:
         (bounds,) = store.bounds([self.id])
         if bounds.upper < upper or bounds.since >= upper:
-            return GoesOn.NO
+            return Resumability.NO
         # A collection of the same id in a store that was made anew is another one.
-        return GoesOn.YES if seen is None or self._is_same(store, seen) else GoesOn.NO
+        return Resumability.YES if seen is None or self._is_same(store, seen) else Resumability.NO
 
     def _is_same(self, store: Collections, seen: ReadSummary) -> bool:
         count = weight = 0
@@ -337,11 +337,11 @@ class FromVersions(SparkImport):
     def changes(self, store: Collections, lower: int, upper: Frontier) -> Iterator[Sequence[Update]]:
         yield self.versions.changes(lower, upper)
 
-    def can_resume(self, store: Collections, upper: Frontier, seen: ReadSummary | None) -> GoesOn:
+    def can_resume(self, store: Collections, upper: Frontier, seen: ReadSummary | None) -> Resumability:
         if not self.versions.restored or self.versions.merged_to >= (upper.time or 0):
-            return GoesOn.NO
+            return Resumability.NO
         # It may have advanced without a tick, which is not recorded.
-        return GoesOn.NOT_YET if self.versions.upper < upper else GoesOn.YES
+        return Resumability.NOT_YET if self.versions.upper < upper else Resumability.YES
 
     @property
     def failed(self) -> FailedExport | None:

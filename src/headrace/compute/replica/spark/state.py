@@ -20,7 +20,7 @@ from headrace.compute.collections.store import Collections
 from headrace.compute.frontier import Frontier
 from headrace.compute.protocol.commands import DataflowLimits
 from headrace.compute.protocol.responses import Counted, Update
-from headrace.compute.replica.spark.inputs import GoesOn, Inputs, ReadSummary, Versions
+from headrace.compute.replica.spark.inputs import Inputs, ReadSummary, Resumability, Versions
 from headrace.errors import CheckpointDamaged, FlowChanged
 from headrace.expr.typing_rules import CodeBounds
 from headrace.flow.flow import Flow
@@ -78,10 +78,10 @@ class StoredState:
         if not (described.is_file() and described.read_text() == self._identity):
             self._make_new()
         goes_on = self._try(store, spark)
-        if goes_on is GoesOn.NO:
+        if goes_on is Resumability.NO:
             self._make_new()
             goes_on = self._try(store, spark)
-        self._begun = self.is_open = goes_on is GoesOn.YES
+        self._begun = self.is_open = goes_on is Resumability.YES
         return self.is_open
 
     def run(self, spark: Session, given: Iterable[TimedRows], times: Sequence[int], upper: Frontier) -> None:
@@ -114,25 +114,25 @@ class StoredState:
         self.folder.mkdir(parents=True)
         (self.folder / "dataflow.json").write_text(self._identity)
 
-    def _try(self, store: Collections, spark: Session) -> GoesOn:
+    def _try(self, store: Collections, spark: Session) -> Resumability:
         try:
             driven = self._driven = self._driven or self._new_driven(spark)
             if not driven.last_tick:
-                return GoesOn.YES
+                return Resumability.YES
             goes_on = self._goes_on(driven.positions, store)
-            if goes_on is GoesOn.YES:
+            if goes_on is Resumability.YES:
                 self._restore(driven)
             return goes_on
         except (FlowChanged, CheckpointDamaged):
-            return GoesOn.NO
+            return Resumability.NO
 
-    def _goes_on(self, positions: Mapping[str, Any], store: Collections) -> GoesOn:
+    def _goes_on(self, positions: Mapping[str, Any], store: Collections) -> Resumability:
         if any(positions["sinks"][sink]["merged_to"] > self._as_of for sink in self._versions):
-            return GoesOn.NO
+            return Resumability.NO
         seen = {source: ReadSummary(*read) for source, read in positions["seen"].items()}
         upper = Frontier(positions["upper"])
         found = [one.can_resume(store, upper, seen.get(one.source)) for one in self._inputs.imports]
-        return max(found, key=lambda one: one.value, default=GoesOn.YES)
+        return max(found, key=lambda one: one.value, default=Resumability.YES)
 
     def _open_again(self, spark: Session) -> None:
         driven = self._driven = self._new_driven(spark)
