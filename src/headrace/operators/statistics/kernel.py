@@ -176,7 +176,7 @@ class InputValues:
 def _plain(name: str, most: float, *, squared: bool) -> str:
     if not squared:
         return f"-{most} < ${name} < {most}"
-    return f"({LEAST} < ${name} < {most} or -{most} < ${name} < -{LEAST} or ${name} == 0)"
+    return f"({SMALLEST_SAFE} < ${name} < {most} or -{most} < ${name} < -{SMALLEST_SAFE} or ${name} == 0)"
 
 
 def indented(lines: Iterable[str]) -> tuple[str, ...]:
