@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
-from headrace.operators.statistics.rounding import LARGEST_SAFE, WHOLE
+from headrace.operators.statistics.rounding import LARGEST_SAFE, SMALLEST_SAFE, WHOLE
 from headrace.operators.statistics.statistic import Holes, Times
 
 if TYPE_CHECKING:
