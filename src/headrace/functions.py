@@ -16,7 +16,7 @@ from typing import Any
 from headrace.expr.constructors import lambda_from
 from headrace.expr.function_records import FixedFunction, HigherOrderFunction, Parameter
 from headrace.expr.functions import CATALOGUE
-from headrace.expr.tree import Call, Expr, operand
+from headrace.expr.tree import Expr, FunctionCall, operand
 from headrace.expr.types import STR, DataType, as_type
 from headrace.expr.typing_rules import Function
 
@@ -54,19 +54,19 @@ def size(values: Any) -> Expr:
 @_composed("Lists", "list, element", "array(1, 2), 3")
 def array_append(values: Any, value: Any) -> Expr:
     """The list with an element, or null, added at the end. Takes a list and an element."""
-    return Call("array_insert", (operand(values), operand(-1), operand(value)))
+    return FunctionCall("array_insert", (operand(values), operand(-1), operand(value)))
 
 
 @_composed("Lists", "list, element", "array(1, 2), 0")
 def array_prepend(values: Any, value: Any) -> Expr:
     """The list with an element, or null, added at the start. Takes a list and an element."""
-    return Call("array_insert", (operand(values), operand(1), operand(value)))
+    return FunctionCall("array_insert", (operand(values), operand(1), operand(value)))
 
 
 @_composed("Lists", "**lists", "a=array(1, 2), b=array('x', 'y')")
 def arrays_zip(**lists: Any) -> Expr:
     """List of structs of elements at equal positions, with nulls where a list is shorter."""
-    return Call("arrays_zip", tuple(map(operand, lists.values())), (tuple(lists),))
+    return FunctionCall("arrays_zip", tuple(map(operand, lists.values())), (tuple(lists),))
 
 
 @_composed("JSON and CSV", "str, type, mode", "'[1, 2]', list[int]")
@@ -75,7 +75,7 @@ def from_json(text: Any, schema: Any, mode: str = "PERMISSIVE") -> Expr:
 
     What does not fit the type is null, or raises in the mode "FAILFAST".
     """
-    return Call("from_json", (operand(text),), (as_type(schema), mode))
+    return FunctionCall("from_json", (operand(text),), (as_type(schema), mode))
 
 
 @_composed("Errors", "condition, message", "lit(True)")
@@ -83,8 +83,8 @@ def assert_true(condition: Any, message: Any = None) -> Expr:
     """Null if the condition is true; otherwise raises an error. Takes a condition and the error's text."""
     tested = operand(condition)
     shown = f"'{tested}' is not true!" if message is None else message
-    failed = Call("raise_error", (operand(shown),))
-    return Call("when", (tested, Call("cast", (operand(None),), (STR,)), failed))
+    failed = FunctionCall("raise_error", (operand(shown),))
+    return FunctionCall("when", (tested, FunctionCall("cast", (operand(None),), (STR,)), failed))
 
 
 @_composed("Text", "str, upper, lower, digit, other", "'Ab 12'")
@@ -96,13 +96,13 @@ def mask(
     other: str | None = None,
 ) -> Expr:
     """The text with letters and digits replaced. Takes a text, and what replaces each kind; None keeps it."""
-    return Call("mask", (operand(text),), (upper, lower, digit, other))
+    return FunctionCall("mask", (operand(text),), (upper, lower, digit, other))
 
 
 @_composed("Bytes and encodings", "str, format", "'xyz', 'hex'")
 def try_to_binary(text: Any, format: str = "hex") -> Expr:
     """As `to_binary`; null if the text doesn't fit. Takes a text, and hex, base64 or utf-8."""
-    return Call("try_eval", (Call("to_binary", (operand(text), operand(format))),))
+    return FunctionCall("try_eval", (FunctionCall("to_binary", (operand(text), operand(format))),))
 
 
 def __getattr__(name: str) -> Callable[..., Expr]:
@@ -122,7 +122,7 @@ def _function_named(name: str) -> Callable[..., Expr]:
         if len(arguments) < least or (most is not None and len(arguments) > most):
             raise TypeError(f"{name} takes {_count(least, most)} arguments, got {len(arguments)}")
         given = (*arguments, *function.defaults[max(len(arguments) - least, 0) :])
-        return Call(name, tuple(_operand(function, each) for each in given))
+        return FunctionCall(name, tuple(_operand(function, each) for each in given))
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"{function.meaning} Takes {parameters_of(function)}."

@@ -15,7 +15,7 @@ from typing import Any
 from headrace.analysis import Analysis
 from headrace.analysis.checks import Judgement, Verdict
 from headrace.analysis.flow_report import MEANING
-from headrace.engine.change import Changes, TickOutput
+from headrace.engine.change import SinkChanges, TickOutput
 from headrace.engine.engine import Engine
 from headrace.engine.signals.engine_mixin import Emissions
 from headrace.errors import HeadraceError
@@ -101,7 +101,7 @@ def _(value: Expr | WindowFunction) -> str:
 
 
 @html_of.register
-def _(value: Changes) -> str:
+def _(value: SinkChanges) -> str:
     changes = [(change.row, change.weight) for change in islice(value, SHOWN)]
     return _changes(value.columns, changes, len(value))
 

@@ -15,7 +15,7 @@ from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from headrace.columns.columns import is_frame
-from headrace.engine.change import Changes
+from headrace.engine.change import SinkChanges
 from headrace.engine.engine import Engine
 from headrace.errors import BadInput, HeadraceError, UnknownRowType
 from headrace.expr.row_classes import schema_of
@@ -37,7 +37,7 @@ _USAGE = f"{_MAGIC} [NAME] --table TABLE[=VARIABLE] --source TABLE[=VARIABLE]"
 def load_ipython_extension(ipython: Any) -> None:
     """Register the cell magic `%%headrace_sql`. Called by `%load_ext headrace`."""
 
-    def headrace_sql(line: str, cell: str) -> Changes | Flow:
+    def headrace_sql(line: str, cell: str) -> SinkChanges | Flow:
         query = _CellQuery.parse(line, cell, ipython.user_ns)
         if query.streams:
             return query.add_to_flow()
@@ -148,7 +148,7 @@ class _CellQuery:
         require_package(_MAGIC, "pyspark", "spark", self.location)
         return self._plan({table: each.schema for table, each in self.streams.items()}, self.streams)
 
-    def start(self) -> tuple[Engine, Changes]:
+    def start(self) -> tuple[Engine, SinkChanges]:
         """Run the query on the rows that there are."""
         require_package(_MAGIC, "pyspark", "spark", self.location)
         if self.name is not None and hasattr(builtins, self.name):

@@ -24,7 +24,7 @@ from headrace.analysis.fingerprints import (
     to_canonical_data,
 )
 from headrace.errors import SourceLocation
-from headrace.expr.tree import Call, Column, Expr, Literal
+from headrace.expr.tree import Column, Expr, FunctionCall, Literal
 from headrace.expr.types import INT32, INT64, STR, DecimalType, Field, Schema, StructType
 from headrace.graph.node import FlowGraph, Node
 from headrace.operators.across_ticks import DeferTick
@@ -243,7 +243,7 @@ def test_functions_without_code_of_ours_count_by_name() -> None:
 
 
 def expression(value: object, function: str = "add", **options: Any) -> Expr:
-    return Call(function, (Column("value"), Literal(value)), **options)
+    return FunctionCall(function, (Column("value"), Literal(value)), **options)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def expression(value: object, function: str = "add", **options: Any) -> Expr:
         (expression(1), expression(1.0)),
         (expression(1), expression(True)),
         (expression(1), expression("1")),
-        (expression(1), Call("add", (Column("value"), Literal(1, INT32)))),
+        (expression(1), FunctionCall("add", (Column("value"), Literal(1, INT32)))),
         (expression(1, options=("day",)), expression(1, options=("hour",))),
         (Literal(None, DecimalType(10, 2)), Literal(None, DecimalType(10, 3))),
         (Column("a"), Column("b")),

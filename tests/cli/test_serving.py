@@ -19,7 +19,7 @@ from headrace.cli.views import _table
 from headrace.compute.channels import ConnectionLimits
 from headrace.compute.client.client import Client
 from headrace.compute.client.conversation import Endpoint
-from headrace.compute.client.subscription import Batch, CachedDescription, Update
+from headrace.compute.client.subscription import CachedDescription, TimedUpdate, UpdateBatch
 from headrace.compute.serve.controller_process import Options, run_controller
 from headrace.compute.serve.replica_server import ReplicaOptions, run_replica
 from headrace.expr.row_classes import schema_of
@@ -513,8 +513,8 @@ def test_a_table_that_changes_holds_back_what_is_taken_back_before_it_comes(
 ) -> None:
     known = CachedDescription("items", "u1", True, schema_of(Item))
     with _table(known, progress=False) as show:
-        show(Batch(0, 5, (Update(Item("a"), 3, -1), Update(Item("b"), 4, 1))))
-        show(Batch(5, 6, (Update(Item("c"), 5, -1), Update(Item("a"), 5, 2))))
+        show(UpdateBatch(0, 5, (TimedUpdate(Item("a"), 3, -1), TimedUpdate(Item("b"), 4, 1))))
+        show(UpdateBatch(5, 6, (TimedUpdate(Item("c"), 5, -1), TimedUpdate(Item("a"), 5, 2))))
     shown = " ".join(capsys.readouterr().out.split())
     assert "2 rows, all before 6, 1 held back" in shown
     assert "-1" not in shown

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import col
 from headrace.engine import row_intake
-from headrace.engine.change import Changes
+from headrace.engine.change import SinkChanges
 from headrace.errors import BadInput, BadRow, EvaluationError, UserFunctionFailed
 from headrace.expr.types import DecimalType, Float32, Int8, Int16, Int32, TimestampNtz
 from tests.properties.effort import examples
@@ -66,7 +66,7 @@ def told(engine: hr.Engine, rows: Any) -> object:
         return str(error)
 
 
-def in_columns(changes: Changes[Any]) -> bool:
+def in_columns(changes: SinkChanges[Any]) -> bool:
     """Whether a tick left its output in columns."""
     return not isinstance(changes._made, list)  # type: ignore[attr-defined]
 
@@ -286,7 +286,7 @@ def test_a_frame_of_a_table_may_have_weights(columnar: Any) -> None:
 def test_changes_in_columns_are_the_sequence_that_changes_in_rows_are() -> None:
     frame = pl.DataFrame({"value": range(10)})
     changes = passing(int).tick(rows=frame)["out"]
-    assert isinstance(changes, Changes)
+    assert isinstance(changes, SinkChanges)
     assert len(changes) == 10
     assert changes[3] == hr.insert(3)
     assert changes[-2:] == [hr.insert(8), hr.insert(9)]

@@ -18,7 +18,7 @@ from headrace.expr.code_runtime import NAN, float32
 from headrace.expr.constructors import lit
 from headrace.expr.function_records import FixedFunction
 from headrace.expr.functions import CATALOGUE
-from headrace.expr.tree import Call, Column, Expr, Literal
+from headrace.expr.tree import Column, Expr, FunctionCall, Literal
 from headrace.expr.types import (
     BOOL,
     DATE,
@@ -85,7 +85,9 @@ _PATTERNS = st.sampled_from(
 ).map(lit)
 _ANY_TEXT = _TEXTS | _TEXT
 _SEPARATORS = st.sampled_from([" ", ",", "a", "-", r"\.", "ab", "[ab]", "."]).map(lit)
-_SPLIT = st.builds(lambda *of: Call("split", of), _TEXT, _SEPARATORS, st.sampled_from([-1, 0, 2]).map(lit))
+_SPLIT = st.builds(
+    lambda *of: FunctionCall("split", of), _TEXT, _SEPARATORS, st.sampled_from([-1, 0, 2]).map(lit)
+)
 _WITH_TEXTS: dict[str, tuple[st.SearchStrategy[Expr], ...]] = {
     "substring": (_TEXT | st.just(Column("r_")), _SMALL, _SMALL),
     "replace": (_TEXT, _ANY_TEXT, _ANY_TEXT),
@@ -141,7 +143,7 @@ def _fitting(name: str, count: int) -> list[tuple[str, ...]]:
         "try_cast": INT64,
     }
     options = (option.get(name, 1),) if name in _OPTIONS else ()
-    return [each for each in kinds if passes(Call(name, tuple(map(_column, each)), options))]
+    return [each for each in kinds if passes(FunctionCall(name, tuple(map(_column, each)), options))]
 
 
 def _column(kind: str) -> Expr:
@@ -174,20 +176,24 @@ def calls_of(draw: st.DrawFn, name: str) -> Expr:
         return draw(calls(function))
     options = draw(_OPTIONS.get(name, st.just(())))
     if name in _WITH_TEXTS:
-        return draw(st.tuples(*_WITH_TEXTS[name]).map(lambda a: Call(name, a, options)).filter(passes))
+        return draw(
+            st.tuples(*_WITH_TEXTS[name]).map(lambda a: FunctionCall(name, a, options)).filter(passes)
+        )
     if name == "when":
         kind = draw(st.sampled_from(KINDS))
         parts = [draw(_argument(k)) for k in ("bool", kind, "bool", kind, kind)]
-        return Call(name, tuple(parts))
+        return FunctionCall(name, tuple(parts))
     if name == "is_in" and draw(st.booleans()):
         kind = draw(st.sampled_from(KINDS))
         options = st.lists(_LEAVES[kind].filter(lambda e: isinstance(e, Literal)), min_size=1, max_size=7)
-        return Call(name, (draw(_argument(kind)), *draw(options)))
+        return FunctionCall(name, (draw(_argument(kind)), *draw(options)))
     if name == "raise_error":
-        return Call("when", (Column("b_"), Call(name, (Column("s"),)), Column("n_")))
+        return FunctionCall("when", (Column("b_"), FunctionCall(name, (Column("s"),)), Column("n_")))
     counts = [count for count in _COUNTS.get(name, (1, 2, 3)) if _fitting(name, count)]
     kinds = draw(st.sampled_from(_fitting(name, draw(st.sampled_from(counts)))))
-    return draw(st.tuples(*map(_argument, kinds)).map(lambda a: Call(name, a, options)).filter(passes))
+    return draw(
+        st.tuples(*map(_argument, kinds)).map(lambda a: FunctionCall(name, a, options)).filter(passes)
+    )
 
 
 # -- rows ------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from headrace.expr.row_classes import from_user, schema_of
 from headrace.expr.text_casts import number_writer
 from headrace.expr.time_patterns import format_pattern, parse_pattern
 from headrace.expr.time_texts import zone_of
-from headrace.expr.tree import Call, Column, Expr, operand
+from headrace.expr.tree import Column, Expr, FunctionCall, operand
 from headrace.expr.types import (
     BOOL,
     BYTES,
@@ -449,8 +449,8 @@ class _Drawing:
         # Spark drops what else is in a list or a struct, with its failures and its nulls.
         ways.append(lambda: hr.struct(a=value(), b=Column("n_")).field("a"))
         ways.append(lambda: self._of_twice(value()))
-        ways.append(lambda: Call("only_row", (value(), self.of("int64", d))))
-        ways.append(lambda: Call("try_eval", (value(),)))
+        ways.append(lambda: FunctionCall("only_row", (value(), self.of("int64", d))))
+        ways.append(lambda: FunctionCall("try_eval", (value(),)))
         ways.append(lambda: hr.when(Column("n") == 7, F.raise_error(self.of("str", d))).otherwise(value()))
         if kind in _FIXED:
             # More of them than of other ways.
@@ -483,14 +483,14 @@ class _Drawing:
                 arguments.append(hr.when(number.abs() < 1e9, number).otherwise(2.5))
             else:
                 arguments.append(self.of(wanted, d))
-        call = Call(function.name, tuple(arguments))
+        call = FunctionCall(function.name, tuple(arguments))
         if not function.approximate:
             return call
         # Its last digits depend on the library.
         return hr.when(call.abs() < 1e9, call).otherwise(2.5).round(4)
 
     def hash(self, *values: Expr) -> Expr:
-        return self.pick(hr.hash(*values), Call("murmur3", values).cast(int))
+        return self.pick(hr.hash(*values), FunctionCall("murmur3", values).cast(int))
 
     def prepared(self, texts: st.SearchStrategy[Any], constant: bool) -> Expr:
         """A pattern or the like: a constant for the most part, or by row."""
@@ -538,7 +538,7 @@ class _Drawing:
             lambda: F.map_from_arrays(hr.array(Column("s"), Column("s_")), F.slice(self.list(d - 1), 1, 2)),
             lambda: F.map_from_entries(F.filter(F.map_entries(some()), lambda e: e.field("value") > 0)),
             lambda: F.map_from_entries(hr.array(hr.struct(a=Column("s"), b=number()))),
-            lambda: Call("map_sort", (some(),)),
+            lambda: FunctionCall("map_sort", (some(),)),
             lambda: F.transform_keys(some(), lambda k, v: self.pick(k, k + "x", k.upper(), v.cast(str))),
             lambda: F.transform_values(some(), lambda k, v: self.of_element(v, d)),
             lambda: F.transform_values(some(), lambda k, v: k.length().cast(int)),
@@ -570,7 +570,7 @@ class _Drawing:
             lambda: F.map_zip_with(fs, F.map(0, Column("x")), lambda k, a, b: hr.coalesce(a, b, k)),
             lambda: F.map(self.of("float", d), self.of("float", d)),
             lambda: F.map(-Column("x"), fs),
-            lambda: Call("map_sort", (fs,)),
+            lambda: FunctionCall("map_sort", (fs,)),
         )()
 
     # -- lists of int64 -------------------------------------------------------------------
@@ -645,8 +645,8 @@ class _Drawing:
             lambda: getattr(hr.struct(a=part(), b=self.list(d)), compare)(
                 hr.struct(a=part(), b=self.list(d))
             ),
-            lambda: getattr(Call("by_position", (hr.struct(a=part()),)), compare)(
-                Call("by_position", (hr.struct(b=part()),))
+            lambda: getattr(FunctionCall("by_position", (hr.struct(a=part()),)), compare)(
+                FunctionCall("by_position", (hr.struct(b=part()),))
             ),
             lambda: self.of("bool", d) & self.of("bool", d),
             lambda: self.of("bool", d) | self.of("bool", d),
@@ -707,14 +707,16 @@ class _Drawing:
             lambda: self.tried_cast(INT32, d, "int8", "int64", "float", "decimal", "bool"),
             lambda: Column("number").cast(Int32),
             lambda: self.of("interval", d).cast(self.pick(*INTERVALS)).cast(Int32),
-            lambda: Call("interval_part", (self.of("interval", d),), (self.pick(0, 0, 1, 2),)).cast(Int32),
+            lambda: FunctionCall("interval_part", (self.of("interval", d),), (self.pick(0, 0, 1, 2),)).cast(
+                Int32
+            ),
             lambda: self.pick(Column("ns"), Column("xs_")).length(),
             lambda: self.texts(d).length(),
             lambda: F.size(self.list(d)),
             lambda: self.from_json(d, "a"),
             lambda: F.size(self.map(d)),
             lambda: self.fixed(self.pick(*_FIXED["map"]), d).length(),
-            lambda: Call("array_repeat", (self.of(kind, d), self.draw(_SMALL.map(lit)))).length(),
+            lambda: FunctionCall("array_repeat", (self.of(kind, d), self.draw(_SMALL.map(lit)))).length(),
         ]
 
     def _int64(self, d: int) -> list[Any]:
@@ -749,7 +751,7 @@ class _Drawing:
         return [
             *self._arithmetic("float", lambda: self.number(d), d),
             lambda: self.of("int64", d) / self.of("int32", d),
-            lambda: Call("try_divide", (self.of("int64", d), self.of("int32", d))),
+            lambda: FunctionCall("try_divide", (self.of("int64", d), self.of("int32", d))),
             lambda: self.tried_cast(FLOAT64, d, "int32", "int64", "decimal", "bool"),
             lambda: self.of(self.pick(*_INTEGERS, "float32", "decimal", "bool", "timestamp"), d).cast(float),
             lambda: Column("number").cast(float),
@@ -790,18 +792,18 @@ class _Drawing:
             lambda: -self.of(kind, d),
             lambda: abs(self.of(kind, d)),
             lambda: number().round(self.pick(0, 1, 2, -1, -2)),
-            lambda: Call("bround", (number(),), (self.pick(0, 1, 2, -1, -2),)),
+            lambda: FunctionCall("bround", (number(),), (self.pick(0, 1, 2, -1, -2),)),
             lambda: F.pmod(self.of(kind, d), right()),
         ]
         tried = ["try_add", "try_subtract", "try_multiply", "try_modulo"]
         if kind in ("float", "decimal"):
             ways.append(lambda: self.of(kind, d) / right())
             tried.append("try_divide")
-        return [*ways, lambda: Call(self.pick(*tried), (self.of(kind, d), operand(right())))]
+        return [*ways, lambda: FunctionCall(self.pick(*tried), (self.of(kind, d), operand(right())))]
 
     def tried_cast(self, target: DataType, d: int, *kinds: str) -> Expr:
         value = self.of(self.pick(*kinds), d) if self.draw(st.booleans()) else Column("number")
-        return Call("try_cast", (value,), (target,))
+        return FunctionCall("try_cast", (value,), (target,))
 
     def _decimal(self, d: int) -> list[Any]:
         target = self.pick(DecimalType(10, 2), DecimalType(5, 0), DecimalType(38, 10), DecimalType(12, 12))
@@ -815,7 +817,7 @@ class _Drawing:
             ),
             lambda: self.of(self.pick(*_INTEGERS, "decimal", "bool"), d).cast(target),
             lambda: self.of("interval", d).cast(self.pick(*INTERVALS)).cast(target),
-            lambda: Call("interval_part", (self.of("interval", d),), (3,)),
+            lambda: FunctionCall("interval_part", (self.of("interval", d),), (3,)),
             lambda: self.tried_cast(target, d, *_INTEGERS, "decimal", "bool"),
             lambda: Column("number").cast(target),
             lambda: (self.of("int32", 0) / 8).cast(target),
@@ -857,7 +859,7 @@ class _Drawing:
             lambda: self.of(
                 self.pick("bool", *_INTEGERS, "decimal", "date", "timestamp", "timestamp_ntz", "interval"), d
             ).cast(str),
-            lambda: Call(self.pick("ltrim_of", "rtrim_of"), (text(), text())),
+            lambda: FunctionCall(self.pick("ltrim_of", "rtrim_of"), (text(), text())),
             lambda: hr.array(text(), lit(None), text()).cast(str),
             lambda: hr.struct(q=self.of(self.pick("timestamp", "int32"), d), r=self.texts(d)).cast(str),
             lambda: (self.of("int32", 0) / 8).cast(str),
@@ -865,8 +867,10 @@ class _Drawing:
             lambda: text().cast(bytes).cast(str),
             lambda: Column("inner_").field("s"),
             lambda: self.texts(d)[self.draw(st.integers(0, 1))],
-            lambda: Call("concat_ws", (self.pick(lit("-"), text()), text(), self.texts(d), Column("s_"))),
-            lambda: Call("elt", (self.draw(st.integers(1, 2).map(lit)), text(), text())),
+            lambda: FunctionCall(
+                "concat_ws", (self.pick(lit("-"), text()), text(), self.texts(d), Column("s_"))
+            ),
+            lambda: FunctionCall("elt", (self.draw(st.integers(1, 2).map(lit)), text(), text())),
             lambda: self.formatted(d),
             lambda: self.from_json(d, "b"),
             # Where there is no object, Spark evaluates no name here.
@@ -888,7 +892,7 @@ class _Drawing:
             # Java before 19 shows some large ones with a digit too many, and 5e-324 as 4.9e-324.
             value = hr.when(value.abs().between(1e-300, 1e9), value).otherwise(2.5)
         values = (value, value) if " %" in directive else (value,)
-        return Call("format_string", (lit(f"{directive} %s"), *values, self.of("str", d)))
+        return FunctionCall("format_string", (lit(f"{directive} %s"), *values, self.of("str", d)))
 
     def _bytes(self, d: int) -> list[Any]:
         return [
@@ -902,7 +906,9 @@ class _Drawing:
     def _timestamp_ntz(self, d: int) -> list[Any]:
         units = lit(self.pick("HOUR", "MONTH", "YEAR"))
         return [
-            lambda: Call("timestampadd", (units, self.draw(_SMALL.map(lit)), self.of("timestamp_ntz", d))),
+            lambda: FunctionCall(
+                "timestampadd", (units, self.draw(_SMALL.map(lit)), self.of("timestamp_ntz", d))
+            ),
             lambda: self.of("timestamp_ntz", d) + self.draw(spans),
             lambda: self.of("timestamp_ntz", d) - self.draw(spans),
             lambda: self.of("timestamp_ntz", d) - self.of("interval", d),
@@ -937,10 +943,10 @@ class _Drawing:
             lambda: abs(span()),
             lambda: span().cast(self.pick(*INTERVALS)),
             lambda: exact().cast(self.pick(*INTERVALS)),
-            lambda: Call("try_cast", (exact(),), (self.pick(*INTERVALS),)),
+            lambda: FunctionCall("try_cast", (exact(),), (self.pick(*INTERVALS),)),
             lambda: span().cast(self.pick(*INTERVALS)).cast(str).cast(INTERVAL),
-            lambda: Call(self.pick("try_add", "try_subtract"), (span(), span())),
-            lambda: Call(self.pick("try_multiply", "try_divide"), (span(), factor())),
+            lambda: FunctionCall(self.pick("try_add", "try_subtract"), (span(), span())),
+            lambda: FunctionCall(self.pick("try_multiply", "try_divide"), (span(), factor())),
         ]
 
     def _date(self, d: int) -> list[Any]:
@@ -961,7 +967,7 @@ class _Drawing:
             lambda: self.of("timestamp", d) - self.draw(spans),
             lambda: self.of(self.pick("timestamp", "date"), d) + self.of("interval", d),
             lambda: self.of("timestamp", d) - self.of("interval", d),
-            lambda: Call(
+            lambda: FunctionCall(
                 self.pick("try_add", "try_subtract"), (self.of("timestamp", d), self.of("interval", d))
             ),
             lambda: self.tried_cast(TIMESTAMP, d, "int64", "date", "str"),

@@ -36,7 +36,7 @@ from headrace.expr.row_classes import schema_of
 from headrace.expr.text_casts import number_writer
 from headrace.expr.time_patterns import format_pattern, parse_pattern
 from headrace.expr.time_texts import zone_of
-from headrace.expr.tree import Call, Column, Expr
+from headrace.expr.tree import Column, Expr, FunctionCall
 from headrace.expr.types import (
     ANY,
     BOOL,
@@ -471,7 +471,7 @@ def test_intervals_that_are_added_are_plain_and_within_64_bits() -> None:
     assert value(zero - timedelta(microseconds=MAX64)) == timedelta(microseconds=-MAX64)
     assert value(lit(timedelta(microseconds=-1)) - least) == timedelta(microseconds=MAX64)
     for moved in (zero + Moving(1), Moving(1) + zero, zero - Moving(-1)):
-        assert isinstance(moved, Call)
+        assert isinstance(moved, FunctionCall)
         assert type(moved.options[0]) is timedelta
         assert value(moved) == timedelta(1)
     for wrong in (zero + timedelta.max, timedelta.max + zero, zero - timedelta.max, zero - timedelta.min):
@@ -491,14 +491,14 @@ _TEXTS_OF_SPANS = {
 @pytest.mark.parametrize(("text", "is_read"), _TEXTS_OF_SPANS.items())
 def test_texts_of_intervals_have_blanks_only_where_spark_takes_them(text: str, is_read: bool) -> None:
     text = f"INTERVAL {text} DAY TO SECOND" if text.startswith("'") else text
-    read = value(Call("try_cast", (col.s,), (INTERVAL,)), s=text)
+    read = value(FunctionCall("try_cast", (col.s,), (INTERVAL,)), s=text)
     assert read == (timedelta(days=1, hours=2, minutes=3, seconds=4) if is_read else None)
 
 
 @pytest.mark.parametrize("part", [-1, 4, 9, "day"])
 def test_only_parts_that_intervals_have_are_taken(part: object) -> None:
     with pytest.raises(WrongType, match="no part"):
-        value(Call("interval_part", (lit(timedelta()),), (part,)))
+        value(FunctionCall("interval_part", (lit(timedelta()),), (part,)))
 
 
 def test_leaving_the_years_1_to_9999_raises() -> None:
@@ -672,7 +672,7 @@ def test_constants_in_every_position_compile_without_a_warning(function: str) ->
     legal = 0
     for arguments, option in itertools.product(_arguments(function), _OPTIONS.get(function, (None,))):
         options = cast("list[object]", option) if isinstance(option, list) else [option]
-        expr = Call(function, arguments, () if option is None else tuple(options))
+        expr = FunctionCall(function, arguments, () if option is None else tuple(options))
         if function == "raise_error":
             expr = expr.cast(int)
         scope = CodeScope(_COLUMNS, tuple(f"c{at}" for at in range(len(_COLUMNS.fields))), {})

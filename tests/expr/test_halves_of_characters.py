@@ -9,7 +9,7 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.errors import EvaluationError
-from headrace.expr.tree import Call
+from headrace.expr.tree import FunctionCall
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr
@@ -34,7 +34,7 @@ def value(expr: Expr) -> object:
     "expr",
     [
         hr.hash(col.s),
-        Call("murmur3", (col.s,)),
+        FunctionCall("murmur3", (col.s,)),
         F.octet_length(col.s),
         col.s.cast(bytes),
         F.hex(col.s),

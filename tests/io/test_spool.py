@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from headrace.engine.change import Change, Changes
+from headrace.engine.change import Change, SinkChanges
 from headrace.expr.row_classes import schema_of, to_user
 from headrace.io import Call, Memory, Print, SinkRequest, Writer, open_sink
 from headrace.io.outbox import Spool
@@ -34,7 +34,7 @@ class Heard:
 
 def writer(sink: Any, *, spool: Path | None = None, tick: int = 0, rows: Any = Point) -> Writer:
     schema = schema_of(rows)
-    drain = SinkRequest("points", schema, spool, lambda raw: Changes(raw, False, to_user(schema)))
+    drain = SinkRequest("points", schema, spool, lambda raw: SinkChanges(raw, False, to_user(schema)))
     opened = open_sink(sink, drain)
     opened.recover(tick)
     return opened

@@ -15,7 +15,7 @@ import headrace as hr
 from headrace import Flow, col
 from headrace.analysis import analyse
 from headrace.analysis.flow_report import MEANING
-from headrace.compute.client.subscription import Batch, Update
+from headrace.compute.client.subscription import TimedUpdate, UpdateBatch
 from headrace.io.in_process import Memory
 from headrace.view import picture_of, to_mermaid
 
@@ -160,9 +160,9 @@ def test_verdicts_and_aggregates_show_themselves(flow: Flow) -> None:
 
 
 def test_results_without_a_form_of_their_own_show_their_fields() -> None:
-    batch = Batch(3, 5, (Update(Order("bath", 5), 4, -1),))
+    batch = UpdateBatch(3, 5, (TimedUpdate(Order("bath", 5), 4, -1),))
     texts = shown(batch)
-    assert texts[:5] == ["Batch", "lower", "3", "upper", "5"]
+    assert texts[:5] == ["UpdateBatch", "lower", "3", "upper", "5"]
     assert texts[5:9] == ["updates", "row", "time", "weight"]
     assert texts[-2:] == ["4", "-1"]
 

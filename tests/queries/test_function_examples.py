@@ -21,7 +21,7 @@ from headrace.expr.check import check, checked_tree
 from headrace.expr.compile_python import compile_rows
 from headrace.expr.functions import CATALOGUE
 from headrace.expr.row_classes import to_user
-from headrace.expr.tree import Call, Column, Expr, Literal
+from headrace.expr.tree import Column, Expr, FunctionCall, Literal
 from headrace.expr.types import Field, IntegerType, Schema
 from tests.expr.function_examples import WITH_VALUES, arguments_of
 from tests.queries.spark_answers import equal
@@ -77,7 +77,7 @@ def _with_constants(
     places = range(len(columns))
     for some in (chosen for count in range(len(columns) + 1) for chosen in combinations(places, count)):
         given = [constants[at] if at in some else columns[at] for at in places]
-        if _is_typed(Call(name, tuple(given)), schema):
+        if _is_typed(FunctionCall(name, tuple(given)), schema):
             return given
     return constants
 
@@ -100,7 +100,7 @@ def examples() -> tuple[list[Example], Schema, tuple[Any, ...]]:
         sql = ", ".join(each.name if isinstance(each, Column) else _constant(each) for each in given)
         if name in ("timestampadd", "timestampdiff"):
             sql = sql.replace("'", "", 2)  # the unit is a keyword
-        made.append(Example(name, Call(name, tuple(given)), f"{name}({sql})"))
+        made.append(Example(name, FunctionCall(name, tuple(given)), f"{name}({sql})"))
     return made, Schema(tuple(fields)), tuple(row)
 
 
@@ -131,10 +131,14 @@ def test_the_example_means_the_same_on_columns(name: str) -> None:
 
     found, schema, row = examples()
     call = next(each.call for each in found if each.name == name)
-    assert isinstance(call, Call)
+    assert isinstance(call, FunctionCall)
     first, *others = call.arguments
     constants = arguments_of(name)
-    for tried in (call, Call(name, (first, *constants[1:])), Call(name, (constants[0], *others))):
+    for tried in (
+        call,
+        FunctionCall(name, (first, *constants[1:])),
+        FunctionCall(name, (constants[0], *others)),
+    ):
         try:
             lowered = lower_expression(tried, schema, columns_without_bounds(schema))
             break

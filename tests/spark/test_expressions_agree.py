@@ -21,7 +21,7 @@ from headrace.expr.compile_python import compile_rows
 from headrace.expr.constructors import lit
 from headrace.expr.function_records import FixedFunction
 from headrace.expr.functions import CATALOGUE
-from headrace.expr.tree import Call, Expr, columns_of
+from headrace.expr.tree import Expr, FunctionCall, columns_of
 from headrace.expr.types import DataType, DateType, IntervalType, StructType, TimestampNtzType, TimestampType
 from headrace.io.arrow import column_to_values, rows_to_table
 from tests.expr.random_expressions import SCHEMA, Wide, calls, expressions, internal, lists, maps, rows
@@ -144,7 +144,7 @@ def evaluate(expr: Expr, some: Sequence[tuple[Any, ...]]) -> Outcome:
 
 
 def functions_of(expr: Expr) -> set[str]:
-    return {part.function for part in expr.walk() if isinstance(part, Call)}
+    return {part.function for part in expr.walk() if isinstance(part, FunctionCall)}
 
 
 def gather(strategy: Any, count: int) -> list[Any]:
@@ -285,10 +285,10 @@ def splits_a_character(expr: Expr, mine: object, its: object) -> bool:
 def folds_to_error(table: Table, expr: Expr) -> bool:
     """Return whether a part that is constant raises. Spark computes it even if no row reads it."""
     for part in expr.walk():
-        if isinstance(part, Call) and part.function == "like":
+        if isinstance(part, FunctionCall) and part.function == "like":
             # A constant pattern is compiled even if no row has a text for it.
-            part = Call("like", (lit(""), *part.arguments[1:]))
-        if isinstance(part, Call) and not columns_of(part):
+            part = FunctionCall("like", (lit(""), *part.arguments[1:]))
+        if isinstance(part, FunctionCall) and not columns_of(part):
             try:
                 if evaluate(part, table.inside[:1]).bad_rows:
                     return True
@@ -328,7 +328,7 @@ def blame(table: Table, expr: Expr) -> str:
 
 def converts_times(expr: Expr) -> bool:
     """Whether times meet those of another kind, or intervals: Spark says "nullable" of it, as of casts."""
-    calls = (set(map(type_of, part.arguments)) for part in expr.walk() if isinstance(part, Call))
+    calls = (set(map(type_of, part.arguments)) for part in expr.walk() if isinstance(part, FunctionCall))
     return any(len(types & {DateType, TimestampType, TimestampNtzType, IntervalType}) > 1 for types in calls)
 
 

@@ -15,7 +15,7 @@ from headrace.errors import EvaluationError
 from headrace.expr.compile_python import CodeScope, compile_rows, predicate_source
 from headrace.expr.functions.intervals import to_text
 from headrace.expr.row_classes import from_user, schema_of
-from headrace.expr.tree import Call, Expr
+from headrace.expr.tree import Expr, FunctionCall
 from headrace.expr.types import INTERVAL, TIMESTAMP, Int32
 from headrace.io.arrow import column_to_values, rows_to_table
 
@@ -83,7 +83,7 @@ def column_of(expr: Expr) -> Column:
         col.s.split_part("x", 0),
         col.s.like("a\\b"),
         lit(b"\xff").cast(str),
-        Call("try_cast", (lit("10:20"),), (TIMESTAMP,)),
+        FunctionCall("try_cast", (lit("10:20"),), (TIMESTAMP,)),
     ],
     ids=str,
 )
@@ -196,7 +196,7 @@ def test_constants_of_intervals_are_exact(spark: SparkSession) -> None:
     "text", ["1   2:3:4", "\xa01 2:3:4", "\x011 2:3:4\x7f", "INTERVAL ' 1 2:3:4' DAY TO SECOND", " 1 2:3:4 "]
 )
 def test_the_same_blanks_are_in_texts_of_intervals(spark: SparkSession, text: str) -> None:
-    span = Call("try_cast", (col.s,), (INTERVAL,))
+    span = FunctionCall("try_cast", (col.s,), (INTERVAL,))
     row = EDGE._replace(s=text)
     ((found,),) = frame_of(spark, row).select(column_of(span)).collect()
     assert compile_rows((span,), ROW)(from_user(ROW, what="rows")([row])[0])[0] == found

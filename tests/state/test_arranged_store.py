@@ -15,7 +15,7 @@ import polars as pl
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace.arrangement.batch import Batch, Layout, bounded, take
+from headrace.arrangement.batch import Layout, SortedBatch, bounded, take
 from headrace.arrangement.codes import codes_of
 from headrace.arrangement.spine import Spine
 from headrace.state.arranged_store import ArrangedForm
@@ -91,7 +91,7 @@ def test_an_arrangement_in_files_is_a_bag(kind: str, all_ticks: Any, data: Any) 
 
 def drop(spine: Spine, below: int) -> None:
     """Go on with batches without the rows of lower keys."""
-    left: list[Batch] = []
+    left: list[SortedBatch] = []
     for batch in spine.batches:
         at = np.flatnonzero(batch.frame["k"].to_numpy() >= below)
         whole = len(at) == len(batch)

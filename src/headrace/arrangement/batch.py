@@ -70,7 +70,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Batch:
+class SortedBatch:
     """Rows sorted by `codes`; those of one key lie side by side, unless several keys have one code.
 
     A key is there once if there are no columns but keys and sums.
@@ -85,21 +85,23 @@ class Batch:
     def __len__(self) -> int:
         return len(self.codes)
 
-    def slice(self, start: int, stop: int) -> Batch:
+    def slice(self, start: int, stop: int) -> SortedBatch:
         """Return the rows from one place up to another."""
-        return Batch(self.codes[start:stop], self.frame.slice(start, stop - start), self.bounds)
+        return SortedBatch(self.codes[start:stop], self.frame.slice(start, stop - start), self.bounds)
 
 
-def bounded(layout: Layout, codes: Codes, frame: pl.DataFrame) -> Batch:
+def bounded(layout: Layout, codes: Codes, frame: pl.DataFrame) -> SortedBatch:
     """Return sorted rows as a batch with the bounds that they have."""
-    return Batch(codes, frame, _bounds([frame[name].to_numpy() for name in layout.sums]))
+    return SortedBatch(codes, frame, _bounds([frame[name].to_numpy() for name in layout.sums]))
 
 
 def _bounds(sums: Iterable[Numbers]) -> tuple[float, ...]:
     return tuple(float(np.abs(column.astype(np.float64)).sum()) for column in sums)
 
 
-def batch_of(layout: Layout, frame: pl.DataFrame, *, net: bool = True, codes: Codes | None = None) -> Batch:
+def batch_of(
+    layout: Layout, frame: pl.DataFrame, *, net: bool = True, codes: Codes | None = None
+) -> SortedBatch:
     """Sort rows into a batch. Equal rows are added up where one of them takes back another, or all are.
 
     net: whether to look for rows that are taken back where equal ones do not lie side by side, which costs
@@ -108,12 +110,14 @@ def batch_of(layout: Layout, frame: pl.DataFrame, *, net: bool = True, codes: Co
     """
     rows = select(frame, layout.types)
     if not rows.height:
-        return Batch(np.empty(0, np.int64), rows, (0.0,) * len(layout.sums))
+        return SortedBatch(np.empty(0, np.int64), rows, (0.0,) * len(layout.sums))
     codes = layout.codes_of(layout.keys_of(rows)) if codes is None else codes
     return _settled(layout, codes, rows, None, net=net)
 
 
-def merged(layout: Layout, batches: Sequence[Batch], *, net: bool = True, whole: bool = False) -> Batch:
+def merged(
+    layout: Layout, batches: Sequence[SortedBatch], *, net: bool = True, whole: bool = False
+) -> SortedBatch:
     """Merge some batches; of equal keys the rows of the first ones come first.
 
     net: as of `batch_of`. whole: nothing lies below.
@@ -123,11 +127,13 @@ def merged(layout: Layout, batches: Sequence[Batch], *, net: bool = True, whole:
     found = _settled(layout, codes, concat_frames([batch.frame for batch in batches]), ends, net=net)
     if whole and layout.latest and any(found.frame[name].null_count() for name in layout.values):
         there = np.all([found.frame[name].is_not_null().to_numpy() for name in layout.values], axis=0)
-        return Batch(found.codes[there], take(found.frame, np.flatnonzero(there)), ())
+        return SortedBatch(found.codes[there], take(found.frame, np.flatnonzero(there)), ())
     return found
 
 
-def _settled(layout: Layout, codes: Codes, frame: pl.DataFrame, ends: Places | None, *, net: bool) -> Batch:
+def _settled(
+    layout: Layout, codes: Codes, frame: pl.DataFrame, ends: Places | None, *, net: bool
+) -> SortedBatch:
     """Sort rows and add up what is equal: all such rows, or those of a key that some row takes back.
 
     ends: of the runs of rows whose order is right; None if that is to be found. net: as of `batch_of`.
@@ -140,7 +146,9 @@ def _settled(layout: Layout, codes: Codes, frame: pl.DataFrame, ends: Places | N
         codes, frame = codes.copy(), own_copy(frame)
     if layout.latest:
         kept = _last_of_each(layout, codes, frame)
-        return Batch(codes, frame, ()) if kept is None else Batch(codes[kept], take(frame, kept), ())
+        return (
+            SortedBatch(codes, frame, ()) if kept is None else SortedBatch(codes[kept], take(frame, kept), ())
+        )
     sums = [frame[name].to_numpy() for name in layout.sums]
     if layout.order or not layout.values:
         kept, added = _summed_neighbours(layout, codes, sums, frame)
@@ -158,7 +166,7 @@ def _settled(layout: Layout, codes: Codes, frame: pl.DataFrame, ends: Places | N
     for name, column, before in zip(layout.sums, added, sums, strict=True):
         if column is not before:
             frame.replace_column(frame.get_column_index(name), pl.Series(name, column))
-    return Batch(codes, frame, _bounds(added))
+    return SortedBatch(codes, frame, _bounds(added))
 
 
 def _order(

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from headrace.arrangement.batch import (
-    Batch,
     Layout,
     Order,
     Places,
+    SortedBatch,
     concat_frames,
     differing,
     differs_from_next,
@@ -33,7 +33,7 @@ class RowReader:
 
     __slots__ = ("_codes", "_frame", "batch", "row")
 
-    def __init__(self, batch: Batch, columns: Sequence[str]) -> None:
+    def __init__(self, batch: SortedBatch, columns: Sequence[str]) -> None:
         self.batch = batch
         self._frame = select(batch.frame, columns)
         self.row = self._frame.row
@@ -64,7 +64,7 @@ class RowReaders:
     def __init__(self, spine: Spine, columns: Sequence[str]) -> None:
         self._spine = spine
         self._columns = columns
-        self._batches: tuple[Batch, ...] = ()
+        self._batches: tuple[SortedBatch, ...] = ()
         self._readers: list[RowReader] = []
 
     def current(self) -> list[RowReader]:
@@ -76,12 +76,12 @@ class RowReaders:
         return self._readers
 
 
-def ranges(batches: Iterable[Batch], most: int) -> Iterator[list[Batch]]:
+def ranges(batches: Iterable[SortedBatch], most: int) -> Iterator[list[SortedBatch]]:
     """Yield the rows of all batches in ranges of codes, about `most` at a time: of each batch those it has.
 
     Rows of one code come together, however many they are.
     """
-    left: list[Batch] = [batch for batch in batches if len(batch)]
+    left: list[SortedBatch] = [batch for batch in batches if len(batch)]
     while left:
         share, least = most / sum(map(len, left)), most // len(left)
         # Of batches whose codes lie apart, one is taken at a time: a share of it would never be all of it.
@@ -93,13 +93,13 @@ def ranges(batches: Iterable[Batch], most: int) -> Iterator[list[Batch]]:
         left = [batch for batch in rest if len(batch)]
 
 
-def all_rows(layout: Layout, batches: Iterable[Batch], most: int) -> Iterator[pl.DataFrame]:
+def all_rows(layout: Layout, batches: Iterable[SortedBatch], most: int) -> Iterator[pl.DataFrame]:
     """Yield the rows of all batches, about `most` at a time, equal ones added up: each row once."""
     for parts in ranges(batches, most):
         yield from _together(layout, parts)
 
 
-def _together(layout: Layout, parts: list[Batch]) -> Iterator[pl.DataFrame]:
+def _together(layout: Layout, parts: list[SortedBatch]) -> Iterator[pl.DataFrame]:
     """Yield the rows of some batches, equal ones added up. Most are in the largest, and nowhere else."""
     largest = max(parts, key=len)
     others = [part for part in parts if part is not largest]
@@ -107,13 +107,13 @@ def _together(layout: Layout, parts: list[Batch]) -> Iterator[pl.DataFrame]:
         touched = np.isin(largest.codes, np.concatenate([part.codes for part in others]))
         alone, met = np.flatnonzero(~touched), np.flatnonzero(touched)
         if len(met):
-            others.insert(0, Batch(largest.codes[met], take(largest.frame, met), largest.bounds))
-            largest = Batch(largest.codes[alone], take(largest.frame, alone), largest.bounds)
+            others.insert(0, SortedBatch(largest.codes[met], take(largest.frame, met), largest.bounds))
+            largest = SortedBatch(largest.codes[alone], take(largest.frame, alone), largest.bounds)
         yield _each_once(layout, merged(layout, others))
     yield _each_once(layout, largest)
 
 
-def _each_once(layout: Layout, batch: Batch) -> pl.DataFrame:
+def _each_once(layout: Layout, batch: SortedBatch) -> pl.DataFrame:
     """Return the rows with equal ones added up; those of one sign are not in a batch."""
     same = np.zeros(len(batch) + 1, np.bool_)
     same[1:-1] = batch.codes[1:] == batch.codes[:-1]
@@ -147,7 +147,7 @@ class FirstRowsChange(NamedTuple):
 
 def first_rows(
     layout: Layout,
-    batches: Sequence[Batch],
+    batches: Sequence[SortedBatch],
     keys: Sequence[pl.Series],
     count: int,
     *,
@@ -164,8 +164,8 @@ def first_rows(
 
 def change_of_first_rows(
     layout: Layout,
-    batches: Sequence[Batch],
-    new: Batch | None,
+    batches: Sequence[SortedBatch],
+    new: SortedBatch | None,
     keys: Sequence[pl.Series],
     count: int,
     *,
@@ -202,7 +202,7 @@ def _in_order(parts: Sequence[FoundRows]) -> FoundRows:
 
 
 def _beginnings(
-    layout: Layout, batches: Sequence[Batch], new: Batch | None, probe: Probe, limit: int
+    layout: Layout, batches: Sequence[SortedBatch], new: SortedBatch | None, probe: Probe, limit: int
 ) -> pl.DataFrame:
     """Return the first rows of each key in batches, with its number, and a mark where more follow."""
     rows, numbers, cuts, news = list[pl.DataFrame](), list[Places](), list[Any](), list[Any]()

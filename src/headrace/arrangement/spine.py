@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from headrace.arrangement.batch import (
-    Batch,
     Layout,
     Places,
+    SortedBatch,
     batch_of,
     concat_frames,
     differing,
@@ -60,11 +60,11 @@ class SpineMerge:
     net: whether it looks for rows that are taken back. left: rows that are in no piece yet.
     """
 
-    batches: tuple[Batch, ...]
+    batches: tuple[SortedBatch, ...]
     net: bool
     taken: list[int]
     left: int
-    pieces: list[Batch] = field(default_factory=list[Batch])
+    pieces: list[SortedBatch] = field(default_factory=list[SortedBatch])
 
     def advance(self, layout: Layout, rows: int) -> int:
         """Merge the next rows, about so many, and return how many; those of one code stay together."""
@@ -83,13 +83,13 @@ class SpineMerge:
         self.left -= moved
         return moved
 
-    def result(self) -> Batch:
+    def result(self) -> SortedBatch:
         pieces = self.pieces
         if len(pieces) == 1:
             return pieces[0]
         bounds = zip(*(piece.bounds for piece in pieces), strict=True)
         codes = np.concatenate([piece.codes for piece in pieces])
-        return Batch(codes, concat_frames([piece.frame for piece in pieces]), tuple(map(sum, bounds)))
+        return SortedBatch(codes, concat_frames([piece.frame for piece in pieces]), tuple(map(sum, bounds)))
 
 
 class SumOverflow(Exception):
@@ -107,7 +107,7 @@ class Spine:
     fixed:  number of batches, the first ones, that it merges in no case.
     """
 
-    def __init__(self, layout: Layout, batches: Iterable[Batch] = (), *, merges: bool = True) -> None:
+    def __init__(self, layout: Layout, batches: Iterable[SortedBatch] = (), *, merges: bool = True) -> None:
         self.layout = layout
         self._work = WORK if merges else 0
         self.batches = tuple(batch for batch in batches if len(batch))
@@ -123,20 +123,20 @@ class Spine:
         """Add rows, without those that take back each other. Raises `SumOverflow`; then nothing is added."""
         self.add_batch(self.prepare(frame, net=True))
 
-    def prepare(self, frame: pl.DataFrame, *, net: bool = False) -> Batch:
+    def prepare(self, frame: pl.DataFrame, *, net: bool = False) -> SortedBatch:
         """Make rows into a batch for `add_batch`. net: as of `batch_of`. Raises `SumOverflow`."""
         batch = batch_of(self.layout, frame, net=net)
         if any(new + held >= _MOST for new, held in zip(batch.bounds, self.bounds, strict=True)):
             raise SumOverflow
         return batch
 
-    def add_batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: SortedBatch) -> None:
         """Add what `prepare` made, and do its share of merging."""
         if len(batch):
             self.batches = (*self.batches, batch)
             self.work(self._work * len(batch))
 
-    def replace(self, batches: Sequence[Batch]) -> None:
+    def replace(self, batches: Sequence[SortedBatch]) -> None:
         """Continue with batches of which each has some rows of the one in its place, in their order."""
         there = set(map(id, batches))
         self._merges = [m for m in self._merges if all(id(batch) in there for batch in m.batches)]
@@ -164,7 +164,7 @@ class Spine:
         branch.fixed = len(branch.batches)
         return branch
 
-    def grown(self) -> Batch:
+    def grown(self) -> SortedBatch:
         """Return the rows of a branch that came since, as one batch for `add_batch`."""
         since = self.batches[self.fixed :]
         if len(since) == 1:
@@ -278,7 +278,7 @@ class Probe:
             within = within[0], within[1][order]
         return cls(layout, keys, codes, order, most, within)
 
-    def find(self, batch: Batch) -> FoundRows:
+    def find(self, batch: SortedBatch) -> FoundRows:
         """Return a batch's rows whose key is asked for; those of one key in their order.
 
         Raises `TooManyFound`.
@@ -304,7 +304,7 @@ class Probe:
         at = np.flatnonzero(~others)
         return FoundRows(asked[at], take(rows, at))
 
-    def _places(self, batch: Batch) -> tuple[Places, Places]:
+    def _places(self, batch: SortedBatch) -> tuple[Places, Places]:
         """Return for each row of an asked code the number of the key, and its place."""
         low = np.searchsorted(batch.codes, self.codes, "left")
         within = np.flatnonzero(low < len(batch))
@@ -325,7 +325,7 @@ class Probe:
         return np.repeat(asked, counts), np.arange(total) - np.repeat(skipped, counts)
 
     def _narrowed(
-        self, batch: Batch, asked: Places, low: Places, high: Places, values: Codes
+        self, batch: SortedBatch, asked: Places, low: Places, high: Places, values: Codes
     ) -> tuple[Places, Places]:
         """Return of ranges of rows those that have the values asked for."""
         assert self.within is not None

@@ -37,7 +37,7 @@ from headrace.errors import BadInput
 
 if TYPE_CHECKING:
     from headrace.compute.client.client import Client
-    from headrace.compute.client.subscription import Batch, CachedDescription
+    from headrace.compute.client.subscription import CachedDescription, UpdateBatch
 
 
 LoadCallables = Annotated[
@@ -425,19 +425,19 @@ def subscribe(
                     return
 
 
-def _beginning(view: str, batch: Batch[Any]) -> str:
+def _beginning(view: str, batch: UpdateBatch[Any]) -> str:
     there = f"{len(batch.updates):,} row{'s' * (len(batch.updates) != 1)}"
     return f"{view}: {there} to begin with, all changes from {batch.upper} on; Ctrl-C ends"
 
 
-Show = Callable[["Batch[Any]"], None]
+Show = Callable[["UpdateBatch[Any]"], None]
 
 
 @contextmanager
 def _lines(known: CachedDescription, progress: bool) -> Iterator[Show]:
     from headrace.io.in_process import change_text
 
-    def show(batch: Batch[Any]) -> None:
+    def show(batch: UpdateBatch[Any]) -> None:
         for row, time, weight in _in_order(batch):
             values = (row,) if known.schema.scalar else row
             typer.echo(f"{time} {change_text(known.schema, values, weight)}")
@@ -453,7 +453,7 @@ def _json(known: CachedDescription, progress: bool) -> Iterator[Show]:
 
     record = object_encoder(known.schema.fields)
 
-    def show(batch: Batch[Any]) -> None:
+    def show(batch: UpdateBatch[Any]) -> None:
         for row, time, weight in _in_order(batch):
             values = (row,) if known.schema.scalar else row
             line = {"time": time, "weight": weight, "row": record(values)}
@@ -474,7 +474,7 @@ def _table(known: CachedDescription, progress: bool) -> Iterator[Show]:
     rows: Counter[tuple[str, ...]] = Counter()  # keyed by printed text, because lists are not hashable
     with Live(console=create_console(), auto_refresh=False) as live:
 
-        def show(batch: Batch[Any]) -> None:
+        def show(batch: UpdateBatch[Any]) -> None:
             for row, _, weight in batch.updates:
                 values = (row,) if known.schema.scalar else row
                 line = cells(known.schema, values)
@@ -492,7 +492,7 @@ def _table(known: CachedDescription, progress: bool) -> Iterator[Show]:
         yield show
 
 
-def _in_order(batch: Batch[Any]) -> list[Any]:
+def _in_order(batch: UpdateBatch[Any]) -> list[Any]:
     """Sort changes by time, and retractions before insertions within a time."""
     return sorted(batch.updates, key=lambda update: (update.time, update.weight > 0))
 

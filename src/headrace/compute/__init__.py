@@ -19,17 +19,17 @@ from headrace.requirements import import_attribute
 
 if TYPE_CHECKING:
     from headrace.compute.client.client import AsyncClient, Client
-    from headrace.compute.client.subscription import AsyncSubscription, Batch, Subscription, Update
+    from headrace.compute.client.subscription import AsyncSubscription, Subscription, TimedUpdate, UpdateBatch
     from headrace.compute.credentials import Security
 
 _LATER = {
     "AsyncClient": "headrace.compute.client.client",
     "AsyncSubscription": "headrace.compute.client.subscription",
-    "Batch": "headrace.compute.client.subscription",
+    "UpdateBatch": "headrace.compute.client.subscription",
     "Client": "headrace.compute.client.client",
     "Security": "headrace.compute.credentials",
     "Subscription": "headrace.compute.client.subscription",
-    "Update": "headrace.compute.client.subscription",
+    "TimedUpdate": "headrace.compute.client.subscription",
 }
 
 
@@ -40,4 +40,12 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'headrace.compute' has no attribute {name!r}")
 
 
-__all__ = ["AsyncClient", "AsyncSubscription", "Batch", "Client", "Security", "Subscription", "Update"]
+__all__ = [
+    "AsyncClient",
+    "AsyncSubscription",
+    "Client",
+    "Security",
+    "Subscription",
+    "TimedUpdate",
+    "UpdateBatch",
+]

@@ -93,7 +93,7 @@ def rows_to_frame(schema: Schema, append: bool, rows: Rows) -> ColumnarRows:
         ) from error
 
 
-class Changes(Shown, Sequence[Change[Any]]):
+class SinkChanges(Shown, Sequence[Change[Any]]):
     """Consolidated changes of one sink in one tick.
 
     For a table, each row occurs at most once, with a non-zero weight. For an append stream, each copy of a
@@ -182,22 +182,22 @@ class Changes(Shown, Sequence[Change[Any]]):
         return map(self._change, self._rows)
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, Changes | list):
+        if isinstance(other, SinkChanges | list):
             return list(self) == list(other)  # pyright: ignore[reportUnknownArgumentType]
         return NotImplemented
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"Changes({list(self)!r})"
+        return f"SinkChanges({list(self)!r})"
 
 
-class TickOutput(Shown, dict[str, Changes]):
+class TickOutput(Shown, dict[str, SinkChanges]):
     """Changes of one tick, per sink, including empty ones. Another name raises `UnknownSink`."""
 
     __slots__ = ()
 
-    def __missing__(self, name: str) -> Changes:
+    def __missing__(self, name: str) -> SinkChanges:
         raise unknown_sink(name, self)
 
 

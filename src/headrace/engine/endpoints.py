@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace import pull
-from headrace.engine.change import Changes, unknown_sink
+from headrace.engine.change import SinkChanges, unknown_sink
 from headrace.engine.queue import PerSource, limit_for
 from headrace.engine.row_intake import check_iterable, unknown_source
 from headrace.errors import BadInput, SourceLocation, Step
@@ -390,7 +390,7 @@ def open_sinks(
         spool = None if checkpoint is None else subfolder_for(checkpoint / "outbox", name)
         sources = table_sources(engine.program.graph, engine.program.source_append, name)
         request = SinkRequest(
-            name, schema, spool, lambda rows, user=user: Changes(rows, False, user), sources, keep_ticks
+            name, schema, spool, lambda rows, user=user: SinkChanges(rows, False, user), sources, keep_ticks
         )
         if isinstance(sink, pull.PullSink):
             handover = CommittedTickDelivery(request)

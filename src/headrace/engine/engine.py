@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never, cast, overload
 
 from headrace.analysis.column_lineage import columns_read, live_graph
 from headrace.columns.columns import is_frame, read_whole
-from headrace.engine.change import Changes, TickOutput
+from headrace.engine.change import SinkChanges, TickOutput
 from headrace.engine.columnar.columnar_option import ColumnarName, begins_arranged, parse_columnar
 from headrace.engine.event_time import EventTime
 from headrace.engine.flow_parts import PartSchedule
@@ -293,7 +293,7 @@ class Engine(Shown, RunsSignals, TickListeners):
     def _output(self, made: Mapping[str, Rows]) -> TickOutput:
         outputs = TickOutput()
         for name, append, user, schema in self._outlets:
-            outputs[name] = Changes(made.get(name, _NO_ROWS), append, user, schema)
+            outputs[name] = SinkChanges(made.get(name, _NO_ROWS), append, user, schema)
         return outputs
 
     def end(self, *sources: str) -> TickOutput:

@@ -18,7 +18,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from headrace.lowering.row_code import tuple_source
-from headrace.lowering.step import LoopStep, Step
+from headrace.lowering.step import LoopStep, RowStep
 from headrace.operators.feedback import RoundFeedbackStep
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ LARGE_ROUND = 300
 
 
 def write_rounds(
-    writer: StepWriter, loop: Sequence[int], steps: Mapping[int, Step], *, begun: bool = False
+    writer: StepWriter, loop: Sequence[int], steps: Mapping[int, RowStep], *, begun: bool = False
 ) -> None:
     """Write a loop as rounds of its body, collecting the rows that leave.
 
@@ -117,7 +117,7 @@ _SHOWN_ROUNDS = 10
 """Number of most recent rounds whose growth an error shows."""
 
 
-def write_nested(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, Step]) -> None:
+def write_nested(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, RowStep]) -> None:
     """Write the code of a loop.
 
     Afterwards, the buffers of the loop's nodes hold the rows that leave the loop, with weights.
@@ -180,7 +180,7 @@ def write_nested(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, St
                 nested[node].write_changes(writer.buffer(node))
 
 
-def _write_entering(writer: StepWriter, loop: Sequence[int], step: Step) -> None:
+def _write_entering(writer: StepWriter, loop: Sequence[int], step: RowStep) -> None:
     """Write the loop-invariant inputs, which are present from round 0 on."""
     node = step.node
     with writer.code.attribute_lines(node.id):
@@ -194,14 +194,14 @@ def _write_entering(writer: StepWriter, loop: Sequence[int], step: Step) -> None
                 step.consume_buffer(port)
 
 
-def _write_drain(writer: StepWriter, loop: Sequence[int], step: Step) -> None:
+def _write_drain(writer: StepWriter, loop: Sequence[int], step: RowStep) -> None:
     for edge in writer.entries(step.node.id):
         if edge.source in loop and writer.reads_buffer(edge):
             writer.count_activations(step.node.id, [edge.source])
             step.consume_buffer(edge.port)
 
 
-def _write_turn(writer: StepWriter, loop: Sequence[int], step: Step, *, drains: bool) -> None:
+def _write_turn(writer: StepWriter, loop: Sequence[int], step: RowStep, *, drains: bool) -> None:
     with writer.code.attribute_lines(step.node.id):
         if drains:
             _write_drain(writer, loop, step)

@@ -43,7 +43,7 @@ from headrace.lowering.forms import (
 )
 from headrace.lowering.row_code import MappingCode, RowCode, key_columns
 from headrace.lowering.slot import Slot
-from headrace.lowering.step import Step, register_step, step_for
+from headrace.lowering.step import RowStep, register_step, step_for
 from headrace.operators.aggregate.aggregate import AggregateStep, group_keys, group_writer
 from headrace.operators.aggregate.aggregation import Group
 from headrace.operators.aggregate.columnar_aggregate import AggregatePlan, write_group_reader
@@ -289,7 +289,7 @@ class MergedWindow(SubstitutedOperator):
 
 
 @register_step(PartialAggregate)
-class PartialAggregateStep(Step):
+class PartialAggregateStep(RowStep):
     """Partial aggregate. `touched`: each group's list for this tick, dropped at its end."""
 
     operator: PartialAggregate
@@ -391,22 +391,22 @@ class MergedUpdatedWindowStep(UpdatedWindowStep):
 
 
 @step_for.register(MergedAggregate)
-def _(operator: MergedAggregate, node: Node, writer: StepWriter) -> Step:
+def _(operator: MergedAggregate, node: Node, writer: StepWriter) -> RowStep:
     return MergedAggregateStep(node, writer, operator)
 
 
 @step_for.register(PartialTopK)
-def _(operator: PartialTopK, node: Node, writer: StepWriter) -> Step:
+def _(operator: PartialTopK, node: Node, writer: StepWriter) -> RowStep:
     return PartialTopKStep(node, writer, operator)
 
 
 @step_for.register(PartialWindow)
-def _(operator: PartialWindow, node: Node, writer: StepWriter) -> Step:
+def _(operator: PartialWindow, node: Node, writer: StepWriter) -> RowStep:
     return PartialWindowStep(node, writer, operator)
 
 
 @step_for.register(MergedWindow)
-def _(operator: MergedWindow, node: Node, writer: StepWriter) -> Step:
+def _(operator: MergedWindow, node: Node, writer: StepWriter) -> RowStep:
     assert isinstance(operator.of.shape, Grid), "only windows on a grid have slices"
     aggregations = tuple(aggregation for _, aggregation in operator.of.aggregations)
     group = Group(writer, operator.rows, aggregations, appends=True)
@@ -490,7 +490,7 @@ class MergedGroups(GroupedRows):
         return keys, [value.to_numpy() for value in values]
 
 
-class ReducedPartialStep(Step):
+class ReducedPartialStep(RowStep):
     """Partial aggregate or window over reduced input, which is its output."""
 
     takes_rows = False
@@ -509,7 +509,7 @@ class ReducedPartialStep(Step):
 @reduced_step_for.register(PartialWindow)
 def _reduced_step(
     operator: PartialAggregate | PartialWindow, reduction: PreReduction, node: Node, writer: StepWriter
-) -> Step:
+) -> RowStep:
     assert isinstance(reduction, GroupedRows)
     return ReducedPartialStep(node, writer, reduction)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headrace.graph.node import Consumers, Edge, FlowGraph, Node
     from headrace.lowering.generated_source import Constants
     from headrace.lowering.slot import Slot
-    from headrace.lowering.step import Step
+    from headrace.lowering.step import RowStep
 
 # Python nests no more than 20 loops and 100 levels in one function; each operator may add a level.
 _LONGEST_RUN = 12
@@ -48,7 +48,7 @@ class RegionWriter(StepWriter):
         self._steps = {n: self._step_for(graph.nodes[n]) for n in part.nodes}
         self._inlined = self._find_inlined()
 
-    def _step_for(self, node: Node) -> Step:
+    def _step_for(self, node: Node) -> RowStep:
         if node.id in self._nested:
             loop = self._loop_of[node.id]
             varies = [source in loop for source in node.inputs]

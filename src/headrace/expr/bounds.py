@@ -18,7 +18,7 @@ from headrace.expr.function_records import FixedFunction
 from headrace.expr.functions import CATALOGUE, arrays, formatting, nested, string_parts, string_search
 from headrace.expr.java_patterns import java_pattern
 from headrace.expr.linear_patterns import linear_like, linear_pattern
-from headrace.expr.tree import Call, Expr, Literal
+from headrace.expr.tree import Expr, FunctionCall, Literal
 from headrace.expr.typing_rules import Function
 
 MAX_LENGTH = 10_000_000
@@ -30,7 +30,7 @@ MAX_ELEMENTS = 1_000_000
 def check_patterns(expr: Expr) -> None:
     """Raise `EvaluationError` for a constant pattern that cannot be matched in linear time."""
     for each in expr.walk():
-        if isinstance(each, Call):
+        if isinstance(each, FunctionCall):
             for at in _positions_of_patterns(CATALOGUE[each.function]):
                 given = each.arguments[at] if at < len(each.arguments) else None
                 if isinstance(given, Literal) and isinstance(given.value, str):

@@ -22,7 +22,7 @@ from headrace.expr.function_records import HigherOrderFunction, may_raise
 from headrace.expr.functions import CATALOGUE
 from headrace.expr.functions.casts import CAST
 from headrace.expr.functions.intervals import cut
-from headrace.expr.tree import Call, Column, Expr, Literal
+from headrace.expr.tree import Column, Expr, FunctionCall, Literal
 from headrace.expr.types import (
     DATE,
     FLOAT64,
@@ -190,8 +190,8 @@ def _no_constant(expr: Literal, why: str) -> WrongType:
     )
 
 
-@_term.register(Call)
-def _call(expr: Call, scope: _Scope) -> Term:
+@_term.register(FunctionCall)
+def _call(expr: FunctionCall, scope: _Scope) -> Term:
     if expr.function == "variable":
         return _variable(expr, scope)
     function = CATALOGUE[expr.function]
@@ -229,7 +229,7 @@ def _cast_constant(function: Function, arguments: Arguments, wanted: DataType) -
 # -- functions within expressions -----------------------------------------------------------------
 
 
-def _variable(expr: Call, scope: _Scope) -> Term:
+def _variable(expr: FunctionCall, scope: _Scope) -> Term:
     name = cast("str", expr.options[0])
     if name not in scope.variables:
         raise WrongType(
@@ -243,7 +243,7 @@ def _variable(expr: Call, scope: _Scope) -> Term:
 
 def _lambda(expr: Expr, function: Function, before: Arguments, scope: _Scope) -> Term:
     """Return the term of a function that is an argument; its options are Python's names of its variables."""
-    assert isinstance(expr, Call)
+    assert isinstance(expr, FunctionCall)
     if not isinstance(function, HigherOrderFunction):
         raise Mismatch(f"{function.name} takes no function")
     names, given = cast("tuple[str, ...]", expr.options[0]), function.parameters(before)

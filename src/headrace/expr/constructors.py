@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.errors import SourceLocation, WrongType
 from headrace.expr.expression_errors import explains_calls
-from headrace.expr.tree import Call, Column, Expr, Literal, operand
+from headrace.expr.tree import Column, Expr, FunctionCall, Literal, operand
 from headrace.expr.types import as_type
 
 
@@ -54,7 +54,7 @@ def lit(value: object, type: Any = None) -> Literal:
     return Literal(value, as_type(type))
 
 
-class When(Call):
+class When(FunctionCall):
     """Conditional expression that may be extended by `.when(condition, value)` or `.otherwise(value)`."""
 
     __slots__ = ()
@@ -64,10 +64,10 @@ class When(Call):
         *cases, _ = self.arguments
         return When("when", (*cases, operand(condition), operand(value), Literal(None)))
 
-    def otherwise(self, value: object) -> Call:
+    def otherwise(self, value: object) -> FunctionCall:
         """End the expression with the value for rows without a true condition."""
         *cases, _ = self.arguments
-        return Call("when", (*cases, operand(value)))
+        return FunctionCall("when", (*cases, operand(value)))
 
 
 @explains_calls("write when(condition, value).otherwise(other)")
@@ -76,39 +76,39 @@ def when(condition: object, value: object) -> When:
     return When("when", (operand(condition), operand(value), Literal(None)))
 
 
-def coalesce(*values: object) -> Call:
+def coalesce(*values: object) -> FunctionCall:
     """First value that is not null."""
-    return Call("coalesce", tuple(operand(v) for v in values))
+    return FunctionCall("coalesce", tuple(operand(v) for v in values))
 
 
-def least(*values: object) -> Call:
+def least(*values: object) -> FunctionCall:
     """Least value that is not null; NaN is greatest. Null only if all values are null."""
-    return Call("least", tuple(operand(v) for v in values))
+    return FunctionCall("least", tuple(operand(v) for v in values))
 
 
-def greatest(*values: object) -> Call:
+def greatest(*values: object) -> FunctionCall:
     """Greatest value that is not null; NaN is greatest. Null only if all values are null."""
-    return Call("greatest", tuple(operand(v) for v in values))
+    return FunctionCall("greatest", tuple(operand(v) for v in values))
 
 
-def concat(*values: object) -> Call:
+def concat(*values: object) -> FunctionCall:
     """Concatenation of strings; null if any of them is null."""
-    return Call("concat", tuple(operand(v) for v in values))
+    return FunctionCall("concat", tuple(operand(v) for v in values))
 
 
-def struct(**fields: object) -> Call:
+def struct(**fields: object) -> FunctionCall:
     """Struct of named values, shown as a row of these columns. It is never null itself."""
-    return Call("struct", tuple(operand(v) for v in fields.values()), (tuple(fields),))
+    return FunctionCall("struct", tuple(operand(v) for v in fields.values()), (tuple(fields),))
 
 
-def array(*values: object) -> Call:
+def array(*values: object) -> FunctionCall:
     """List of values of one type, in order. It is never null itself."""
-    return Call("array", tuple(operand(v) for v in values))
+    return FunctionCall("array", tuple(operand(v) for v in values))
 
 
-def hash(*values: object) -> Call:
+def hash(*values: object) -> FunctionCall:
     """64-bit hash, equal to Spark's `xxhash64`: the same on every engine and machine."""
-    return Call("hash", tuple(operand(v) for v in values))
+    return FunctionCall("hash", tuple(operand(v) for v in values))
 
 
 def timestamp(text: str) -> Literal:
@@ -139,22 +139,22 @@ def date(text: str) -> Literal:
 _IN_USE: ContextVar[tuple[str, ...]] = ContextVar("names of the variables around", default=())
 
 
-def variable(name: str) -> Call:
+def variable(name: str) -> FunctionCall:
     """Return a variable of the function around it."""
-    return Call("variable", (), (name,))
+    return FunctionCall("variable", (), (name,))
 
 
-def lambda_of(body: object, names: tuple[str, ...]) -> Call:
+def lambda_of(body: object, names: tuple[str, ...]) -> FunctionCall:
     """Return a function of variables."""
-    return Call("lambda", (operand(body),), (names,))
+    return FunctionCall("lambda", (operand(body),), (names,))
 
 
 def is_lambda(expr: Expr) -> bool:
     """Return whether an expression is a function."""
-    return isinstance(expr, Call) and expr.function == "lambda"
+    return isinstance(expr, FunctionCall) and expr.function == "lambda"
 
 
-def lambda_from(function: Callable[..., object], most: int, what: str) -> Call:
+def lambda_from(function: Callable[..., object], most: int, what: str) -> FunctionCall:
     """Return the expression of a Python function of at most `most` arguments, which is called once.
 
     Raises `WrongType` if it takes others. what: the function that it is given to.

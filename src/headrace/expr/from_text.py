@@ -52,7 +52,7 @@ FUNCTIONS: Mapping[str, Callable[..., Expr]] = MappingProxyType(
 
 
 def _methods(cls: type[Expr]) -> dict[str, Callable[..., Expr]]:
-    gives = ("Expr", "When", "Call")
+    gives = ("Expr", "When", "FunctionCall")
     return {
         name: method
         for name, method in vars(cls).items()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from headrace.errors import SourceLocation, WrongType
 from headrace.expr.expression_errors import ValueMisuse
@@ -62,131 +62,131 @@ class Expr(ValueMisuse, Shown):
     # -- comparison -------------------------------------------------------------------
 
     def __eq__(self, other: object) -> Expr:  # type: ignore[override]
-        return Call("eq", (self, _comparable(other)))
+        return FunctionCall("eq", (self, _comparable(other)))
 
     def __ne__(self, other: object) -> Expr:  # type: ignore[override]
-        return Call("ne", (self, _comparable(other)))
+        return FunctionCall("ne", (self, _comparable(other)))
 
     def __lt__(self, other: object) -> Expr:
-        return Call("lt", (self, operand(other)))
+        return FunctionCall("lt", (self, operand(other)))
 
     def __le__(self, other: object) -> Expr:
-        return Call("le", (self, operand(other)))
+        return FunctionCall("le", (self, operand(other)))
 
     def __gt__(self, other: object) -> Expr:
-        return Call("gt", (self, operand(other)))
+        return FunctionCall("gt", (self, operand(other)))
 
     def __ge__(self, other: object) -> Expr:
-        return Call("ge", (self, operand(other)))
+        return FunctionCall("ge", (self, operand(other)))
 
     def eq_null_safe(self, other: object) -> Expr:
         """Null-safe equality: null equals null and nothing else."""
-        return Call("eq_null_safe", (self, operand(other)))
+        return FunctionCall("eq_null_safe", (self, operand(other)))
 
     def is_in(self, *values: object) -> Expr:
         """Whether the value is one of `values`; null if none is equal and one is null."""
         if len(values) == 1 and isinstance(values[0], list | tuple | set | frozenset | range):
             values = tuple(cast("Iterable[object]", values[0]))
-        return Call("is_in", (self, *(operand(v) for v in values)))
+        return FunctionCall("is_in", (self, *(operand(v) for v in values)))
 
     def between(self, low: object, high: object) -> Expr:
         """Whether `low <= self <= high`."""
-        return Call("and", (self >= low, self <= high))
+        return FunctionCall("and", (self >= low, self <= high))
 
     # -- truth and null ---------------------------------------------------------------
 
     def __and__(self, other: object) -> Expr:
-        return Call("and", (self, operand(other)))
+        return FunctionCall("and", (self, operand(other)))
 
     def __rand__(self, other: object) -> Expr:
-        return Call("and", (operand(other), self))
+        return FunctionCall("and", (operand(other), self))
 
     def __or__(self, other: object) -> Expr:
-        return Call("or", (self, operand(other)))
+        return FunctionCall("or", (self, operand(other)))
 
     def __ror__(self, other: object) -> Expr:
-        return Call("or", (operand(other), self))
+        return FunctionCall("or", (operand(other), self))
 
     def __invert__(self) -> Expr:
-        return Call("not", (self,))
+        return FunctionCall("not", (self,))
 
     def is_null(self) -> Expr:
         """Whether the value is null."""
-        return Call("is_null", (self,))
+        return FunctionCall("is_null", (self,))
 
     def is_not_null(self) -> Expr:
         """Whether the value is not null."""
-        return Call("is_not_null", (self,))
+        return FunctionCall("is_not_null", (self,))
 
     def is_nan(self) -> Expr:
         """Whether a float is NaN; false for null."""
-        return Call("is_nan", (self,))
+        return FunctionCall("is_nan", (self,))
 
     # -- arithmetic -------------------------------------------------------------------
 
     def __add__(self, other: object) -> Expr:
         if isinstance(other, timedelta):
             return _moved(self, "add", other)
-        return Call("add", (self, operand(other)))
+        return FunctionCall("add", (self, operand(other)))
 
     def __radd__(self, other: object) -> Expr:
         if isinstance(other, timedelta):
             return _moved(self, "add", other)
-        return Call("add", (operand(other), self))
+        return FunctionCall("add", (operand(other), self))
 
     def __sub__(self, other: object) -> Expr:
         if isinstance(other, timedelta):
             return _moved(self, "subtract", other)
-        return Call("subtract", (self, operand(other)))
+        return FunctionCall("subtract", (self, operand(other)))
 
     def __rsub__(self, other: object) -> Expr:
-        return Call("subtract", (operand(other), self))
+        return FunctionCall("subtract", (operand(other), self))
 
     def __mul__(self, other: object) -> Expr:
-        return Call("multiply", (self, operand(other)))
+        return FunctionCall("multiply", (self, operand(other)))
 
     def __rmul__(self, other: object) -> Expr:
-        return Call("multiply", (operand(other), self))
+        return FunctionCall("multiply", (operand(other), self))
 
     def __truediv__(self, other: object) -> Expr:
-        return Call("divide", (self, operand(other)))
+        return FunctionCall("divide", (self, operand(other)))
 
     def __rtruediv__(self, other: object) -> Expr:
-        return Call("divide", (operand(other), self))
+        return FunctionCall("divide", (operand(other), self))
 
     def __floordiv__(self, other: object) -> Expr:
         """Whole quotient, truncated towards zero as by Spark's `div`, unlike Python's `//`.
 
         `-7 // 2` is -3 (in Python -4), `-1 // 4` is 0 (in Python -1).
         """
-        return Call("div", (self, operand(other)))
+        return FunctionCall("div", (self, operand(other)))
 
     def __rfloordiv__(self, other: object) -> Expr:
-        return Call("div", (operand(other), self))
+        return FunctionCall("div", (operand(other), self))
 
     def __mod__(self, other: object) -> Expr:
         """Remainder with the sign of the left side, as in Spark: `-7 % 3` is -1 (in Python 2)."""
-        return Call("modulo", (self, operand(other)))
+        return FunctionCall("modulo", (self, operand(other)))
 
     def __rmod__(self, other: object) -> Expr:
-        return Call("modulo", (operand(other), self))
+        return FunctionCall("modulo", (operand(other), self))
 
     def __neg__(self) -> Expr:
-        return Call("negate", (self,))
+        return FunctionCall("negate", (self,))
 
     def __abs__(self) -> Expr:
-        return Call("abs", (self,))
+        return FunctionCall("abs", (self,))
 
     def abs(self) -> Expr:
         """Absolute value."""
-        return Call("abs", (self,))
+        return FunctionCall("abs", (self,))
 
     def round(self, digits: int = 0) -> Expr:
         """Value rounded half away from zero to `digits` after the point, or before it if negative.
 
         A number without further digits is unchanged. digits: an int32, as in Spark.
         """
-        return Call("round", (self,), (_digits(digits),))
+        return FunctionCall("round", (self,), (_digits(digits),))
 
     def floor(self, digits: int | None = None) -> Expr:
         """Greatest whole number not above the value; int64 for a float.
@@ -194,48 +194,56 @@ class Expr(ValueMisuse, Shown):
         digits: of a decimal or an integer, how many to keep after the point, or to clear before it if
         negative. The result is a decimal.
         """
-        return Call("floor", (self,)) if digits is None else Call("round_floor", (self,), (_digits(digits),))
+        return (
+            FunctionCall("floor", (self,))
+            if digits is None
+            else FunctionCall("round_floor", (self,), (_digits(digits),))
+        )
 
     def ceil(self, digits: int | None = None) -> Expr:
         """Least whole number not below the value; int64 for a float. digits: as in `floor`."""
-        return Call("ceil", (self,)) if digits is None else Call("round_ceil", (self,), (_digits(digits),))
+        return (
+            FunctionCall("ceil", (self,))
+            if digits is None
+            else FunctionCall("round_ceil", (self,), (_digits(digits),))
+        )
 
     def cast(self, type: Any) -> Expr:
         """Value converted to another type: a `DataType`, an annotation such as `int`, or its name ("int32").
 
         Raises `EvaluationError` on a row whose value the type cannot hold.
         """
-        return Call("cast", (self,), (as_type(type),))
+        return FunctionCall("cast", (self,), (as_type(type),))
 
     # -- strings ----------------------------------------------------------------------
 
     def upper(self) -> Expr:
         """String in upper case."""
-        return Call("upper", (self,))
+        return FunctionCall("upper", (self,))
 
     def lower(self) -> Expr:
         """String in lower case."""
-        return Call("lower", (self,))
+        return FunctionCall("lower", (self,))
 
     def length(self) -> Expr:
         """Number of code points of a string, bytes of a binary, or elements of a list: int32."""
-        return Call("length", (self,))
+        return FunctionCall("length", (self,))
 
     def substring(self, start: object, length: object) -> Expr:
         """Substring of `length` characters from `start`, counted from 1, or from the end if negative."""
-        return Call("substring", (self, operand(start), operand(length)))
+        return FunctionCall("substring", (self, operand(start), operand(length)))
 
     def contains(self, part: object) -> Expr:
         """Whether a string contains another."""
-        return Call("contains", (self, operand(part)))
+        return FunctionCall("contains", (self, operand(part)))
 
     def starts_with(self, part: object) -> Expr:
         """Whether a string starts with another."""
-        return Call("starts_with", (self, operand(part)))
+        return FunctionCall("starts_with", (self, operand(part)))
 
     def ends_with(self, part: object) -> Expr:
         """Whether a string ends with another."""
-        return Call("ends_with", (self, operand(part)))
+        return FunctionCall("ends_with", (self, operand(part)))
 
     def like(self, pattern: object, *, escape: str = "\\") -> Expr:
         """Whether the whole string matches a pattern: % is any text, _ any character, `escape` escapes.
@@ -243,108 +251,108 @@ class Expr(ValueMisuse, Shown):
         Raises `EvaluationError` on a row whose pattern has the escape character before another character.
         """
         escapes = () if escape == "\\" else (operand(escape),)
-        return Call("like", (self, operand(pattern), *escapes))
+        return FunctionCall("like", (self, operand(pattern), *escapes))
 
     def trim(self) -> Expr:
         """String without spaces (U+0020 only) at both ends."""
-        return Call("trim", (self,))
+        return FunctionCall("trim", (self,))
 
     def replace(self, search: object, by: object) -> Expr:
         """String with every `search` replaced; an empty `search` replaces nothing."""
-        return Call("replace", (self, operand(search), operand(by)))
+        return FunctionCall("replace", (self, operand(search), operand(by)))
 
     def split_part(self, delimiter: object, number: object) -> Expr:
         """Part `number`, counted from 1 (from the end if negative); "" beyond the last."""
-        return Call("split_part", (self, operand(delimiter), operand(number)))
+        return FunctionCall("split_part", (self, operand(delimiter), operand(number)))
 
     # -- time ---------------------------------------------------------------------------
 
     def micros_since(self, other: object) -> Expr:
         """Microseconds from `other` to this timestamp: int64."""
-        return Call("micros_since", (self, operand(other)))
+        return FunctionCall("micros_since", (self, operand(other)))
 
     def seconds_since(self, other: object) -> Expr:
         """Seconds from `other` to this timestamp, with their fraction: float64."""
-        return Call("seconds_since", (self, operand(other)))
+        return FunctionCall("seconds_since", (self, operand(other)))
 
     def days_since(self, other: object) -> Expr:
         """Days from `other` to this date: int32."""
-        return Call("days_since", (self, operand(other)))
+        return FunctionCall("days_since", (self, operand(other)))
 
     def truncate(self, unit: str) -> Expr:
         """Start of the second, minute, hour, day, week (Monday), month, quarter or year."""
-        return Call("truncate", (self,), (unit,))
+        return FunctionCall("truncate", (self,), (unit,))
 
     def tumble(self, width: timedelta | str) -> Expr:
         """Start of the tumbling window that contains the timestamp; windows are aligned to 1970.
 
         width: a `timedelta`, or text such as "10s", "5 min", "1h", "1d".
         """
-        return Call("tumble", (self,), (duration(width),))
+        return FunctionCall("tumble", (self,), (duration(width),))
 
     def year(self) -> Expr:
         """Year: int32."""
-        return Call("year", (self,))
+        return FunctionCall("year", (self,))
 
     def quarter(self) -> Expr:
         """Quarter of the year, from 1: int32."""
-        return Call("quarter", (self,))
+        return FunctionCall("quarter", (self,))
 
     def month(self) -> Expr:
         """Month, from 1: int32."""
-        return Call("month", (self,))
+        return FunctionCall("month", (self,))
 
     def day(self) -> Expr:
         """Day of the month, from 1: int32."""
-        return Call("day", (self,))
+        return FunctionCall("day", (self,))
 
     def day_of_week(self) -> Expr:
         """Day of the week as Spark counts: Sunday is 1, Saturday 7."""
-        return Call("day_of_week", (self,))
+        return FunctionCall("day_of_week", (self,))
 
     def weekday(self) -> Expr:
         """Day of the week as Python counts: Monday is 0, Sunday 6."""
-        return Call("weekday", (self,))
+        return FunctionCall("weekday", (self,))
 
     def day_of_year(self) -> Expr:
         """Day of the year, from 1: int32."""
-        return Call("day_of_year", (self,))
+        return FunctionCall("day_of_year", (self,))
 
     def hour(self) -> Expr:
         """Hour of a timestamp in UTC: int32."""
-        return Call("hour", (self,))
+        return FunctionCall("hour", (self,))
 
     def minute(self) -> Expr:
         """Minute of a timestamp: int32."""
-        return Call("minute", (self,))
+        return FunctionCall("minute", (self,))
 
     def second(self) -> Expr:
         """Whole second of a timestamp: int32."""
-        return Call("second", (self,))
+        return FunctionCall("second", (self,))
 
     def microsecond(self) -> Expr:
         """Microsecond within the second of a timestamp: int32."""
-        return Call("microsecond", (self,))
+        return FunctionCall("microsecond", (self,))
 
     def to_timestamp(self) -> Expr:
         """Timestamp from ISO-8601 text, UTC if no zone is given; from a date, its midnight."""
-        return Call("cast", (self,), (TIMESTAMP,))
+        return FunctionCall("cast", (self,), (TIMESTAMP,))
 
     def to_date(self) -> Expr:
         """Date from ISO-8601 text, or the UTC date of a timestamp."""
-        return Call("cast", (self,), (DATE,))
+        return FunctionCall("cast", (self,), (DATE,))
 
     # -- parts ----------------------------------------------------------------------------
 
     def field(self, name: str) -> Expr:
         """Field of a struct."""
-        return Call("field", (self,), (name,))
+        return FunctionCall("field", (self,), (name,))
 
     def __getitem__(self, item: object) -> Expr:
         """Field of a struct by name, element of a list by position from 0, or value of a map by key."""
         if isinstance(item, str):
             return self.field(item)
-        return Call("element", (self, operand(item)))
+        return FunctionCall("element", (self, operand(item)))
 
     # -- order ------------------------------------------------------------------------------
 
@@ -387,13 +395,14 @@ class Literal(Expr):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Call(Expr):
+class FunctionCall(Expr):
     """Function of the catalogue applied to expressions.
 
     `function` is the name in the catalogue (`headrace.expr.functions`);
     `options` are build-time constants such as a target type or a time unit.
     """
 
+    described_as: ClassVar[str] = "Call"
     function: str
     arguments: tuple[Expr, ...]
     options: tuple[object, ...] = ()
@@ -403,7 +412,7 @@ class Call(Expr):
 
     def same(self, other: Expr) -> bool:
         return (
-            isinstance(other, Call)
+            isinstance(other, FunctionCall)
             and (self.function, self.options) == (other.function, other.options)
             and len(self.arguments) == len(other.arguments)
             and all(a.same(b) for a, b in zip(self.arguments, other.arguments, strict=True))
@@ -429,8 +438,8 @@ def _moved(expr: Expr, function: str, span: timedelta) -> Expr:
     micros = span // timedelta(microseconds=1)
     step = -micros if function == "subtract" else micros
     if -(2**63) <= step < 2**63:
-        return Call("shift", (expr,), (timedelta(microseconds=step),))
-    return Call(function, (expr, Literal(span)))  # checked as other constants are
+        return FunctionCall("shift", (expr,), (timedelta(microseconds=step),))
+    return FunctionCall(function, (expr, Literal(span)))  # checked as other constants are
 
 
 def operand(value: object) -> Expr:

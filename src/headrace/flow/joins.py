@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from headrace.errors import HeadraceError, NeedNotMet, UnknownColumn, WrongType, did_you_mean
 from headrace.expr.check import check
 from headrace.expr.row_classes import computed_schema
-from headrace.expr.tree import Call, Column, Expr, Literal
+from headrace.expr.tree import Column, Expr, FunctionCall, Literal
 from headrace.expr.types import BOOL, Field, Schema, holds_maps
 from headrace.operators.across_ticks import EveryTick
 from headrace.operators.column_arguments import all_columns, render_argument, with_row_class
@@ -81,7 +81,7 @@ class _Sides:
 
 def conjuncts(expr: Expr) -> Iterator[Expr]:
     """Yield the operands of a chain of `&`."""
-    if isinstance(expr, Call) and expr.function == "and":
+    if isinstance(expr, FunctionCall) and expr.function == "and":
         for argument in expr.arguments:
             yield from conjuncts(argument)
     else:
@@ -92,7 +92,7 @@ def to_pair_columns(expr: Expr, names: dict[tuple[str, str], str], sides: _Sides
     """Replace the columns of each side with plain columns, named as in `names`."""
     if isinstance(expr, Column):
         return Column(names[sides.side_of(expr), expr.name])
-    if isinstance(expr, Call):
+    if isinstance(expr, FunctionCall):
         arguments = tuple(to_pair_columns(a, names, sides) for a in expr.arguments)
         return replace(expr, arguments=arguments)
     return expr
@@ -136,7 +136,7 @@ def plan_join(
     residual: Expr | None = None
     for part in rest:
         renamed = to_pair_columns(part, names, sides)
-        residual = renamed if residual is None else Call("and", (residual, renamed))
+        residual = renamed if residual is None else FunctionCall("and", (residual, renamed))
     pair_fields = [
         replace(f, name=name) for f, name in zip((*left.fields, *right.fields), names_in_pair, strict=True)
     ]
@@ -199,11 +199,11 @@ def _as_condition(on: object, location: SourceLocation) -> list[Expr]:
             where=[location],
             fix='on=hr.left.a == hr.right.b, or on="key", or on=["key", "day"]',
         )
-    return [Call("eq", (Column(n, "left"), Column(n, "right"))) for n in names]
+    return [FunctionCall("eq", (Column(n, "left"), Column(n, "right"))) for n in names]
 
 
 def _key_pair(part: Expr, sides: _Sides) -> tuple[Expr, Expr] | None:
-    if not (isinstance(part, Call) and part.function == "eq"):
+    if not (isinstance(part, FunctionCall) and part.function == "eq"):
         return None
     first, second = part.arguments
     at = (sides.sides(first), sides.sides(second))

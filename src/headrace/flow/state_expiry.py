@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import BadRow, NeedNotMet, SourceLocation, Step, WrongType
 from headrace.expr.row_classes import computed_schema, from_user
-from headrace.expr.tree import Call, Column, Expr, Literal
+from headrace.expr.tree import Column, Expr, FunctionCall, Literal
 from headrace.expr.types import TIMESTAMP, DataType, Field, Schema
 from headrace.flow.timed_columns import reaching_sources, rename_columns, times_of, watermark_of
 from headrace.graph.check_context import CheckContext
@@ -169,11 +169,11 @@ class _Bounds:
         """Split an expression into a column and an added constant; None for other expressions."""
         if isinstance(expr, Column):
             return expr.name, self._zero
-        if not isinstance(expr, Call):
+        if not isinstance(expr, FunctionCall):
             return None
         inner, by = expr.arguments[0], _added(expr)
         if by is None and expr.function == "add":
-            inner, by = expr.arguments[1], _added(Call("add", expr.arguments[::-1]))
+            inner, by = expr.arguments[1], _added(FunctionCall("add", expr.arguments[::-1]))
         if type(by) is not type(self._zero):
             return None
         found = self._shifted(inner)
@@ -181,7 +181,7 @@ class _Bounds:
 
 
 def _conjuncts(condition: Expr) -> Iterator[Expr]:
-    if isinstance(condition, Call) and condition.function == "and":
+    if isinstance(condition, FunctionCall) and condition.function == "and":
         for argument in condition.arguments:
             yield from _conjuncts(argument)
     else:
@@ -190,7 +190,7 @@ def _conjuncts(condition: Expr) -> Iterator[Expr]:
 
 def _orders(part: Expr) -> Iterator[tuple[Expr, Expr]]:
     """Yield the pairs (smaller, greater) implied by a comparison."""
-    if isinstance(part, Call) and len(part.arguments) == 2:
+    if isinstance(part, FunctionCall) and len(part.arguments) == 2:
         one, other = part.arguments
         if part.function in ("lt", "le", "eq"):
             yield one, other
@@ -198,7 +198,7 @@ def _orders(part: Expr) -> Iterator[tuple[Expr, Expr]]:
             yield other, one
 
 
-def _added(expr: Call) -> Any:
+def _added(expr: FunctionCall) -> Any:
     """Constant that an expression adds to its first argument, or None."""
     if expr.function == "shift":
         return expr.options[0]

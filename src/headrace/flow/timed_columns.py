@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from headrace.errors import BadFlow, Step
 from headrace.expr.check import Monotonicity, check, monotonicity
-from headrace.expr.tree import Call, Column, Expr, columns_of
+from headrace.expr.tree import Column, Expr, FunctionCall, columns_of
 from headrace.expr.types import BOOL, FLOAT64, TIMESTAMP, Field, Schema
 from headrace.operators.distinct import ExpiringDistinct
 from headrace.operators.endpoints import SourceOperator
@@ -156,7 +156,7 @@ def _field_bounds(expr: Expr, schema: Schema, times: Times) -> Iterator[tuple[st
     if isinstance(expr, Column):
         of = f"{expr.name}."
         yield from ((name.removeprefix(of), times[name]) for name in times if name.startswith(of))
-    elif isinstance(expr, Call) and expr.function == "struct":
+    elif isinstance(expr, FunctionCall) and expr.function == "struct":
         fields = cast("tuple[str, ...]", expr.options[0])
         for field, value in zip(fields, expr.arguments, strict=True):
             yield field, _bounds_of(value, schema, times)
@@ -236,7 +236,7 @@ def _bounds_of(expr: Expr, schema: Schema, times: Times) -> tuple[FutureBound, .
     """Return the bounds of an expression, derived from those of its only column."""
     if isinstance(expr, Column):
         return times.get(expr.name, ())
-    if isinstance(expr, Call) and expr.function == "field" and isinstance(expr.arguments[0], Column):
+    if isinstance(expr, FunctionCall) and expr.function == "field" and isinstance(expr.arguments[0], Column):
         name = f"{expr.arguments[0].name}.{expr.options[0]}"
         return times.get(name, ()) if schema.position(name) is None else ()
     columns = columns_of(expr)
@@ -259,8 +259,10 @@ def rename_columns(expr: Expr, names: Mapping[str, str]) -> Expr:
     """Rename the columns of an expression."""
     if isinstance(expr, Column):
         return Column(names[expr.name])
-    if isinstance(expr, Call):
-        return Call(expr.function, tuple(rename_columns(a, names) for a in expr.arguments), expr.options)
+    if isinstance(expr, FunctionCall):
+        return FunctionCall(
+            expr.function, tuple(rename_columns(a, names) for a in expr.arguments), expr.options
+        )
     return expr
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import polars as pl
     from pyspark.sql import Column, DataFrame
 
-    from headrace.arrangement.batch import Batch
+    from headrace.arrangement.batch import SortedBatch
     from headrace.arrangement.spine import Spine
     from headrace.columns.column_stream import ColumnStream
     from headrace.columns.slot_forms import SlotForm
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headrace.expr.types import Rows, Schema
     from headrace.graph.node import Node, Operator
     from headrace.lowering.slot import SlotMapping
-    from headrace.lowering.step import Step
+    from headrace.lowering.step import RowStep
     from headrace.lowering.step_writer import StepWriter
 
 
@@ -86,11 +86,11 @@ class ArrangedState(Protocol):
         """Return the arrangement of a slot."""
         ...
 
-    def prepare(self, name: str, frame: pl.DataFrame) -> Batch:
+    def prepare(self, name: str, frame: pl.DataFrame) -> SortedBatch:
         """Make new rows of a slot into a batch. Raises `ColumnarDeclined` if sums might leave 64 bits."""
         ...
 
-    def prepare_batch(self, name: str, batch: Batch, left: Sequence[Batch] | None = None) -> None:
+    def prepare_batch(self, name: str, batch: SortedBatch, left: Sequence[SortedBatch] | None = None) -> None:
         """Note new rows of a slot, as `prepare` does. left: of its batches, if some are replaced."""
         ...
 
@@ -207,7 +207,7 @@ def choose_reduction(operator: Operator, schema: Schema, append: bool) -> PreRed
 @singledispatch
 def reduced_step_for(
     operator: Operator, reduction: PreReduction, node: Node, writer: StepWriter
-) -> Step | None:
+) -> RowStep | None:
     """Create the step of an operator over reduced rows. None: its own step takes them."""
     return None
 

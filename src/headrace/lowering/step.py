@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.lowering.step_writer import StepWriter
 
 
-class Step:
+class RowStep:
     """One operator's code within a region.
 
     operator:   of the node, of the class that the step is registered for.
@@ -124,19 +124,19 @@ class Step:
 
 
 @singledispatch
-def step_for(operator: Operator, node: Node, writer: StepWriter) -> Step:
+def step_for(operator: Operator, node: Node, writer: StepWriter) -> RowStep:
     """Create the step of an operator; every operator class registers one."""
     raise NotImplementedError(f"the in-process engine has no step for {type(operator).__name__}")
 
 
-S = TypeVar("S", bound=Step)
+S = TypeVar("S", bound=RowStep)
 
 
 def register_step(*operators: type[Operator]) -> Callable[[type[S]], type[S]]:
     """Register a step class for these operators, created from the node and the writer only."""
 
     def register(step: type[S]) -> type[S]:
-        def made(operator: Operator, node: Node, writer: StepWriter) -> Step:
+        def made(operator: Operator, node: Node, writer: StepWriter) -> RowStep:
             return step(node, writer)
 
         for operator in operators:
@@ -155,7 +155,7 @@ def register_step(*operators: type[Operator]) -> Callable[[type[S]], type[S]]:
 # round first: it schedules its work for a turn in that round.
 
 
-class LoopStep(Step):
+class LoopStep(RowStep):
     """Code of one operator in a loop with retractions.
 
     varies: per port, whether what it reads goes round. What does not enters before the
@@ -172,7 +172,7 @@ class LoopStep(Step):
         super().__init__(node, writer)
         self.varies = varies
 
-    def prepare(self, steps: Mapping[int, Step]) -> None:
+    def prepare(self, steps: Mapping[int, RowStep]) -> None:
         """Agree with the region's other steps on how rows are passed, before any code is written."""
 
     def begin_loop(self) -> None:
@@ -199,7 +199,7 @@ class LoopStep(Step):
 
 
 @singledispatch
-def loop_step_for(operator: Operator, node: Node, writer: StepWriter, varies: Sequence[bool]) -> Step:
+def loop_step_for(operator: Operator, node: Node, writer: StepWriter, varies: Sequence[bool]) -> RowStep:
     """Create the step of an operator in a loop with retractions. Default: one that works row by row."""
     assert operator.linear, f"{type(operator).__name__} in a loop whose rows may be taken back"
     return step_for(operator, node, writer)
@@ -212,7 +212,7 @@ def register_loop_step(*operators: type[Operator]) -> Callable[[type[N]], type[N
     """Register a step class for these operators in loops with retractions."""
 
     def register(step: type[N]) -> type[N]:
-        def made(operator: Operator, node: Node, writer: StepWriter, varies: Sequence[bool]) -> Step:
+        def made(operator: Operator, node: Node, writer: StepWriter, varies: Sequence[bool]) -> RowStep:
             return step(node, writer, varies)
 
         for operator in operators:

@@ -32,7 +32,7 @@ from headrace.lowering.reference import (
 )
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot, thaw_dict, thaw_list
-from headrace.lowering.step import Step, register_step
+from headrace.lowering.step import RowStep, register_step
 from headrace.operators.lifetime import TickDependent
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ class DeferSignal(TickDependent):
 
 
 @register_step(DeferSignal)
-class DeferSignalStep(Step):
+class DeferSignalStep(RowStep):
     """Step of defer_signal. Slot, under the key (): the changes since the last signal, in order."""
 
     takes_rows = False
@@ -399,7 +399,7 @@ class MultisetDelta(TickDependent):
 
 
 @register_step(EveryTick)
-class EveryTickStep(Step):
+class EveryTickStep(RowStep):
     """Step of every_tick. Slot, under the key (): the rows so far in order; for a table, {row: copies}."""
 
     takes_rows = False
@@ -447,7 +447,7 @@ class EveryTickStep(Step):
 
 
 @register_step(MultisetDelta)
-class MultisetDeltaStep(Step):
+class MultisetDeltaStep(RowStep):
     """Step of multiset_delta. Slot, under the key (): {row: copies} of the last tick.
 
     `before` has those not matched yet in this tick, `now` counts this tick's rows.

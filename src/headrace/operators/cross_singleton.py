@@ -12,7 +12,7 @@ from headrace.graph.operator_declarations import IN_ORDER, WHOLE, Facts, Need, P
 from headrace.lowering.forms import lower_operator
 from headrace.lowering.reference import Bag, Examples, NotOfBags, OperatorInput, output_of_tick
 from headrace.lowering.row_code import RowCode
-from headrace.lowering.step import Step, register_step
+from headrace.lowering.step import RowStep, register_step
 from headrace.operators.aggregate.counts import count
 from headrace.operators.lifetime import DEPENDS_ON_CUT, Lifetime, TickDependent, tick_needs
 
@@ -87,7 +87,7 @@ class CrossSingleton(TickDependent):
 
 
 @register_step(CrossSingleton)
-class CrossSingletonStep(Step):
+class CrossSingletonStep(RowStep):
     """Step of cross_singleton: appends the first row of `single`, complete by then, to each row."""
 
     takes_rows = False

@@ -46,7 +46,7 @@ from headrace.lowering.reference import Bag, Bags, Examples, OperatorInput, answ
 from headrace.lowering.round_history import SetLoopStep
 from headrace.lowering.row_code import RowCode, tuple_source
 from headrace.lowering.slot import Slot
-from headrace.lowering.step import Step, register_loop_step, register_step, step_for
+from headrace.lowering.step import RowStep, register_loop_step, register_step, step_for
 from headrace.operators.event_time.due_calendar import ExpiringStep
 from headrace.operators.lifetime import (
     Lifetime,
@@ -290,7 +290,7 @@ class DistinctOnTimeStep(ExpiringStep):
 # --- row steps ------------------------------------------------------------------------------------
 
 
-class AppendDistinctStep(Step):
+class AppendDistinctStep(RowStep):
     """Distinct over an append stream, which emits the first copy at once.
 
     of_a_tick: the state is dropped at the end of the tick.
@@ -324,7 +324,7 @@ class AppendDistinctStep(Step):
             self.emit(first)
 
 
-class TableDistinctStep(Step):
+class TableDistinctStep(RowStep):
     """Distinct over a table, which counts copies and emits crossings of 0 per tick."""
 
     keeps_state = True
@@ -360,13 +360,13 @@ class TableDistinctStep(Step):
 
 @step_for.register(Distinct)
 @step_for.register(Unique)
-def _step(operator: DistinctOperator, node: Node, writer: StepWriter) -> Step:
+def _step(operator: DistinctOperator, node: Node, writer: StepWriter) -> RowStep:
     if operator.lifetime is Lifetime.TICK:
         return AppendDistinctStep(node, writer, of_a_tick=True)
     return distinct_step(node, writer)
 
 
-def distinct_step(node: Node, writer: StepWriter) -> Step:
+def distinct_step(node: Node, writer: StepWriter) -> RowStep:
     """Choose the step of distinct; append streams have a cheaper one."""
     if writer.is_append(node.inputs[0]):
         return AppendDistinctStep(node, writer)

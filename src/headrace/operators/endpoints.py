@@ -23,7 +23,7 @@ from headrace.lowering.forms import apply_operator, lower_operator
 from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot
-from headrace.lowering.step import Step, register_step
+from headrace.lowering.step import RowStep, register_step
 from headrace.operators.column_arguments import ANY_VALUE
 from headrace.operators.signals.lift import SignalOperator
 
@@ -212,7 +212,7 @@ class Null(Operator):
 
 
 @register_step(Initialize)
-class InitializeStep(Step):
+class InitializeStep(RowStep):
     """Step of initialize. Slot, under the key (): present after the first tick."""
 
     keeps_state = True
@@ -227,7 +227,7 @@ class InitializeStep(Step):
 
 
 @register_step(Null)
-class NullStep(Step):
+class NullStep(RowStep):
     """Step that emits nothing."""
 
     def consume(self, port: int, row: RowCode) -> None:
@@ -259,7 +259,7 @@ class SinkOperator(Operator):
     >>> flow = hr.Flow("numbers")
     >>> flow.sink("out", flow.table("numbers", int))
     >>> hr.Engine(flow).tick(numbers=[hr.insert(1), hr.insert(2), hr.delete(1)])["out"]
-    Changes([Change(row=2, weight=1)])
+    SinkChanges([Change(row=2, weight=1)])
     """
 
     kind: ClassVar[str] = "sink"
@@ -308,7 +308,7 @@ def _sink_answer(operator: SinkOperator, node: Node, inputs: Bags) -> Bag:
 
 
 @register_step(SinkOperator)
-class SinkStep(Step):
+class SinkStep(RowStep):
     """Step that collects a tick's changes for the region to return."""
 
     keeps_state = True

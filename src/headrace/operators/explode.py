@@ -15,7 +15,7 @@ from headrace.lowering.forms import apply_operator, lower_operator
 from headrace.lowering.generated_source import register_runtime
 from headrace.lowering.reference import Bag, Bags, ExamplePair, Examples, answer_of_bags, copies
 from headrace.lowering.row_code import RowCode
-from headrace.lowering.step import Step, register_step
+from headrace.lowering.step import RowStep, register_step
 from headrace.operators.rows import RowByRow
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Explode(RowByRow):
 
 
 @register_step(Explode)
-class ExplodeStep(Step):
+class ExplodeStep(RowStep):
     operator: Explode
 
     def consume(self, port: int, row: RowCode) -> None:

@@ -27,7 +27,7 @@ from headrace.lowering.forms import apply_operator, register_arranged
 from headrace.lowering.reference import Bag, Bags, ExamplePair, Examples, answer_of_bags
 from headrace.lowering.round_history import RoundSumsWriter, SetLoopStep
 from headrace.lowering.slot import Slot
-from headrace.lowering.step import LoopStep, Step, register_loop_step, step_for
+from headrace.lowering.step import LoopStep, RowStep, register_loop_step, step_for
 from headrace.operators.distinct import DistinctPlan, distinct_step
 from headrace.requirements import np
 
@@ -82,7 +82,7 @@ class FeedbackOperator(Operator):
         return ""
 
 
-class RoundFeedbackStep(Step):
+class RoundFeedbackStep(RowStep):
     """Step of a feedback: its new rows in one round are the input of the next."""
 
     keeps_state = True
@@ -164,7 +164,7 @@ class SetFeedbackStep(RoundFeedbackStep):
 
 
 @step_for.register(Feedback)
-def _set_step(operator: Feedback, node: Node, writer: StepWriter) -> Step:
+def _set_step(operator: Feedback, node: Node, writer: StepWriter) -> RowStep:
     if not writer.is_in_loop(node.id):
         # Every way back passes a delay: no rounds within a tick, and rows may be retracted.
         return distinct_step(node, writer)
@@ -248,7 +248,7 @@ class BagFeedbackStep(RoundFeedbackStep):
         self.code.line(f"{self.writer.feedback_variable(self.node.id)}.append({row.flat(append=True)})")
 
 
-class DelayedBagFeedbackStep(Step):
+class DelayedBagFeedbackStep(RowStep):
     """Feedback that passes through a delay: it has no rounds, and rows pass unchanged."""
 
     def consume(self, port: int, row: RowCode) -> None:
@@ -256,7 +256,7 @@ class DelayedBagFeedbackStep(Step):
 
 
 @step_for.register(BagFeedback)
-def _bag_step(operator: BagFeedback, node: Node, writer: StepWriter) -> Step:
+def _bag_step(operator: BagFeedback, node: Node, writer: StepWriter) -> RowStep:
     if not writer.is_in_loop(node.id):
         return DelayedBagFeedbackStep(node, writer)
     return BagFeedbackStep(node, writer)

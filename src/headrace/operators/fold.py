@@ -43,7 +43,7 @@ from headrace.lowering.reference import (
 )
 from headrace.lowering.row_code import RowCode, holds_any, item_source, item_sources, user_form
 from headrace.lowering.slot import Slot
-from headrace.lowering.step import Step, register_step, step_for
+from headrace.lowering.step import RowStep, register_step, step_for
 from headrace.operators.lifetime import (
     DEPENDS_ON_CUT,
     Lifetime,
@@ -346,7 +346,7 @@ _OF_ANOTHER_TYPE = (
 )
 
 
-class FoldStep(Step):
+class FoldStep(RowStep):
     """Base of folds' steps: calls to the function, and conversion of its results to rows.
 
     State is the rows last emitted, from which the accumulated value is made again: so it is plain data
@@ -479,7 +479,7 @@ register_step(FoldTick)(WholeTickFoldStep)
 
 
 @step_for.register(Reduce)
-def _reduce_step(operator: Reduce, node: Node, writer: StepWriter) -> Step:
+def _reduce_step(operator: Reduce, node: Node, writer: StepWriter) -> RowStep:
     step = WholeTickFoldStep if operator.lifetime is Lifetime.TICK else WholeFoldStep
     return step(node, writer)
 

@@ -20,7 +20,7 @@ from headrace.lattice import Max
 from headrace.lowering.reference import Examples
 from headrace.lowering.row_code import RowCode, key_columns, write_received
 from headrace.lowering.slot import Slot
-from headrace.lowering.step import Step, step_for
+from headrace.lowering.step import RowStep, step_for
 from headrace.operators.fold import NO_CLAIMS, Claims, FoldOperator, FoldStep, describe_fold, folded_facts
 from headrace.operators.lifetime import Lifetime, WithLifetime, describe_lifetime
 
@@ -248,6 +248,6 @@ class KeyedTickFoldStep(KeyedFoldStep):
 
 
 @step_for.register(KeyedFoldOperator)
-def _step(operator: KeyedFoldOperator, node: Node, writer: StepWriter) -> Step:
+def _step(operator: KeyedFoldOperator, node: Node, writer: StepWriter) -> RowStep:
     step = KeyedTickFoldStep if operator.lifetime is Lifetime.TICK else KeyedFoldStep
     return step(node, writer)

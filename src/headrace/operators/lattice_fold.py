@@ -30,7 +30,7 @@ from headrace.lattice import Max, Merging, Min
 from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags, function_of
 from headrace.lowering.row_code import MappingCode, RowCode, key_columns, merged_item, write_received
 from headrace.lowering.slot import Slot
-from headrace.lowering.step import Step, register_step
+from headrace.lowering.step import RowStep, register_step
 from headrace.operators.aggregate.counts import count
 from headrace.operators.fold import items_by_key
 from headrace.operators.lifetime import TickDependent
@@ -254,7 +254,7 @@ class LatticeReduce(LatticeFold):
 # --- steps ----------------------------------------------------------------------------------------
 
 
-class LatticeStep(Step):
+class LatticeStep(RowStep):
     """Base of both steps of lattice folds. Slot: key -> (the merge so far,)."""
 
     operator: LatticeFold | LatticeGrowth
@@ -421,7 +421,7 @@ class AtLeast(Operator):
 
 
 @register_step(AtLeast)
-class AtLeastStep(Step):
+class AtLeastStep(RowStep):
     """Step of at_least. Slot: key -> 1 once its value has reached the threshold."""
 
     operator: AtLeast

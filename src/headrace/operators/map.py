@@ -14,7 +14,7 @@ from headrace.graph.node import identity_lineage
 from headrace.lowering.generated_source import register_runtime
 from headrace.lowering.reference import Bag, Bags, ExamplePair, Examples, answer_of_bags, copies
 from headrace.lowering.row_code import RowCode, item_sources, user_form, write_received
-from headrace.lowering.step import Step, loop_step_for, register_step, step_for
+from headrace.lowering.step import RowStep, loop_step_for, register_step, step_for
 from headrace.operators.rows import RowFunction
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class Inspect(RowFunction):
         yield from ()
 
 
-class OpaqueStep(Step):
+class OpaqueStep(RowStep):
     """Step of a user function called on each row, its result checked against the output schema."""
 
     def __init__(self, node: Node, writer: StepWriter, function: Callable[..., object]) -> None:
@@ -206,7 +206,7 @@ class MapStep(OpaqueStep):
         self.emit(write_received(self.writer, self.node.schema, call, self._checked, row.weight))
 
 
-class VectorisedMapStep(Step):
+class VectorisedMapStep(RowStep):
     """Step of map with a vectorised function, which is called once with the tick's rows.
 
     If it fails, it is called again with a row on which it fails alone, so that the error names that row.
@@ -259,25 +259,25 @@ class VectorisedMapStep(Step):
 
 
 @step_for.register(Map)
-def _map_step(operator: Map, node: Node, writer: StepWriter) -> Step:
+def _map_step(operator: Map, node: Node, writer: StepWriter) -> RowStep:
     if isinstance(operator.function, VectorisedFunction):
         return VectorisedMapStep(node, writer, operator.function)
     return MapStep(node, writer, operator.function)
 
 
 @loop_step_for.register(Map)
-def _map_step_in_loop(operator: Map, node: Node, writer: StepWriter, varies: Sequence[bool]) -> Step:
+def _map_step_in_loop(operator: Map, node: Node, writer: StepWriter, varies: Sequence[bool]) -> RowStep:
     # Rows of several rounds arrive together, so that a vectorised function is called on each.
     return MapStep(node, writer, operator.function)
 
 
 @step_for.register(FlatMap)
-def _flat_map_step(operator: FlatMap, node: Node, writer: StepWriter) -> Step:
+def _flat_map_step(operator: FlatMap, node: Node, writer: StepWriter) -> RowStep:
     return FlatMapStep(node, writer, operator.function)
 
 
 @step_for.register(FilterMap)
-def _filter_map_step(operator: FilterMap, node: Node, writer: StepWriter) -> Step:
+def _filter_map_step(operator: FilterMap, node: Node, writer: StepWriter) -> RowStep:
     return FilterMapStep(node, writer, operator.function)
 
 
@@ -298,7 +298,7 @@ class FilterMapStep(OpaqueStep):
 
 
 @register_step(Inspect)
-class InspectStep(Step):
+class InspectStep(RowStep):
     operator: Inspect
 
     def consume(self, port: int, row: RowCode) -> None:

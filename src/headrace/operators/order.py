@@ -17,7 +17,7 @@ from headrace.lowering.generated_source import register_runtime
 from headrace.lowering.reference import Bag, Bags, Examples, OperatorInput, answer_of_bags, output_of_tick
 from headrace.lowering.row_code import RowCode, comparable, tuple_source, user_form
 from headrace.lowering.slot import Slot
-from headrace.lowering.step import Step, register_step
+from headrace.lowering.step import RowStep, register_step
 from headrace.operators.lifetime import (
     DEPENDS_ON_CUT,
     Lifetime,
@@ -120,7 +120,7 @@ class Sort(WithLifetime):
 
 
 @register_step(Sort)
-class SortStep(Step):
+class SortStep(RowStep):
     """Step of sort, without state: a bounded stream arrives in one tick, and each tick is sorted alone."""
 
     operator: Sort
@@ -227,7 +227,7 @@ class AssumeOrdered(TickDependent):
 
 
 @register_step(AssumeOrdered)
-class AssumeOrderedStep(Step):
+class AssumeOrderedStep(RowStep):
     def consume(self, port: int, row: RowCode) -> None:
         self.emit(row)
 
@@ -366,7 +366,7 @@ _SIDES = ("left", "right")
 
 
 @register_step(Zip)
-class ZipStep(Step):
+class ZipStep(RowStep):
     """Step of zip. Slots: left and right, position -> unpaired row; counts, side -> rows so far.
 
     Whoever comes second at a position takes the first away from there. The counts of a
@@ -420,7 +420,7 @@ class ZipStep(Step):
 
 
 @register_step(ZipLongest)
-class ZipLongestStep(Step):
+class ZipLongestStep(RowStep):
     """Step of zip_longest over two complete inputs, side by side."""
 
     takes_rows = False

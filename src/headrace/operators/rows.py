@@ -29,7 +29,7 @@ from headrace.lowering.reference import (
     functions_of,
 )
 from headrace.lowering.row_code import RowCode, user_form
-from headrace.lowering.step import Step, register_step
+from headrace.lowering.step import RowStep, register_step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -137,7 +137,7 @@ class Filter(RowByRow):
 
 
 @register_step(Filter)
-class FilterStep(Step):
+class FilterStep(RowStep):
     operator: Filter
 
     def consume(self, port: int, row: RowCode) -> None:
@@ -256,7 +256,7 @@ def with_columns(schema: Schema, columns: Mapping[str, Expr]) -> Select:
 
 
 @register_step(Select)
-class SelectStep(Step):
+class SelectStep(RowStep):
     operator: Select
 
     def consume(self, port: int, row: RowCode) -> None:
@@ -390,7 +390,7 @@ class Partition(RowByRow):
 
 
 @register_step(Partition)
-class PartitionStep(Step):
+class PartitionStep(RowStep):
     """Step of partition: rows are routed by tag, looked up among the ports' tags in order."""
 
     operator: Partition

@@ -13,7 +13,7 @@ from headrace.expr.tree import Expr, columns_of
 from headrace.graph.node import identity_lineage
 from headrace.lowering.forms import apply_operator, lower_operator
 from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags, copies, function_of
-from headrace.lowering.step import Step, register_step
+from headrace.lowering.step import RowStep, register_step
 from headrace.operators.rows import Filter, RowByRow
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class SampleByHash(RowByRow):
 
 
 @register_step(SampleByHash)
-class SampleByHashStep(Step):
+class SampleByHashStep(RowStep):
     operator: SampleByHash
 
     def consume(self, port: int, row: RowCode) -> None:

@@ -26,7 +26,7 @@ from headrace.lowering.generated_source import register_runtime
 from headrace.lowering.reference import ExamplePair, Examples
 from headrace.lowering.row_code import RowCode, holds_any, merged_item, user_form, write_received
 from headrace.lowering.slot import Slot
-from headrace.lowering.step import Step, register_step
+from headrace.lowering.step import RowStep, register_step
 from headrace.operators.fold import NO_CLAIMS, describe_fold
 from headrace.operators.lattice_fold import lattice_claims, lattice_functions
 from headrace.operators.lifetime import Lifetime, WithLifetime, describe_lifetime
@@ -255,7 +255,7 @@ class RunningState(OrderedOperator):
 
 
 @register_step(Scan)
-class ScanStep(Step):
+class ScanStep(RowStep):
     """Step of scan. Slot: key -> the inside row of the carried value, or () after its end.
 
     Within a tick the keys that came carry (value,) as the function knows it, which may be altered.
@@ -338,7 +338,7 @@ def storage_functions(carried: Schema, what: str) -> tuple[Callable[[Any], Any],
 
 
 @register_step(Enumerate)
-class EnumerateStep(Step):
+class EnumerateStep(RowStep):
     """Step of enumerate. Slot: key -> number of rows so far."""
 
     operator: Enumerate
@@ -386,7 +386,7 @@ class EnumerateStep(Step):
 
 
 @register_step(RunningState)
-class StateStep(Step):
+class StateStep(RowStep):
     """Step of state. Slot: key -> the merge so far; absent while that is the bottom."""
 
     operator: RunningState

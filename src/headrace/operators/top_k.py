@@ -43,7 +43,7 @@ from headrace.lowering.reference import (
 )
 from headrace.lowering.row_code import MappingCode, RowCode, comparable, item_sources, tuple_source
 from headrace.lowering.slot import Slot, thaw_list
-from headrace.lowering.step import Step, register_step
+from headrace.lowering.step import RowStep, register_step
 from headrace.operators.aggregate import extremes as extremes
 from headrace.operators.lifetime import Lifetime, WithLifetime, tick_needs, with_lifetimes
 from headrace.requirements import F, np, pl
@@ -146,7 +146,7 @@ def _thaw_group(group: Any) -> list[Any]:
 
 
 @register_step(TopK)
-class TopKStep(Step):
+class TopKStep(RowStep):
     """Step of top-k.
 
     Slot where rows are never retracted: group -> its first rows in order, a copy each. Otherwise:

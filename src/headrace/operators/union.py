@@ -14,7 +14,7 @@ from headrace.lowering.forms import apply_operator, lower_operator
 from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags, copies
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot
-from headrace.lowering.step import LoopStep, Step, register_loop_step, register_step
+from headrace.lowering.step import LoopStep, RowStep, register_loop_step, register_step
 from headrace.operators.distinct import Distinct
 from headrace.operators.feedback import Feedback
 from headrace.operators.join.join import Join
@@ -85,7 +85,7 @@ class Union(Operator):
 
 
 @register_step(Union)
-class UnionStep(Step):
+class UnionStep(RowStep):
     def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
         self.sites = len(node.inputs)
@@ -318,7 +318,7 @@ def _needs(port: int) -> tuple[Need, ...]:
 
 
 @register_step(Chain)
-class ChainStep(Step):
+class ChainStep(RowStep):
     """Step of chain over whole buffers, port by port."""
 
     takes_rows = False
@@ -334,7 +334,7 @@ class ChainStep(Step):
 
 
 @register_step(ChainFirstN)
-class ChainFirstNStep(Step):
+class ChainFirstNStep(RowStep):
     """Step of chain_first_n. `left` counts the rows a tick may still emit, over all rounds of a loop."""
 
     takes_rows = False

@@ -15,7 +15,7 @@ from typing import Any
 from headrace.errors import UnsupportedQuery
 from headrace.expr.check import check
 from headrace.expr.code_runtime import EPOCH
-from headrace.expr.tree import Call, Column, Expr, Literal
+from headrace.expr.tree import Column, Expr, FunctionCall, Literal
 from headrace.expr.types import DATE, TIMESTAMP, TIMESTAMP_NTZ, MapType, StructType
 from headrace.flow.state_expiry import timed_columns
 from headrace.flow.timed_columns import has_watermark
@@ -37,15 +37,19 @@ def _conversion(node: CatalystNode, scope: Scope) -> Expr:
         case "timestamp":
             return _moment(child, scope)
         case "timestamp_ntz":
-            return Call("cast", (_moment(child, scope),), (TIMESTAMP_NTZ,))
+            return FunctionCall("cast", (_moment(child, scope),), (TIMESTAMP_NTZ,))
         case _:
-            return Call("micros_since", (_in_utc(node, scope), Literal(EPOCH, TIMESTAMP)))
+            return FunctionCall("micros_since", (_in_utc(node, scope), Literal(EPOCH, TIMESTAMP)))
 
 
 def _in_utc(conversion: CatalystNode, scope: Scope) -> Expr:
     """Lower the time that is converted to microseconds; one without a zone is taken for UTC."""
     time = scope.lower(conversion.children[0])
-    return Call("cast", (time,), (TIMESTAMP,)) if conversion.fields["fromType"] == "timestamp_ntz" else time
+    return (
+        FunctionCall("cast", (time,), (TIMESTAMP,))
+        if conversion.fields["fromType"] == "timestamp_ntz"
+        else time
+    )
 
 
 def _moment(node: CatalystNode, scope: Scope) -> Expr:
@@ -59,13 +63,15 @@ def _moment(node: CatalystNode, scope: Scope) -> Expr:
             return _shifted(_moment(left, scope), micros if node.kind == "Add" else -micros)
         if node.kind == "Subtract" and right.kind == "CaseWhen":
             return _window_start(left, right.children[-1], scope)
-    return Call("timestamp_micros", (scope.lower(node),))
+    return FunctionCall("timestamp_micros", (scope.lower(node),))
 
 
 def _window_start(time: CatalystNode, remainder: CatalystNode, scope: Scope) -> Expr:
     """Lower `time - (time - offset) mod width`."""
     offset, width = _offset_and_width(remainder)
-    start = Call("tumble", (_shifted(_moment(time, scope), -offset),), (timedelta(microseconds=width),))
+    start = FunctionCall(
+        "tumble", (_shifted(_moment(time, scope), -offset),), (timedelta(microseconds=width),)
+    )
     return _shifted(start, offset)
 
 
@@ -75,7 +81,7 @@ def _offset_and_width(remainder: CatalystNode) -> tuple[int, int]:
 
 
 def _shifted(moment: Expr, micros: int) -> Expr:
-    return Call("shift", (moment,), (timedelta(microseconds=micros),)) if micros else moment
+    return FunctionCall("shift", (moment,), (timedelta(microseconds=micros),)) if micros else moment
 
 
 # -- sessions ----------------------------------------------------------------------------------
@@ -95,7 +101,7 @@ def with_session(below: Relation, key: CatalystNode, group: tuple[Expr, ...]) ->
         partition_by=group, order_by=start, range=(None, timedelta(microseconds=-1))
     )
     reached = below.stream.with_columns(**{"session before": before})
-    opens = Call("when", (Column("session before") >= start, Literal(0), Literal(1)))
+    opens = FunctionCall("when", (Column("session before") >= start, Literal(0), Literal(1)))
     number: Any = sums.sum(opens).over(partition_by=group, order_by=start, range=(None, 0))
     numbered = reached.with_columns(**{"session number": number})
     per = (*group, Column("session number"))
@@ -103,7 +109,7 @@ def with_session(below: Relation, key: CatalystNode, group: tuple[Expr, ...]) ->
         "session start": extremes.min(start).over(partition_by=per),
         "session end": extremes.max(end).over(partition_by=per),
     }
-    window = Call("struct", (Column("session start"), Column("session end")), (("start", "end"),))
+    window = FunctionCall("struct", (Column("session start"), Column("session end")), (("start", "end"),))
     whole = numbered.with_columns(**bounds).with_columns(**{name: window})
     return Relation(whole.select(*below.stream.schema.names), below.columns)
 
@@ -243,7 +249,7 @@ def first_of_each(below: Relation, keys: tuple[Expr, ...]) -> Relation:
     stream, names = below.stream, below.stream.schema.names
     if _passing(stream, keys) is None or any(isinstance(f.type, MapType) for f in stream.schema.fields):
         return Relation(stream.top_k(1, by=[], per=keys), below.columns)
-    row = Call("struct", tuple(map(Column, names)), (tuple(names),))
+    row = FunctionCall("struct", tuple(map(Column, names)), (tuple(names),))
     named = {f"key {at}": key for at, key in enumerate(keys)}
     groups = grouped(stream, named, {"row": extremes.min(row)})
     return Relation(groups.select(**{name: Column("row").field(name) for name in names}), below.columns)
@@ -268,7 +274,9 @@ def closing_sessions(below: Relation, key: CatalystNode) -> SessionGroups | None
         node = below.stream.flow.node(node.inputs[0])
     made = dict(node.operator.columns).get(column.name) if isinstance(node.operator, Select) else None
     match made:
-        case Call("struct", (begin, Call("shift", (at,), (timedelta() as gap,)))) if at.same(begin):
+        case FunctionCall("struct", (begin, FunctionCall("shift", (at,), (timedelta() as gap,)))) if at.same(
+            begin
+        ):
             return SessionGroups(column, gap)
         case _:
             return None
@@ -291,8 +299,8 @@ def grouped(
         windows = session(sessions.key.field("start"), sessions.gap + _MOMENT)
         others = {name: key for name, key in keys.items() if not key.same(sessions.key)}
         groups = stream.group_by(**others, window=windows, emit="updates").agg(**wanted)
-        end = Call("shift", (Column("window_end"),), (-_MOMENT,))
-        window = Call("struct", (Column("window_start"), end), (("start", "end"),))
+        end = FunctionCall("shift", (Column("window_end"),), (-_MOMENT,))
+        window = FunctionCall("struct", (Column("window_start"), end), (("start", "end"),))
         shown = {name: Column(name) if name in others else window for name in keys}
         return groups.select(**shown, **{name: Column(name) for name in aggregations})
     time = _passing(stream, keys.values())
@@ -322,8 +330,8 @@ def _times(key: Expr, stream: RowStream) -> Iterator[Expr]:
     if typed.type == TIMESTAMP:
         yield key
     elif typed.type == DATE:
-        yield Call("cast", (key,), (TIMESTAMP,))
+        yield FunctionCall("cast", (key,), (TIMESTAMP,))
     elif isinstance(typed.type, StructType):
         for field in typed.type.fields:
             if field.type == TIMESTAMP and not field.nullable:
-                yield Call("field", (key,), (field.name,))
+                yield FunctionCall("field", (key,), (field.name,))

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, cast
 from headrace.errors import UnsupportedQuery
 from headrace.expr.code_runtime import NAN, float32
 from headrace.expr.functions import CATALOGUE
-from headrace.expr.tree import Call, Expr, Literal, Ordering
+from headrace.expr.tree import Expr, FunctionCall, Literal, Ordering
 from headrace.expr.types import (
     BOOL,
     BYTES,
@@ -57,7 +57,7 @@ class Scope:
     columns: Mapping[int, Expr]
     computed: tuple[tuple[CatalystNode, Expr], ...] = ()
     subqueries: Mapping[int, Expr] = field(default_factory=dict[int, Expr])
-    variables: Mapping[int, Call] = field(default_factory=dict[int, Call])
+    variables: Mapping[int, FunctionCall] = field(default_factory=dict[int, FunctionCall])
 
     def lower(self, node: CatalystNode) -> Expr:
         """Lower an expression. Raises `RefusedNode` naming the function that has no lowering."""
@@ -88,7 +88,7 @@ def _plain(kind: str, function: str) -> None:
 
     @lowers(kind)
     def _(node: CatalystNode, scope: Scope) -> Expr:
-        return Call(function, scope.lower_all(node.children))
+        return FunctionCall(function, scope.lower_all(node.children))
 
 
 INVOKED: dict[str, Function] = {}
@@ -118,8 +118,8 @@ def _comparison(node: CatalystNode, scope: Scope) -> Expr:
     arguments = scope.lower_all(node.children)
     if any(_has_fields(each) for child in node.children for each in child.walk()):
         # Names of fields do not matter.
-        arguments = tuple(Call("by_position", (each,)) for each in arguments)
-    return Call(_COMPARISONS[node.kind], arguments)
+        arguments = tuple(FunctionCall("by_position", (each,)) for each in arguments)
+    return FunctionCall(_COMPARISONS[node.kind], arguments)
 
 
 def _has_fields(node: CatalystNode) -> bool:
@@ -148,7 +148,7 @@ def _like_several(node: CatalystNode, scope: Scope) -> Expr:
     parts = [~each for each in parts] if negated else parts
     while len(parts) > 1:
         # As a tree, whose depth Python can take.
-        pairs = [Call(join, tuple(pair)) for pair in zip(parts[::2], parts[1::2], strict=False)]
+        pairs = [FunctionCall(join, tuple(pair)) for pair in zip(parts[::2], parts[1::2], strict=False)]
         parts = pairs + parts[len(pairs) * 2 :]
     return parts[0]
 
@@ -181,7 +181,7 @@ def _is_null(node: CatalystNode) -> bool:
 
 def _error_as_text(node: CatalystNode, scope: Scope) -> Expr:
     if node.kind == "RaiseError":
-        return Call("cast", (scope.lower(node),), (STR,))
+        return FunctionCall("cast", (scope.lower(node),), (STR,))
     if not _is_error(node):
         return Literal(None) if _is_null(node) else scope.lower(node)
     return _choice(tuple(_error_as_text(child, scope) for child in node.children))
@@ -211,7 +211,7 @@ def _literal(node: CatalystNode, scope: Scope) -> Expr:
 def constant(text: str | None, type: DataType) -> Expr:
     """Return a constant of a type from Catalyst's text of it."""
     if text is None:
-        return Call("cast", (Literal(None),), (type,))
+        return FunctionCall("cast", (Literal(None),), (type,))
     read = _CONSTANTS.get(DecimalType if isinstance(type, DecimalType) else type)
     if read is None:
         raise UnsupportedQuery(
@@ -219,7 +219,7 @@ def constant(text: str | None, type: DataType) -> Expr:
             fix="write it as a cast of text, or put it into a table",
         )
     if isinstance(type, DecimalType):
-        return Call("cast", (Literal(Decimal(text)),), (type,))
+        return FunctionCall("cast", (Literal(Decimal(text)),), (type,))
     try:
         return Literal(read(text), type)
     except ValueError:  # a year beyond 9999
@@ -260,7 +260,7 @@ def _known(node: CatalystNode, scope: Scope) -> Expr:
 @lowers("CreateNamedStruct")
 def _named_struct(node: CatalystNode, scope: Scope) -> Expr:
     names = tuple(str(child.fields["value"]) for child in node.children[::2])
-    return Call("struct", scope.lower_all(node.children[1::2]), (names,))
+    return FunctionCall("struct", scope.lower_all(node.children[1::2]), (names,))
 
 
 @lowers("GetStructField")
@@ -273,12 +273,12 @@ def _struct_field(node: CatalystNode, scope: Scope) -> Expr:
         return scope.lower(child.children[2 * at + 1])
     else:
         name = node.fields["name"]
-    return Call("field", (scope.lower(child),), (name,))
+    return FunctionCall("field", (scope.lower(child),), (name,))
 
 
 @lowers("GetArrayItem")
 def _item(node: CatalystNode, scope: Scope) -> Expr:
-    return Call("element" if node.fields["failOnError"] else "get", scope.lower_all(node.children))
+    return FunctionCall("element" if node.fields["failOnError"] else "get", scope.lower_all(node.children))
 
 
 @lowers("CaseWhen", "If")
@@ -288,7 +288,7 @@ def _when(node: CatalystNode, scope: Scope) -> Expr:
 
 def _choice(parts: tuple[Expr, ...]) -> Expr:
     """Return a conditional of conditions and values by turns, and perhaps a value for all other rows."""
-    return Call("when", parts if len(parts) % 2 else (*parts, Literal(None)))
+    return FunctionCall("when", parts if len(parts) % 2 else (*parts, Literal(None)))
 
 
 # -- casts and numbers -----------------------------------------------------------------------
@@ -297,7 +297,7 @@ def _choice(parts: tuple[Expr, ...]) -> Expr:
 @lowers("Cast", "TryCast")
 def _cast(node: CatalystNode, scope: Scope) -> Expr:
     name = "cast" if node.kind == "Cast" else "try_cast"
-    return Call(name, (scope.lower(node.child("child")),), (parse_type(node.fields["dataType"]),))
+    return FunctionCall(name, (scope.lower(node.child("child")),), (parse_type(node.fields["dataType"]),))
 
 
 @lowers("Round")
@@ -314,7 +314,7 @@ def rounded(node: CatalystNode, scope: Scope, make: Callable[[Expr, int], Expr])
         )
     count = digits.fields["value"]
     if count is None:
-        return Call("when", (Literal(False), make(scope.lower(value), 0), Literal(None)))
+        return FunctionCall("when", (Literal(False), make(scope.lower(value), 0), Literal(None)))
     return make(scope.lower(value), int(count))
 
 
@@ -324,25 +324,25 @@ def rounded(node: CatalystNode, scope: Scope, make: Callable[[Expr, int], Expr])
 @lowers("StringTrim")
 def _trim(node: CatalystNode, scope: Scope) -> Expr:
     arguments = scope.lower_all(node.children)
-    return Call("btrim" if len(arguments) > 1 else "trim", arguments)
+    return FunctionCall("btrim" if len(arguments) > 1 else "trim", arguments)
 
 
 @lowers("StringTrimLeft", "StringTrimRight")
 def _trim_one_end(node: CatalystNode, scope: Scope) -> Expr:
     arguments, name = scope.lower_all(node.children), "ltrim" if node.kind == "StringTrimLeft" else "rtrim"
-    return Call(f"{name}_of" if len(arguments) > 1 else name, arguments)
+    return FunctionCall(f"{name}_of" if len(arguments) > 1 else name, arguments)
 
 
 @lowers("Levenshtein")
 def _levenshtein(node: CatalystNode, scope: Scope) -> Expr:
     one, other, *most = scope.lower_all(node.children)
-    distance = Call("levenshtein", (one, other))
+    distance = FunctionCall("levenshtein", (one, other))
     if not most:
         return distance
     # Beyond a given distance it is -1.
-    far = Call("gt", (distance, most[0]))
-    near = Call("when", (most[0].is_not_null(), distance, Literal(None)))
-    return Call("when", (far, typed_constant(-1, INT32), near))
+    far = FunctionCall("gt", (distance, most[0]))
+    near = FunctionCall("when", (most[0].is_not_null(), distance, Literal(None)))
+    return FunctionCall("when", (far, typed_constant(-1, INT32), near))
 
 
 def orderings(orders: Iterable[CatalystNode], lower: Callable[[CatalystNode], Expr]) -> Iterator[Ordering]:
@@ -361,18 +361,24 @@ def typed_constant(value: object, type: DataType) -> Expr:
     if isinstance(type, StructType) and isinstance(value, tuple):
         parts = zip(cast("tuple[object, ...]", value), type.fields, strict=True)
         names = tuple(field.name for field in type.fields)
-        return Call("struct", tuple(typed_constant(part, field.type) for part, field in parts), (names,))
+        return FunctionCall(
+            "struct", tuple(typed_constant(part, field.type) for part, field in parts), (names,)
+        )
     if isinstance(type, ListType) and isinstance(value, tuple):
         elements = [typed_constant(each, type.element) for each in cast("tuple[object, ...]", value)]
-        nothing = Call("array_repeat", (typed_constant(None, type.element), Literal(0)))
-        return Call("array", tuple(elements)) if elements else nothing
+        nothing = FunctionCall("array_repeat", (typed_constant(None, type.element), Literal(0)))
+        return FunctionCall("array", tuple(elements)) if elements else nothing
     if isinstance(type, MapType) and isinstance(value, tuple):
         entries = cast("tuple[tuple[object, object], ...]", value)
         parts = ((typed_constant(k, type.key), typed_constant(v, type.value)) for k, v in entries)
         nothing = (typed_constant((), ListType(each)) for each in (type.key, type.value))
-        return Call("map", tuple(chain(*parts))) if entries else Call("map_from_arrays", tuple(nothing))
+        return (
+            FunctionCall("map", tuple(chain(*parts)))
+            if entries
+            else FunctionCall("map_from_arrays", tuple(nothing))
+        )
     if value is None or isinstance(type, DecimalType):
-        return Call("cast", (Literal(value),), (type,))
+        return FunctionCall("cast", (Literal(value),), (type,))
     return Literal(value, type)
 
 

@@ -11,7 +11,7 @@ from operator import and_
 from typing import Any, TypeAlias, cast
 
 from headrace.errors import UnsupportedQuery
-from headrace.expr.tree import Call, Column, Expr, Literal
+from headrace.expr.tree import Column, Expr, FunctionCall, Literal
 from headrace.expr.types import FLOAT64, DataType
 from headrace.operators.aggregate import collected_values, counts, extremes, sums
 from headrace.operators.aggregate.aggregation import Aggregation
@@ -65,7 +65,7 @@ def _percentile(node: CatalystNode, lower: Lower) -> Aggregation:
 
 
 def _percentile_disc(node: CatalystNode, lower: Lower) -> Aggregation:
-    value = Call("cast", (lower(node.child("child")),), (FLOAT64,))
+    value = FunctionCall("cast", (lower(node.child("child")),), (FLOAT64,))
     return Percentile(value, _parts(node), True, bool(node.fields["reverse"]))
 
 
@@ -158,7 +158,7 @@ def _lowered(node: CatalystNode, scope: Scope) -> Aggregation:
 
     def lower(child: CatalystNode) -> Expr:
         value = scope.lower(child)
-        return value if passes is None else Call("when", (passes, value, Literal(None)))
+        return value if passes is None else FunctionCall("when", (passes, value, Literal(None)))
 
     if function.kind == "Count":
         arguments = tuple(map(lower, function.children))
@@ -183,7 +183,7 @@ def _count(function: CatalystNode, arguments: tuple[Expr, ...], *, filtered: boo
     if len(arguments) == 1:
         return counts.count(arguments[0])
     known = reduce(and_, (a.is_not_null() for a in arguments))
-    return counts.count(Call("when", (known, Literal(1), Literal(None))))
+    return counts.count(FunctionCall("when", (known, Literal(1), Literal(None))))
 
 
 def _is_first(node: CatalystNode) -> bool:
@@ -260,7 +260,7 @@ def _of_all(part: _Part, types: Mapping[str, DataType]) -> Expr:
     nothing = part.aggregations[part.name].of_no_rows if part.name in part.aggregations else None
     if nothing is None:
         return part.value
-    return Call("coalesce", (part.value, typed_constant(nothing, types[part.name])))
+    return FunctionCall("coalesce", (part.value, typed_constant(nothing, types[part.name])))
 
 
 def _part(node: CatalystNode, name: str, scope: Scope) -> _Part:
@@ -278,11 +278,14 @@ def _pivot(function: CatalystNode, values: list[object], name: str, scope: Scope
     type, of = parse_type(column.fields["dataType"]), scope.lower(column)
     aggregations = {
         f"{name} {at}": extremes.min(
-            Call("when", (Call("eq_null_safe", (of, typed_constant(wanted, type))), value, Literal(None)))
+            FunctionCall(
+                "when",
+                (FunctionCall("eq_null_safe", (of, typed_constant(wanted, type))), value, Literal(None)),
+            )
         )
         for at, wanted in enumerate(values)
     }
-    return _Part(name, aggregations, Call("array", tuple(map(Column, aggregations))))
+    return _Part(name, aggregations, FunctionCall("array", tuple(map(Column, aggregations))))
 
 
 _WindowLowering: TypeAlias = Callable[[CatalystNode, Scope], WindowFunction]

@@ -17,7 +17,7 @@ from typing import Any
 
 from headrace.errors import UnsupportedQuery
 from headrace.expr.check import check
-from headrace.expr.tree import Call, Column, Expr, Literal
+from headrace.expr.tree import Column, Expr, FunctionCall, Literal
 from headrace.flow.state_expiry import timed_columns
 from headrace.operators.aggregate import counts, extremes
 from headrace.queries.catalyst_plan import CatalystNode, attributes_of, conjuncts, same_expression
@@ -301,7 +301,7 @@ def _joined(left: Relation, right: Relation, kind: str, parts: Sequence[Catalyst
     one, other = (
         r.stream.with_columns(**{key: Literal(1)}) for r, key in ((left, "left one"), (right, "right one"))
     )
-    same = Call("eq", (Column("left one", "left"), Column("right one", "right")))
+    same = FunctionCall("eq", (Column("left one", "left"), Column("right one", "right")))
     on = reduce(and_, map(scope.lower, parts), same)
     return _selected(_on(one, other, on, kind), kept)
 
@@ -344,8 +344,8 @@ def _joined_single(left: Relation, right: Relation, parts: Sequence[CatalystNode
         **{name: extremes.min(Column(name)) for name in values}, **{rows: counts.count()}
     )
     joined = _joined(left, Relation(found, {**right.columns, _ROWS: rows}), "LeftOuter", parts)
-    many = Call("coalesce", (Column(rows), Literal(0)))
-    only = {name: Call("only_row", (Column(name), many)) for name in values}
+    many = FunctionCall("coalesce", (Column(rows), Literal(0)))
+    only = {name: FunctionCall("only_row", (Column(name), many)) for name in values}
     columns = {**left.columns, **right.columns}
     return _selected(joined.stream.with_columns(**only), columns)
 
@@ -390,10 +390,10 @@ def _key(part: CatalystNode, left: Relation, right: Relation) -> Expr | None:
         for side, relation, expr in (("left", left, one), ("right", right, other))
     ]
     if part.kind == "EqualTo":
-        return Call("eq", tuple(sides))
+        return FunctionCall("eq", tuple(sides))
     # Null equals null: whether it is null is a key, and so is the value, with another one for null.
     zero = zero_of(check(left.scope.lower(one), left.stream.schema).type)
     if zero is None:
         return None
-    nulls = Call("eq", (sides[0].is_null(), sides[1].is_null()))
-    return nulls & Call("eq", tuple(Call("coalesce", (side, zero)) for side in sides))
+    nulls = FunctionCall("eq", (sides[0].is_null(), sides[1].is_null()))
+    return nulls & FunctionCall("eq", tuple(FunctionCall("coalesce", (side, zero)) for side in sides))

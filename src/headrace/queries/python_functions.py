@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.errors import SourceLocation, UnsupportedQuery, UserFunctionFailed
 from headrace.expr.row_classes import computed_schema
-from headrace.expr.tree import Call
+from headrace.expr.tree import FunctionCall
 from headrace.expr.types import DataType, Field, Schema, StructType
 from headrace.operators.aggregate import collected_values
 from headrace.operators.aggregate.aggregation import Aggregation
@@ -235,7 +235,7 @@ def _values(function: PythonFunction, made: Any, of: DataType | None = None) -> 
 def collected(udf: CatalystNode, scope: Scope, names: tuple[str, ...] | None = None) -> Aggregation:
     """Lower the arguments of a function of a group: the sorted list of its rows, with these names."""
     names = names or tuple(f"_{at}" for at in range(len(udf.children)))
-    return collected_values.collect(Call("struct", scope.lower_all(udf.children), (names,)))
+    return collected_values.collect(FunctionCall("struct", scope.lower_all(udf.children), (names,)))
 
 
 def with_aggregate(udf: CatalystNode, stream: RowStream, rows: str, name: str) -> RowStream:

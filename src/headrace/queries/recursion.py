@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, cast
 
 from headrace.errors import UnsupportedQuery
 from headrace.expr.check import check
-from headrace.expr.tree import Call, Column, Expr, Literal
+from headrace.expr.tree import Column, Expr, FunctionCall, Literal
 from headrace.expr.types import INT32, INT64, MapType, Schema
 from headrace.queries.catalyst_plan import CatalystNode
 from headrace.queries.expressions import typed_constant
@@ -62,7 +62,7 @@ def _union_loop(node: CatalystNode, planner: Planner) -> Relation:
         # As long as it goes on, each round has a row: further ones cannot be among the first.
         rows = rows.filter(last < limit - 1)
     listed = [relation.columns[each] for each in output_of(numbered) if each != _id(attribute)]
-    following = {number: Call("when", (Literal(True), last + 1, Literal(None)))}
+    following = {number: FunctionCall("when", (Literal(True), last + 1, Literal(None)))}
     more = rows.select(**_like(names, Relation(rows, dict(enumerate(listed)))), **following)
     whole = first.select(**{name: _or_null(Column(name)) for name in (*names, number)}).union(more)
     found.close(whole)
@@ -74,7 +74,7 @@ def _nullable(schema: Schema) -> Schema:
 
 
 def _or_null(expr: Expr) -> Expr:
-    return Call("when", (Literal(True), expr, Literal(None)))
+    return FunctionCall("when", (Literal(True), expr, Literal(None)))
 
 
 def _like(names: Sequence[str], relation: Relation) -> Mapping[str, Expr]:
@@ -260,7 +260,7 @@ def _exploded(
     position = columns.pop(0) if generator.kind == "PosExplode" else None
     of_map = isinstance(check(values, below.stream.schema).type, MapType)
     if of_map:
-        values = Call("map_entries", (values,))
+        values = FunctionCall("map_entries", (values,))
     if not of_map and generator.kind != "Inline":
         (element,) = columns
         return below.stream.with_columns(**{element: values}).explode(element, position=position, outer=outer)
@@ -277,7 +277,7 @@ def _exploded(
 def _json_fields(generator: CatalystNode, below: Relation, columns: list[str], planner: Planner) -> RowStream:
     """Lower `json_tuple`: the row with fields of a JSON text as columns."""
     struct = planner.fresh("fields")
-    found = Call("json_tuple", below.scope.lower_all(generator.children))
+    found = FunctionCall("json_tuple", below.scope.lower_all(generator.children))
     fields = {name: Column(struct).field(f"c{at}") for at, name in enumerate(columns)}
     return below.stream.with_columns(**{struct: found}).with_columns(**fields)
 
@@ -287,5 +287,5 @@ def _replicated(generator: CatalystNode, below: Relation, columns: list[str], pl
     count, *values = below.scope.lower_all(generator.children)
     copies = planner.fresh("copies")
     named = dict(zip(columns, values, strict=True))
-    times = Call("array_repeat", (Literal(1), Call("cast", (count,), (INT32,))))
+    times = FunctionCall("array_repeat", (Literal(1), FunctionCall("cast", (count,), (INT32,))))
     return below.stream.with_columns(**named, **{copies: times}).explode(copies)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from headrace.errors import SourceLocation, UnsupportedQuery
 from headrace.expr.check import check
-from headrace.expr.tree import Call, Column, Expr, Literal, Ordering
+from headrace.expr.tree import Column, Expr, FunctionCall, Literal, Ordering
 from headrace.expr.types import INT64, DataType, holds_maps
 from headrace.expr.typing_rules import wider_type
 from headrace.flow.flow import Flow
@@ -190,7 +190,9 @@ class Planner:
         ((expr_id, name),) = relation.columns.items()
         counted = relation.stream.group_by().agg(value=extremes.min(Column(name)), rows=counts.count())
         whole = self.one_row().join(counted.with_columns(one=Literal(1)), on="one", how="left")
-        value = Call("only_row", (Column("value"), Call("coalesce", (Column("rows"), Literal(0)))))
+        value = FunctionCall(
+            "only_row", (Column("value"), FunctionCall("coalesce", (Column("rows"), Literal(0))))
+        )
         return Relation(whole.select(**{name: value}), {expr_id: name})
 
     def constant_rows(
@@ -217,7 +219,7 @@ class Planner:
         if not numbers:
             return self.one_row().select(**{name: typed_constant(None, INT64)}).filter(Literal(False))
         ends = tuple(typed_constant(each, INT64) for each in (numbers[0], numbers[-1], numbers.step))
-        return self.one_row().select(**{name: Call("sequence", ends)}).explode(name)
+        return self.one_row().select(**{name: FunctionCall("sequence", ends)}).explode(name)
 
     def one_row(self) -> RowStream:
         """A stream of one row, which is there from the first tick on, with one column."""
@@ -397,7 +399,7 @@ def _renamed(relation: Relation, like: Relation, types: list[DataType]) -> RowSt
     columns = zip(like.columns.values(), relation.columns.values(), _types(relation), types, strict=True)
     return relation.stream.select(
         **{
-            name: Column(own) if found == type else Call("cast", (Column(own),), (type,))
+            name: Column(own) if found == type else FunctionCall("cast", (Column(own),), (type,))
             for name, own, found, type in columns
         }
     )

@@ -16,7 +16,7 @@ from typing import NoReturn, cast
 
 from headrace.errors import UnsupportedQuery
 from headrace.expr.constructors import fresh_names, lambda_of, variable
-from headrace.expr.tree import Call, Expr, Literal
+from headrace.expr.tree import Expr, FunctionCall, Literal
 from headrace.expr.types import INT32, INT64, STR, DecimalType
 from headrace.queries.catalyst_plan import (
     CONSTANT,
@@ -41,7 +41,7 @@ def _mask(node: CatalystNode, scope: Scope) -> Expr:
     text, *by = node.children
     if any(each.kind != "Literal" for each in by):
         refuse("mask with a non-constant replacement", "mask", fix="give the replacement as a constant")
-    return Call("mask", (scope.lower(text),), tuple(each.fields["value"] for each in by))
+    return FunctionCall("mask", (scope.lower(text),), tuple(each.fields["value"] for each in by))
 
 
 def refuse(what: str, function: str, fix: str = "", why: str = "") -> NoReturn:
@@ -51,7 +51,7 @@ def refuse(what: str, function: str, fix: str = "", why: str = "") -> NoReturn:
 def of_utf8(name: str, node: CatalystNode, scope: Scope) -> Expr:
     """Lower a test or repair of text, of bytes that become text as they are: a cast of ours refuses some."""
     text = node.children[0]
-    return Call(name, (scope.lower(text.child("child") if node.fields[INPUT] == "binary" else text),))
+    return FunctionCall(name, (scope.lower(text.child("child") if node.fields[INPUT] == "binary" else text),))
 
 
 @lowers("VariantGet", "ToVariantObject", "SchemaOfVariant")
@@ -69,7 +69,7 @@ def _static(node: CatalystNode, scope: Scope) -> Expr:
     children = node.children
     if called == ("UrlCodec", "decode"):
         strict = children[1].fields.get("value") == "true"
-        return Call("url_decode" if strict else "try_url_decode", (scope.lower(children[0]),))
+        return FunctionCall("url_decode" if strict else "try_url_decode", (scope.lower(children[0]),))
     function = INVOKED.get(".".join(called))
     if called == ("ExpressionImplUtils", "getSentences"):
         refuse(
@@ -84,21 +84,21 @@ def _static(node: CatalystNode, scope: Scope) -> Expr:
         return of_utf8(_OF_UTF8[called], node, scope)
     if function is None:
         refuse(f"the query uses {'.'.join(called)}, which has no incremental form yet", called[1])
-    return Call(function.name, scope.lower_all(children[: function.arity[1]]))
+    return FunctionCall(function.name, scope.lower_all(children[: function.arity[1]]))
 
 
 @lowers("RegExpInStr")
 def _instr(node: CatalystNode, scope: Scope) -> Expr:
     # Spark ignores the number of the group.
-    return Call("regexp_instr", scope.lower_all(node.children[:2]))
+    return FunctionCall("regexp_instr", scope.lower_all(node.children[:2]))
 
 
 @lowers("Unhex", "UnBase64")
 def _to_bytes(node: CatalystNode, scope: Scope) -> Expr:
     value, name = scope.lower(node.child("child")), node.kind.lower()
     if not node.fields["failOnError"]:
-        return Call(name, (value,))
-    return Call("to_binary", (value, typed_constant(name.removeprefix("un"), STR)))
+        return FunctionCall(name, (value,))
+    return FunctionCall("to_binary", (value, typed_constant(name.removeprefix("un"), STR)))
 
 
 @lowers("RaiseError")
@@ -107,26 +107,26 @@ def _raise_error(node: CatalystNode, scope: Scope) -> Expr:
     if kind.kind != "Literal" or kind.fields["value"] != "USER_RAISED_EXCEPTION":
         refuse("raise_error with a class of errors", "raise_error", "give it a text")
     if parameters.kind == "CreateMap":
-        return Call("raise_error", (scope.lower(parameters.children[1]),))
+        return FunctionCall("raise_error", (scope.lower(parameters.children[1]),))
     ((_, message),) = cast("tuple[tuple[str, str | None]]", parameters.fields[CONSTANT])
-    return Call("raise_error", (typed_constant(message, STR),))
+    return FunctionCall("raise_error", (typed_constant(message, STR),))
 
 
 @lowers("NaNvl")
 def _nanvl(node: CatalystNode, scope: Scope) -> Expr:
     value, instead = scope.lower_all(node.children)
-    return Call("when", (Call("is_nan", (value,)), instead, value))
+    return FunctionCall("when", (FunctionCall("is_nan", (value,)), instead, value))
 
 
 @lowers("BRound")
 def _bround(node: CatalystNode, scope: Scope) -> Expr:
-    return rounded(node, scope, lambda value, digits: Call("bround", (value,), (digits,)))
+    return rounded(node, scope, lambda value, digits: FunctionCall("bround", (value,), (digits,)))
 
 
 @lowers("RoundCeil", "RoundFloor")
 def _round_towards(node: CatalystNode, scope: Scope) -> Expr:
     name = "round_ceil" if node.kind == "RoundCeil" else "round_floor"
-    return rounded(node, scope, lambda value, digits: Call(name, (value,), (digits,)))
+    return rounded(node, scope, lambda value, digits: FunctionCall(name, (value,), (digits,)))
 
 
 # -- time -------------------------------------------------------------------------------------
@@ -137,13 +137,13 @@ def _unix_timestamp(node: CatalystNode, scope: Scope) -> Expr:
     value, pattern = node.children
     # Of a time there is nothing to read, and the pattern may be anything.
     lowered = scope.lower(pattern) if node.fields[INPUT] == "string" else typed_constant("y", STR)
-    return Call("unix_timestamp", (scope.lower(value), lowered))
+    return FunctionCall("unix_timestamp", (scope.lower(value), lowered))
 
 
 @lowers("GetTimestamp")
 def _parsed_time(node: CatalystNode, scope: Scope) -> Expr:
     name = "to_timestamp" if node.fields["failOnError"] else "try_to_timestamp"
-    return Call(name, scope.lower_all(node.children))
+    return FunctionCall(name, scope.lower_all(node.children))
 
 
 @lowers("MakeTimestamp")
@@ -151,7 +151,7 @@ def _make_timestamp(node: CatalystNode, scope: Scope) -> Expr:
     if len(node.children) != 6:
         refuse("make_timestamp with a time zone", "make_timestamp")
     name = "make_timestamp" if node.fields["failOnError"] else "try_make_timestamp"
-    return Call(name, scope.lower_all(node.children))
+    return FunctionCall(name, scope.lower_all(node.children))
 
 
 _UNITS = {
@@ -170,18 +170,18 @@ def _truncated(node: CatalystNode, scope: Scope) -> Expr:
         refuse("a unit to truncate to that is no constant", "date_trunc" if of_time else "trunc")
     name, lowered = unit.fields["value"].lower(), scope.lower(value)
     if of_time and name in ("millisecond", "microsecond"):
-        return Call("tumble", (lowered,), (timedelta(**{f"{name}s": 1}),))
+        return FunctionCall("tumble", (lowered,), (timedelta(**{f"{name}s": 1}),))
     known = _UNITS.get(name)
     if known is None or (not of_time and known in ("day", "hour", "minute", "second")):
         refuse(f"no unit {name!r} to truncate to", "date_trunc" if of_time else "trunc")
-    return Call("truncate", (lowered,), (known,))
+    return FunctionCall("truncate", (lowered,), (known,))
 
 
 @lowers("TimestampDiff", "TimestampAdd")
 def _of_unit(node: CatalystNode, scope: Scope) -> Expr:
     name = "timestampdiff" if node.kind == "TimestampDiff" else "timestampadd"
     unit = node.fields["unit"].upper()
-    return Call(name, (typed_constant(unit, STR), *scope.lower_all(node.children)))
+    return FunctionCall(name, (typed_constant(unit, STR), *scope.lower_all(node.children)))
 
 
 # -- refused ------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ def constant_interval(node: CatalystNode) -> Interval:
 
 @lowers("SubtractTimestamps", "SubtractDates")
 def _between(node: CatalystNode, scope: Scope) -> Expr:
-    return Call("subtract", scope.lower_all(node.children))
+    return FunctionCall("subtract", scope.lower_all(node.children))
 
 
 _SCALED = {"MultiplyDTInterval": "multiply", "DivideDTInterval": "divide"}
@@ -262,7 +262,7 @@ _SCALED = {"MultiplyDTInterval": "multiply", "DivideDTInterval": "divide"}
 
 @lowers(*_SCALED)
 def _scaled(node: CatalystNode, scope: Scope) -> Expr:
-    return Call(_SCALED[node.kind], scope.lower_all(node.children))
+    return FunctionCall(_SCALED[node.kind], scope.lower_all(node.children))
 
 
 _PARTS = ("Days", "Hours", "Minutes", "Seconds")
@@ -271,7 +271,7 @@ _PARTS = ("Days", "Hours", "Minutes", "Seconds")
 @lowers(*(f"ExtractANSIInterval{part}" for part in _PARTS))
 def _part(node: CatalystNode, scope: Scope) -> Expr:
     part = _PARTS.index(node.kind.removeprefix("ExtractANSIInterval"))
-    return Call("interval_part", scope.lower_all(node.children), (part,))
+    return FunctionCall("interval_part", scope.lower_all(node.children), (part,))
 
 
 # -- of months --------------------------------------------------------------------------------
@@ -286,20 +286,20 @@ def _amount(node: CatalystNode, scope: Scope) -> Expr:
     if function is not None:
         interval, number = node.children
         # With a float, they become floats as on Spark; with other numbers, the result is exact.
-        whole = Call("cast", (_amount(interval, scope),), (DecimalType(_DIGITS_OF_INT64, 0),))
-        scaled = Call("round", (Call(function, (whole, scope.lower(number))),), (0,))
-        return Call("cast", (scaled,), (INT32,))
+        whole = FunctionCall("cast", (_amount(interval, scope),), (DecimalType(_DIGITS_OF_INT64, 0),))
+        scaled = FunctionCall("round", (FunctionCall(function, (whole, scope.lower(number))),), (0,))
+        return FunctionCall("cast", (scaled,), (INT32,))
     if node.kind == "TryEval":
-        return Call("try_eval", (_amount(node.child("child"), scope),))
+        return FunctionCall("try_eval", (_amount(node.child("child"), scope),))
     if node.kind == "UnaryMinus":
-        return Call("negate", (_amount(node.child("child"), scope),))
+        return FunctionCall("negate", (_amount(node.child("child"), scope),))
     if node.kind == "MakeYMInterval":
         return _months_in(*scope.lower_all(node.children))
     return typed_constant(int(_interval_text(node)), INT32)
 
 
 def _months_in(years: Expr, months: Expr) -> Expr:
-    return Call("add", (Call("multiply", (years, typed_constant(12, INT32))), months))
+    return FunctionCall("add", (FunctionCall("multiply", (years, typed_constant(12, INT32))), months))
 
 
 def is_of_months(constant: CatalystNode) -> bool:
@@ -316,15 +316,15 @@ def _plus_time(node: CatalystNode, scope: Scope) -> Expr:
     moment, added = scope.lower(node.children[0]), node.children[1]
     if (parts := _parts_made(added)) is not None:
         years, months, weeks, days, *time = _lowered_parts(added, parts, scope)
-        moment = _months_later(moment, Call("cast", (_months_in(years, months),), (INT64,)))
-        return Call("add", (moment, Call("make_dt_interval", (_days_in(weeks, days), *time))))
+        moment = _months_later(moment, FunctionCall("cast", (_months_in(years, months),), (INT64,)))
+        return FunctionCall("add", (moment, FunctionCall("make_dt_interval", (_days_in(weeks, days), *time))))
     if added.kind != "Literal" or added.fields["value"] is None:
-        return Call("add", (moment, scope.lower(added)))
+        return FunctionCall("add", (moment, scope.lower(added)))
     interval = constant_interval(added)
     if interval.months:
         moment = _months_later(moment, typed_constant(interval.months, INT64))
     span = timedelta(days=interval.days) + interval.time
-    return Call("shift", (moment,), (span,)) if span or not interval.months else moment
+    return FunctionCall("shift", (moment,), (span,)) if span or not interval.months else moment
 
 
 @lowers("DateAddInterval")
@@ -333,14 +333,14 @@ def _date_plus(node: CatalystNode, scope: Scope) -> Expr:
     parts = _parts_made(added)
     if parts is not None and not any(map(_may_be_time, parts[4:])):
         years, months, weeks, days = _lowered_parts(added, parts[:4], scope)
-        later = Call("add_months", (day, _months_in(years, months)))
-        return Call("date_add", (later, _days_in(weeks, days)))
+        later = FunctionCall("add_months", (day, _months_in(years, months)))
+        return FunctionCall("date_add", (later, _days_in(weeks, days)))
     interval = constant_interval(added)
     if interval.time:
         refuse("hours added to a date", "interval", "cast the date to a timestamp")
     if interval.months:
-        day = Call("add_months", (day, typed_constant(interval.months, INT32)))
-    return Call("date_add", (day, typed_constant(interval.days, INT32)))
+        day = FunctionCall("add_months", (day, typed_constant(interval.months, INT32)))
+    return FunctionCall("date_add", (day, typed_constant(interval.days, INT32)))
 
 
 def _parts_made(interval: CatalystNode) -> tuple[CatalystNode, ...] | None:
@@ -351,7 +351,11 @@ def _parts_made(interval: CatalystNode) -> tuple[CatalystNode, ...] | None:
 
 def _lowered_parts(interval: CatalystNode, parts: tuple[CatalystNode, ...], scope: Scope) -> list[Expr]:
     lowered = scope.lower_all(parts)
-    return [Call("negate", (part,)) for part in lowered] if interval.kind == "UnaryMinus" else list(lowered)
+    return (
+        [FunctionCall("negate", (part,)) for part in lowered]
+        if interval.kind == "UnaryMinus"
+        else list(lowered)
+    )
 
 
 def _may_be_time(node: CatalystNode) -> bool:
@@ -359,11 +363,11 @@ def _may_be_time(node: CatalystNode) -> bool:
 
 
 def _days_in(weeks: Expr, days: Expr) -> Expr:
-    return Call("add", (Call("multiply", (weeks, typed_constant(7, INT32))), days))
+    return FunctionCall("add", (FunctionCall("multiply", (weeks, typed_constant(7, INT32))), days))
 
 
 def _months_later(moment: Expr, months: Expr) -> Expr:
-    return Call("timestampadd", (typed_constant("MONTH", STR), months, moment))
+    return FunctionCall("timestampadd", (typed_constant("MONTH", STR), months, moment))
 
 
 @lowers("TimestampAddYMInterval")
@@ -375,7 +379,7 @@ def _plus_months(node: CatalystNode, scope: Scope) -> Expr:
 @lowers("DateAddYMInterval")
 def _date_plus_months(node: CatalystNode, scope: Scope) -> Expr:
     day, interval = scope.lower(node.children[0]), node.children[1]
-    return Call("add_months", (day, _amount(interval, scope)))
+    return FunctionCall("add_months", (day, _amount(interval, scope)))
 
 
 @lowers("LambdaFunction")
@@ -401,7 +405,7 @@ def _aggregate(node: CatalystNode, scope: Scope) -> Expr:
         named = CatalystNode("Cast", {"child": 0, "dataType": state.fields["dataType"]}, (body,))
         merge = CatalystNode(merge.kind, merge.fields, (named, state, *element))
     functions = (merge,) if _is_identity(finish) else (merge, finish)
-    return Call("aggregate", scope.lower_all((values, start, *functions)))
+    return FunctionCall("aggregate", scope.lower_all((values, start, *functions)))
 
 
 def _is_identity(function: CatalystNode) -> bool:
@@ -413,8 +417,8 @@ def _is_identity(function: CatalystNode) -> bool:
 def _sorted(node: CatalystNode, scope: Scope) -> Expr:
     values, function = node.children
     if _is_default_order(function):
-        return Call("array_sort", (scope.lower(values),))
-    return Call("array_sort", scope.lower_all(node.children))
+        return FunctionCall("array_sort", (scope.lower(values),))
+    return FunctionCall("array_sort", scope.lower_all(node.children))
 
 
 def _is_default_order(function: CatalystNode) -> bool:
@@ -438,7 +442,7 @@ def _is_default_order(function: CatalystNode) -> bool:
 def _compact(node: CatalystNode, scope: Scope) -> Expr:
     (child,) = node.children
     if child.kind == "ArrayFilter" and child.children[1].children[0].kind == "IsNotNull":
-        return Call("array_compact", (scope.lower(child.children[0]),))
+        return FunctionCall("array_compact", (scope.lower(child.children[0]),))
     return scope.lower(child)
 
 
@@ -446,28 +450,28 @@ def _compact(node: CatalystNode, scope: Scope) -> Expr:
 def _element_at(node: CatalystNode, scope: Scope) -> Expr:
     values, place = node.children
     if values.kind == "StringSplitSQL":
-        return Call("split_part", scope.lower_all((*values.children, place)))
+        return FunctionCall("split_part", scope.lower_all((*values.children, place)))
     name = "element_at" if node.fields["failOnError"] else "try_element_at"
-    return Call(name, scope.lower_all(node.children))
+    return FunctionCall(name, scope.lower_all(node.children))
 
 
 @lowers("ArrayInsert")
 def _insert(node: CatalystNode, scope: Scope) -> Expr:
     if node.fields["legacyNegativeIndex"]:
         refuse("array_insert with spark.sql.legacy.negativeIndexInArrayInsert", "array_insert")
-    return Call("array_insert", scope.lower_all(node.children))
+    return FunctionCall("array_insert", scope.lower_all(node.children))
 
 
 @lowers("GetArrayStructFields")
 def _fields(node: CatalystNode, scope: Scope) -> Expr:
     field = lambda_of(variable("each").field(node.fields["field"]["name"]), ("each",))
-    return Call("transform", (scope.lower(node.child("child")), field))
+    return FunctionCall("transform", (scope.lower(node.child("child")), field))
 
 
 @lowers("ArraysZip")
 def _zipped(node: CatalystNode, scope: Scope) -> Expr:
     names = tuple(str(parse_tree(each).fields["value"]) for each in node.fields["names"])
-    return Call("arrays_zip", scope.lower_all(node.children), (names,))
+    return FunctionCall("arrays_zip", scope.lower_all(node.children), (names,))
 
 
 def _days(step: CatalystNode) -> int:
@@ -483,8 +487,8 @@ def _days(step: CatalystNode) -> int:
 def _sequence(node: CatalystNode, scope: Scope) -> Expr:
     start, stop, *steps = node.children
     if steps and str(steps[0].fields.get("dataType")).startswith("interval"):
-        return Call("sequence", (*scope.lower_all((start, stop)), Literal(_days(steps[0]))))
-    return Call("sequence", scope.lower_all((start, stop, *steps)))
+        return FunctionCall("sequence", (*scope.lower_all((start, stop)), Literal(_days(steps[0]))))
+    return FunctionCall("sequence", scope.lower_all((start, stop, *steps)))
 
 
 @lowers("JsonToStructs")
@@ -496,7 +500,7 @@ def _from_json(node: CatalystNode, scope: Scope) -> Expr:
     if mode not in ("PERMISSIVE", "FAILFAST"):
         refuse(f"from_json in the mode {mode}, which has no incremental form yet", "from_json")
     schema = parse_type(node.fields["schema"])
-    return Call("from_json", scope.lower_all(node.children), (schema, mode))
+    return FunctionCall("from_json", scope.lower_all(node.children), (schema, mode))
 
 
 @lowers("StructsToCsv")
@@ -505,7 +509,7 @@ def _to_csv(node: CatalystNode, scope: Scope) -> Expr:
         refuse(
             f"to_csv with the option {name!r}, which has no incremental form yet", "to_csv", "leave it out"
         )
-    return Call("to_csv", (scope.lower(node.child("child")),))
+    return FunctionCall("to_csv", (scope.lower(node.child("child")),))
 
 
 @lowers("CsvToStructs")
@@ -538,4 +542,4 @@ def _invoked(node: CatalystNode, scope: Scope) -> Expr:
     _, _, zone = called.removesuffix("))").rpartition("Some(")
     if "TimestampType" in called and zone not in UTC_NAMES:
         raise refused_setting(TIME_ZONE, zone, "to_json is computed in that time zone.")
-    return Call("to_json", scope.lower_all(tuple(arguments)))
+    return FunctionCall("to_json", scope.lower_all(tuple(arguments)))

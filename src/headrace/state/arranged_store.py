@@ -22,7 +22,7 @@ import numpy as np
 import polars as pl
 from xxhash import xxh3_64_intdigest
 
-from headrace.arrangement.batch import Batch, Layout, batch_of, bounded, concat_frames, merged
+from headrace.arrangement.batch import Layout, SortedBatch, batch_of, bounded, concat_frames, merged
 from headrace.arrangement.reading import RowReaders, ranges
 from headrace.arrangement.spine import RATIO, Spine
 from headrace.state.chain import (
@@ -117,10 +117,10 @@ class ArrangedStore:
         step.add(new[0] if len(new) == 1 else merged(self._layout, new))
         return tuple(step.runs), step.kept()
 
-    def _kept_runs(self) -> tuple[tuple[Run, ...], list[Batch]]:
+    def _kept_runs(self) -> tuple[tuple[Run, ...], list[SortedBatch]]:
         """Return the runs whose batches are as they were, and what is left of those of others."""
         runs: list[Run] = []
-        left: list[Batch] = []
+        left: list[SortedBatch] = []
         at = 0
         for run in self._runs:
             end = at + len(parts_of([run]))
@@ -133,7 +133,7 @@ class ArrangedStore:
         return tuple(runs), left
 
 
-def pieces_of(folder: Path, layout: Layout, runs: Iterable[Run]) -> Iterator[Batch]:
+def pieces_of(folder: Path, layout: Layout, runs: Iterable[Run]) -> Iterator[SortedBatch]:
     """Yield all rows of an arrangement in files, in the order of codes, those of one code together.
 
     Raises `CheckpointDamaged` for a file that is missing, cut off or altered.
@@ -181,10 +181,10 @@ class MergeStep:
                 (self.files.folder / name).unlink()
         return [self.files.folder / name for name in self._written if name in names]
 
-    def add(self, new: Batch) -> None:
+    def add(self, new: SortedBatch) -> None:
         """Add a batch, and do its share of merging."""
         runs, rows, size = self.runs, len(new), _bytes(new)
-        added, before = size, list[Batch]()
+        added, before = size, list[SortedBatch]()
         while runs and (last := runs[-1]) and isinstance(last, StoredBatch):
             size += last.size
             if size > AT_ONCE or (last.rows >= RATIO * rows and last.size > _SMALL):
@@ -237,7 +237,7 @@ class MergeStep:
             self.runs[at] = replace(merge, upto=upto, done=done)
         return max(1, sum(map(_bytes, pieces)))
 
-    def _pieces(self, batch: StoredBatch, after: int, upto: int) -> Iterator[Batch]:
+    def _pieces(self, batch: StoredBatch, after: int, upto: int) -> Iterator[SortedBatch]:
         start = _FIRST
         for part in batch.parts:
             if part.upto > after and start < upto:
@@ -259,7 +259,7 @@ class MergeStep:
                 return _LAST if part is larger.parts[-1] else part.upto
         return _LAST
 
-    def _divided(self, rows: Batch) -> Iterator[Batch]:
+    def _divided(self, rows: SortedBatch) -> Iterator[SortedBatch]:
         """Divide rows into pieces of bounded size; those of one code stay together."""
         count = -(-_bytes(rows) // MOST_AT_ONCE)
         if count == 1:
@@ -272,7 +272,7 @@ class MergeStep:
                 yield bounded(self.files.layout, rows.codes[start:stop], rows.frame[start:stop])
             start = stop
 
-    def _write(self, rows: Batch) -> Part:
+    def _write(self, rows: SortedBatch) -> Part:
         name = f"{self._name}.{len(self._written)}" if self._written else self._name
         self._written.append(name)
         return self.files.write(name, rows)
@@ -284,14 +284,14 @@ class MergeStep:
         return run.size - run.done.size
 
 
-def _bytes(rows: Batch) -> int:
+def _bytes(rows: SortedBatch) -> int:
     """Return about how many bytes rows take in a file."""
     # Of texts, Polars counts the characters, not the words that point to them.
     texts = sum(type in (pl.String, pl.Binary) for type in rows.frame.dtypes)
     return int(rows.frame.estimated_size()) + rows.codes.nbytes + 16 * texts * len(rows)
 
 
-def _place(rows: Batch, code: int) -> int:
+def _place(rows: SortedBatch, code: int) -> int:
     """Return the place behind all rows with codes up to one."""
     if code >= _LAST:
         return len(rows)
@@ -337,7 +337,7 @@ class EntryStore:
                     return value
         return None
 
-    def batch(self, changes: Iterable[tuple[str, Sequence[bytes], Sequence[bytes | None]]]) -> Batch:
+    def batch(self, changes: Iterable[tuple[str, Sequence[bytes], Sequence[bytes | None]]]) -> SortedBatch:
         """Return changed entries, per slot keys and values, as rows; None for a removed key."""
         keys: list[bytes] = []
         values: list[bytes | None] = []

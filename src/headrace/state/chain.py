@@ -29,7 +29,7 @@ import pyarrow as pa
 from pyarrow.ipc import new_file, open_file
 from xxhash import xxh3_128, xxh3_128_hexdigest
 
-from headrace.arrangement.batch import Batch, Layout, own_copy, select
+from headrace.arrangement.batch import Layout, SortedBatch, own_copy, select
 from headrace.errors import CheckpointDamaged
 
 
@@ -237,7 +237,7 @@ _MANY = 1_000
 """Rows from which a column of weights costs more than making it anew, and copies more than a plan."""
 
 
-def content_of(layout: Layout, batch: Batch) -> pa.Buffer:
+def content_of(layout: Layout, batch: SortedBatch) -> pa.Buffer:
     """Return the content of a file with a batch."""
     beside = [] if _codes_are_keys(layout) else [pl.Series(_CODES, batch.codes)]
     if len(batch) < _MANY:
@@ -265,13 +265,13 @@ def _alone(column: pl.Series) -> pl.Series:
     return pl.Series(column.name, column.to_arrow(compat_level=_OLDEST))
 
 
-def alone(batch: Batch) -> Batch:
+def alone(batch: SortedBatch) -> SortedBatch:
     """Return a copy of a small batch, which keeps nothing in memory of larger ones that it was taken from."""
     frame = pl.DataFrame([_alone(column) for column in own_copy(batch.frame)])
-    return Batch(batch.codes.copy(), frame, batch.bounds)
+    return SortedBatch(batch.codes.copy(), frame, batch.bounds)
 
 
-def batch_in(layout: Layout, content: pa.Buffer, bounds: tuple[float, ...]) -> Batch:
+def batch_in(layout: Layout, content: pa.Buffer, bounds: tuple[float, ...]) -> SortedBatch:
     """Return the batch in a file's content, whose columns are read when they are looked at.
 
     bounds: of the batch that was written.
@@ -285,7 +285,7 @@ def batch_in(layout: Layout, content: pa.Buffer, bounds: tuple[float, ...]) -> B
     if any(frame.schema.get(name) != type for name, type in layout.types.items()):
         raise ValueError("it has other columns")
     codes = frame[layout.keys[0] if _codes_are_keys(layout) else _CODES]
-    return Batch(np.asarray(codes.to_numpy(), np.int64), select(frame, layout.types), bounds)
+    return SortedBatch(np.asarray(codes.to_numpy(), np.int64), select(frame, layout.types), bounds)
 
 
 def _codes_are_keys(layout: Layout) -> bool:
@@ -298,7 +298,7 @@ class MappedFiles:
     def __init__(self, folder: Path, layout: Layout) -> None:
         self.folder = folder
         self.layout = layout
-        self._mapped: dict[FileRef, tuple[tuple[int, int], Batch]] = {}
+        self._mapped: dict[FileRef, tuple[tuple[int, int], SortedBatch]] = {}
 
     def keep(self, parts: Iterable[Part]) -> None:
         """Forget all files but these. Raise `CheckpointDamaged` if one of these is missing or cut off.
@@ -312,14 +312,14 @@ class MappedFiles:
             if found is not None and found[0] == stamp:
                 self._mapped[part.file] = found
 
-    def open(self, part: Part) -> Batch:
+    def open(self, part: Part) -> SortedBatch:
         """Return the rows of a file. Raises `CheckpointDamaged` if it isn't the one that `part` names."""
         found = self._mapped.get(part.file)
         if found is None:
             found = self._mapped[part.file] = self._map(part)
         return found[1]
 
-    def write(self, name: str, rows: Batch) -> Part:
+    def write(self, name: str, rows: SortedBatch) -> Part:
         """Write rows to a new file. Call `make_durable` before a commit names it."""
         path, content = self._path(name), content_of(self.layout, rows)
         try:
@@ -333,7 +333,7 @@ class MappedFiles:
             self._mapped[ref] = (_stamp(os.stat(path)), alone(rows))
         return part
 
-    def _map(self, part: Part) -> tuple[tuple[int, int], Batch]:
+    def _map(self, part: Part) -> tuple[tuple[int, int], SortedBatch]:
         path, ref = self._path(part.file.name), part.file
         stamp = _stamp(check_size(path, ref))
         try:

@@ -24,8 +24,16 @@ import numpy as np
 import polars as pl
 from xxhash import xxh3_128_hexdigest
 
-from headrace.arrangement.batch import Batch as Rows
-from headrace.arrangement.batch import Layout, Order, bounded, differs_from_next, masked, select, take
+from headrace.arrangement.batch import (
+    Layout,
+    Order,
+    SortedBatch,
+    bounded,
+    differs_from_next,
+    masked,
+    select,
+    take,
+)
 from headrace.errors import FlowChanged, SourceLocation
 from headrace.expr.code_runtime import NAN
 from headrace.state.arranged_store import pieces_of
@@ -234,7 +242,7 @@ class DescribedPiece:
     """Rows of some keys of the layout: all that these keys have."""
 
     of: DescribedRows
-    rows: Rows
+    rows: SortedBatch
 
     @cached_property
     def groups(self) -> Any:
@@ -293,7 +301,7 @@ class DescribedPiece:
         return int(self.rows.frame.estimated_size())
 
     @property
-    def erased(self) -> Rows:
+    def erased(self) -> SortedBatch:
         """Return the rows without the values that are put aside."""
         rows = self.rows
         if not self.of.aside:
@@ -306,9 +314,9 @@ class DescribedPiece:
         made = {name: masked(rows.frame[name], ~aside) for name in values}
         made[kind] = pl.Series(kind, np.where(aside, ERASED, kinds).astype(kinds.dtype))
         frame = pl.DataFrame([made.get(name, rows.frame[name]) for name in rows.frame.columns])
-        return Rows(rows.codes, frame, rows.bounds)
+        return SortedBatch(rows.codes, frame, rows.bounds)
 
-    def divided(self, parts: Sequence[int]) -> Iterator[tuple[int, Rows]]:
+    def divided(self, parts: Sequence[int]) -> Iterator[tuple[int, SortedBatch]]:
         """Divide the rows. parts: for each group the number of the part that it goes to."""
         to = np.asarray(parts, np.int64)[self.groups]
         rows = self.rows

@@ -29,7 +29,7 @@ from headrace.state.lazy_slots import Form, StateSlot
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from headrace.arrangement.batch import Batch, Layout
+    from headrace.arrangement.batch import Layout, SortedBatch
 
 
 class ShardState:
@@ -150,7 +150,7 @@ class ShardWriter:
             self._write()
         return known
 
-    def add_rows(self, name: str, layout: Layout, rows: Batch) -> None:
+    def add_rows(self, name: str, layout: Layout, rows: SortedBatch) -> None:
         """Add sorted rows of an arrangement."""
         if name not in self._steps:
             files = MappedFiles(self._folder, layout)

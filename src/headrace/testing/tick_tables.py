@@ -25,7 +25,7 @@ from decimal import Decimal
 from functools import singledispatch
 from typing import Any, Protocol, TypeAlias
 
-from headrace.engine.change import Change, Changes
+from headrace.engine.change import Change, SinkChanges
 from headrace.engine.engine import Engine
 from headrace.errors import BadInput
 from headrace.expr.code_runtime import NAN
@@ -299,7 +299,7 @@ def _source(flow: Flow, name: str, rows: Sequence[Any]) -> Stream[Any, Any, Any,
     return flow.source(name, type(first))
 
 
-def _print_changes(changes: Changes) -> None:
+def _print_changes(changes: SinkChanges) -> None:
     for row, weight in changes:
         copies = "" if abs(weight) == 1 else abs(weight)
         print(f"{'+' if weight > 0 else '-'}{copies} {_text(row)}")  # noqa: T201

@@ -26,7 +26,7 @@ from headrace.compute.replica.work_watch import MAX_RECORDED, DeathRecord, Piece
 from headrace.engine.engine import Engine
 from headrace.errors import LimitExceeded, Origin, WorkLimitExceeded
 from headrace.expr import bounds
-from headrace.expr.tree import Call, Expr, Literal
+from headrace.expr.tree import Expr, FunctionCall, Literal
 from tests.compute.replica.flows import BID, Bid, all_bids, totals
 from tests.compute.replica.rig import Bag, Rig
 from tests.golden import MESSAGES, assert_golden
@@ -75,7 +75,7 @@ def test_a_hostile_pattern_is_matched_in_linear_time(condition: Expr) -> None:
         f.rpad(col.item, 2_000_000_000, "-"),
         f.repeat(col.item, 10_000).replace(col.item, f.repeat(col.item, 10_000)),
         f.regexp_replace(f.repeat(col.item, 20_000), "a", "x" * 1_000, 1),
-        Call("format_string", (Literal("%2000000000d"), col.price)),
+        FunctionCall("format_string", (Literal("%2000000000d"), col.price)),
         f.array_join(f.transform(f.sequence(1, 100_000), lambda n: f.repeat(col.item, 1000)), ","),
     ],
     ids=lambda e: str(e)[:40],
@@ -93,7 +93,7 @@ def test_a_list_above_the_limit_is_refused() -> None:
     rig = bids((("a", 1), 3, 1))
     for made in (
         f.sequence(1, col.price * 2_000_000_000),
-        Call("array_repeat", (col.item, Literal(2_000_000_000))),
+        FunctionCall("array_repeat", (col.item, Literal(2_000_000_000))),
     ):
         answer = asking(rig, made.length() > 0)
         assert isinstance(answer, Problem)
@@ -103,7 +103,7 @@ def test_a_list_above_the_limit_is_refused() -> None:
 def test_a_limit_is_not_hidden_by_what_makes_errors_null() -> None:
     rig = bids((("a", 1), 3, 1))
     length = f.repeat(col.item, 2_000_000_000).length() // col.price
-    answer = asking(rig, Call("try_eval", (length,)).is_null())
+    answer = asking(rig, FunctionCall("try_eval", (length,)).is_null())
     assert isinstance(answer, Problem)
     assert answer.code == LimitExceeded.code
 

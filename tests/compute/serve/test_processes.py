@@ -24,7 +24,7 @@ from tests.compute.serve.processes import Cluster, Sale, cluster, totals
 
 pytest.importorskip("grpc", reason="grpcio is not installed")
 
-from headrace.compute import Batch, Client
+from headrace.compute import Client, UpdateBatch
 from headrace.compute.collections.store import open_collections
 from headrace.compute.controller.controller import Controller
 from headrace.compute.controller.durable_catalog import DurableCatalog
@@ -96,7 +96,7 @@ class Reader:
     """Subscribes, and remembers all batches, to the one with the row `END`."""
 
     def __init__(self, address: str) -> None:
-        self.batches: list[Batch[Any]] = []
+        self.batches: list[UpdateBatch[Any]] = []
         self._address = address
         self._failed: list[BaseException] = []
         self._thread = threading.Thread(target=self._run)

@@ -266,7 +266,7 @@ def collecting_no_garbage() -> Generator[None]:
 T = TypeVar("T")
 
 
-class Update(NamedTuple, Generic[T]):
+class TimedUpdate(NamedTuple, Generic[T]):
     """Changed row, with the time and the weight of the change: copies added, or removed if negative."""
 
     row: T
@@ -275,7 +275,7 @@ class Update(NamedTuple, Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch(Shown, Generic[T]):
+class UpdateBatch(Shown, Generic[T]):
     """All changes at times from `lower` up to but excluding `upper`, or without end if `upper` is None.
 
     A reader that stores `upper` together with the applied batch can resume there later:
@@ -284,10 +284,10 @@ class Batch(Shown, Generic[T]):
 
     lower: int
     upper: int | None
-    updates: tuple[Update[T], ...]
+    updates: tuple[TimedUpdate[T], ...]
 
 
-class AsyncSubscription(AsyncIterator[Batch[Any]]):
+class AsyncSubscription(AsyncIterator[UpdateBatch[Any]]):
     """Batches of a view that cover every time exactly once, across reconnects and controller restarts.
 
     Each batch begins where the previous one ended. Nothing is read ahead: a reader that stops reads nothing
@@ -314,7 +314,7 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
         self._call: Any = None
         self._schema = Schema(())
         self._to_user: Callable[[tuple[Any, ...]], Any] = _as_it_is
-        self._part: list[Update[Any]] = []
+        self._part: list[TimedUpdate[Any]] = []
 
     @property
     def upper(self) -> int | None:
@@ -324,7 +324,7 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
     def __aiter__(self) -> AsyncSubscription:
         return self
 
-    async def __anext__(self) -> Batch[Any]:
+    async def __anext__(self) -> UpdateBatch[Any]:
         while not self._upper.ended:
             batch = await self._first() if not self._begun else await self._following()
             if batch is None:
@@ -342,18 +342,18 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
         self._hang_up()
         self._upper = Frontier(None)
 
-    async def _first(self) -> Batch[Any] | None:
+    async def _first(self) -> UpdateBatch[Any] | None:
         wait = self._conversation.wait(self._patience)
         async with wait.enforce_limit(
             f"the subscription to {self._asked.view!r}", self._conversation.address
         ):
             return await retry_with_patience(lambda: self._next_batch(wait), self._conversation, wait)
 
-    async def _following(self) -> Batch[Any] | None:
+    async def _following(self) -> UpdateBatch[Any] | None:
         wait = Wait(None)
         return await retry_with_patience(lambda: self._next_batch(wait), self._conversation, wait)
 
-    async def _next_batch(self, wait: Wait) -> Batch[Any] | None:
+    async def _next_batch(self, wait: Wait) -> UpdateBatch[Any] | None:
         """Read the next batch; None for one already seen. The caller retries after `ConnectionBroken`."""
         try:
             if self._call is None:
@@ -388,15 +388,15 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
         self._part = []
         return self._conversation.subscribe(asked)
 
-    def _add(self, message: BatchPart) -> Batch[Any] | None:
+    def _add(self, message: BatchPart) -> UpdateBatch[Any] | None:
         to_user, at = self._to_user, message.time
         if at is not None:
             with collecting_no_garbage():
                 changes = decode_batch(message.updates, self._schema, "Batch.updates")
-                self._part += [Update(to_user(row), at, weight) for row, weight in changes]
+                self._part += [TimedUpdate(to_user(row), at, weight) for row, weight in changes]
         elif message.updates:
             self._part += [
-                Update(to_user(row), at, weight) for row, at, weight in decode_updates(message.updates)
+                TimedUpdate(to_user(row), at, weight) for row, at, weight in decode_updates(message.updates)
             ]
         if message.more:
             return None
@@ -406,7 +406,7 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
             return None
         # A resumed subscription may begin with a batch that reaches back over times already seen, without
         # changes there.
-        return Batch(max(lower, self._upper).time or 0, upper.time, updates)
+        return UpdateBatch(max(lower, self._upper).time or 0, upper.time, updates)
 
     def _hang_up(self) -> None:
         if self._call is not None:
@@ -434,13 +434,13 @@ class Subscription:
     def __iter__(self) -> Subscription:
         return self
 
-    def __next__(self) -> Batch[Any]:
+    def __next__(self) -> UpdateBatch[Any]:
         batch = self._run(self._next())
         if batch is None:
             raise StopIteration
         return batch
 
-    async def _next(self) -> Batch[Any] | None:
+    async def _next(self) -> UpdateBatch[Any] | None:
         return await anext(self._subscription, None)
 
     def close(self) -> None:

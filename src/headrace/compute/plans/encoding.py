@@ -21,7 +21,7 @@ from headrace.compute.plans.registry import (
     record_fields,
 )
 from headrace.errors import Step
-from headrace.expr.tree import Call, Column, Expr, Literal
+from headrace.expr.tree import Column, Expr, FunctionCall, Literal
 from headrace.expr.types import (
     ANY,
     BOOL,
@@ -147,8 +147,8 @@ class ValueEncoder:
             return pb.Term(literal=pb.LiteralTerm(value=value))
         return pb.Term(literal=pb.LiteralTerm(value=value, type=self.type(expr.type)))
 
-    @_term.register(Call)
-    def _call(self, expr: Call) -> pb.Term:
+    @_term.register(FunctionCall)
+    def _call(self, expr: FunctionCall) -> pb.Term:
         options = [self.value(option) for option in expr.options]
         call = pb.CallTerm(function=expr.function, arguments=len(expr.arguments), options=options)
         return pb.Term(call=call)

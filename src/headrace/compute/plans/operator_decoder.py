@@ -29,7 +29,7 @@ from headrace.compute.plans.registry import (
     record_type_hints,
 )
 from headrace.expr.functions import CATALOGUE
-from headrace.expr.tree import Call, Column, Expr, Literal
+from headrace.expr.tree import Column, Expr, FunctionCall, Literal
 from headrace.expr.types import (
     DataType,
     DecimalType,
@@ -256,7 +256,7 @@ class ValueDecoder:
         first = len(done) - call.arguments
         arguments = done[first:]
         del done[first:]
-        made = Call(call.function, tuple(expr for expr, _ in arguments), options)
+        made = FunctionCall(call.function, tuple(expr for expr, _ in arguments), options)
         return made, 1 + max((depth for _, depth in arguments), default=0)
 
     def schema(self, schema: pb.Schema) -> Schema:

@@ -24,7 +24,7 @@ from headrace.state.arranged_store import ArrangedForm
 from headrace.state.manifest import DescribedRows
 
 if TYPE_CHECKING:
-    from headrace.arrangement.batch import Batch
+    from headrace.arrangement.batch import SortedBatch
     from headrace.engine.runtime_library import TickBudget
     from headrace.lowering.slot import SlotMapping
 
@@ -55,7 +55,7 @@ class ArrangedSlot:
         self._width = len(read) + len(layout.sums)
         self._convert = row_reader([value_reader(type) for _, type in form.read])
         self._convert_key = row_reader([value_reader(type) for type in form.keys])
-        self._sampled: Batch | None = None
+        self._sampled: SortedBatch | None = None
         self._rows_per_key = 1.0
         self._dropped: set[Any] = set()
 
@@ -227,8 +227,10 @@ class ArrangedSlots:
     alone: bool = False
     limit: TickBudget | None = None
     rows_met: int = 0
-    _new: dict[str, Batch] = field(default_factory=dict["str", "Batch"], init=False)
-    _left: dict[str, Sequence[Batch]] = field(default_factory=dict["str", "Sequence[Batch]"], init=False)
+    _new: dict[str, SortedBatch] = field(default_factory=dict["str", "SortedBatch"], init=False)
+    _left: dict[str, Sequence[SortedBatch]] = field(
+        default_factory=dict["str", "Sequence[SortedBatch]"], init=False
+    )
     _effects: dict[Any, Callable[[], None]] = field(
         default_factory=dict["Any", "Callable[[], None]"], init=False
     )
@@ -310,7 +312,7 @@ class ArrangedSlots:
         assert slot is not None
         return slot.spine
 
-    def prepare(self, name: str, frame: pl.DataFrame) -> Batch:
+    def prepare(self, name: str, frame: pl.DataFrame) -> SortedBatch:
         """Make new rows of a slot into a batch, which has no effect until `add`, or another one is made.
 
         Raises `ColumnarDeclined` if sums might leave 64 bits.
@@ -321,7 +323,7 @@ class ArrangedSlots:
             raise ColumnarDeclined from error
         return batch
 
-    def prepare_batch(self, name: str, batch: Batch, left: Sequence[Batch] | None = None) -> None:
+    def prepare_batch(self, name: str, batch: SortedBatch, left: Sequence[SortedBatch] | None = None) -> None:
         """Note new rows of a slot, as `prepare` does. left: of its batches, if some are replaced."""
         self._new[name] = batch
         if left is not None:

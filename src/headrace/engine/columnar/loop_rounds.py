@@ -26,7 +26,7 @@ from headrace.expr.types import Rows
 from headrace.operators.feedback import FeedbackOperator
 
 if TYPE_CHECKING:
-    from headrace.arrangement.batch import Batch
+    from headrace.arrangement.batch import SortedBatch
     from headrace.engine.runtime_library import TickBudget
     from headrace.graph.node import FlowGraph
 
@@ -74,7 +74,9 @@ class RoundSlots(ArrangedSlots):
     """
 
     _branches: dict[str, Spine] = field(default_factory=dict["str", Spine], init=False)
-    _before: dict[str, Sequence[Batch]] = field(default_factory=dict["str", "Sequence[Batch]"], init=False)
+    _before: dict[str, Sequence[SortedBatch]] = field(
+        default_factory=dict["str", "Sequence[SortedBatch]"], init=False
+    )
 
     def spine(self, name: str) -> Spine:
         """Return the arrangement of a slot as of the present round."""

@@ -26,7 +26,7 @@ from headrace.lowering.forms import lower_operator
 from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags, copies, functions_of
 from headrace.lowering.row_code import RowCode, key_columns, tuple_source
 from headrace.lowering.slot import Slot
-from headrace.lowering.step import Step, step_for
+from headrace.lowering.step import RowStep, step_for
 from headrace.operators.aggregate import (
     collected_values,
     counts,
@@ -174,7 +174,7 @@ class Aggregate(WithLifetime):
         return with_lifetimes(f"by ({keys}): {aggregates}", (self.lifetime,))
 
 
-class AggregateStep(Step):
+class AggregateStep(RowStep):
     """Step of aggregate. Slot: key -> [rows, last answer, fields of the accumulators].
 
     `touched` holds the groups of this tick, so that each emits once, in the order of first touch.
@@ -276,7 +276,7 @@ def group_writer(operator: Aggregate, node: Node, writer: StepWriter) -> Group:
 
 
 @step_for.register(Aggregate)
-def _step(operator: Aggregate, node: Node, writer: StepWriter) -> Step:
+def _step(operator: Aggregate, node: Node, writer: StepWriter) -> RowStep:
     group = group_writer(operator, node, writer)
     return AggregateStep(node, writer, group_keys(operator), operator.lifetime, group)
 

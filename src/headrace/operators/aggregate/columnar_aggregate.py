@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 from headrace.arrangement.batch import (
-    Batch,
     Numbers,
+    SortedBatch,
     batch_of,
     concat_frames,
     differing,
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from headrace.graph.node import Node
     from headrace.lowering.forms import ArrangedOperator
     from headrace.lowering.slot import SlotMapping
-    from headrace.lowering.step import Step
+    from headrace.lowering.step import RowStep
     from headrace.lowering.step_writer import StepWriter
     from headrace.operators.aggregate.aggregation import Group
 
@@ -238,7 +238,7 @@ class ColumnarAggregate:
         return concat_frames([negated(layout, before), after])
 
     def _extremes(
-        self, batches: Sequence[Batch], new: Batch, keys: Sequence[pl.Series]
+        self, batches: Sequence[SortedBatch], new: SortedBatch, keys: Sequence[pl.Series]
     ) -> tuple[Extremes, Extremes]:
         """Return the extremes of groups, by part, before a new batch and after it."""
         groups = self.groups
@@ -331,6 +331,6 @@ class ReducedAggregateStep(AggregateStep):
 
 
 @reduced_step_for.register(Aggregate)
-def _reduced_step(operator: Aggregate, reduction: PreReduction, node: Node, writer: StepWriter) -> Step:
+def _reduced_step(operator: Aggregate, reduction: PreReduction, node: Node, writer: StepWriter) -> RowStep:
     assert isinstance(reduction, GroupedRows)
     return ReducedAggregateStep(node, writer, operator, reduction)

@@ -17,8 +17,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.arrangement.batch import (
-    Batch,
     Layout,
+    SortedBatch,
     batch_of,
     bounded,
     concat_frames,
@@ -317,10 +317,10 @@ class HeldForm(CountForm):
         return list(dict.fromkeys(rows)), _next_moment(plan, spine.batches, now)
 
 
-def _due(plan: TemporalPlan, batches: Sequence[Batch], before: Any, now: Any) -> Batch:
+def _due(plan: TemporalPlan, batches: Sequence[SortedBatch], before: Any, now: Any) -> SortedBatch:
     """Return the rows that are due. before: up to where the clock has taken rows out."""
     layout = plan.layout
-    due: list[Batch] = []
+    due: list[SortedBatch] = []
     for batch in batches:
         moments = batch.frame[MOMENT].to_numpy()
         at = np.flatnonzero(plan.reached(moments, now) & ~plan.reached(moments, before))
@@ -329,7 +329,7 @@ def _due(plan: TemporalPlan, batches: Sequence[Batch], before: Any, now: Any) ->
     return merged(layout, due) if due else batch_of(layout, pl.DataFrame(schema=layout.types))
 
 
-def _next_moment(plan: TemporalPlan, batches: Sequence[Batch], now: Any) -> Any:
+def _next_moment(plan: TemporalPlan, batches: Sequence[SortedBatch], now: Any) -> Any:
     """Return the earliest moment that the clock has not reached; None if no row is pending."""
     moments = [batch.frame[MOMENT].to_numpy() for batch in batches]
     later = [int(each.min()) for of in moments if len(each := of[~plan.reached(of, now)])]

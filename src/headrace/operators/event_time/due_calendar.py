@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.expr.code_runtime import EPOCH, raise_overflow
 from headrace.expr.types import FLOAT64, TIMESTAMP
 from headrace.lowering.slot import Slot, thaw_list
-from headrace.lowering.step import Step
+from headrace.lowering.step import RowStep
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -283,7 +283,7 @@ class ExpiryCalendar:
                 yield key
 
 
-class ExpiringStep(Step):
+class ExpiringStep(RowStep):
     """Base of steps with one input and its watermark."""
 
     keeps_state = True

@@ -25,7 +25,7 @@ from headrace.graph.operator_declarations import (
 from headrace.lowering.reference import Examples
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot, thaw_list
-from headrace.lowering.step import Step, register_step
+from headrace.lowering.step import RowStep, register_step
 from headrace.operators.event_time.due_calendar import ExpiringStep
 from headrace.operators.event_time.watermark import NEEDS, WatermarkWriter, check_policy
 from headrace.operators.time_spans import check_span, shown_span
@@ -146,7 +146,7 @@ class LateRows(Operator):
 
 
 @register_step(OnTime, LateRows)
-class PunctualityStep(Step):
+class PunctualityStep(RowStep):
     """Filter for rows on time, or for late ones."""
 
     operator: OnTime | LateRows

@@ -30,7 +30,7 @@ from headrace.graph.operator_declarations import (
 from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags, function_of
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot
-from headrace.lowering.step import Step, register_step
+from headrace.lowering.step import RowStep, register_step
 from headrace.operators.endpoints import TICK_TIME
 from headrace.operators.event_time.due_calendar import DueCalendar
 from headrace.operators.rows import Select
@@ -151,7 +151,7 @@ class TemporalFilter(Operator):
 
 
 @register_step(TemporalFilter)
-class TemporalFilterStep(Step):
+class TemporalFilterStep(RowStep):
     """Step of a temporal filter.
 
     Slots: held, row -> copies, of rows whose moment is to come; now, () -> the clock; the calendar. A row

@@ -27,7 +27,7 @@ from headrace.graph.operator_declarations import (
 from headrace.lowering.reference import Examples
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot, thaw_dict
-from headrace.lowering.step import Step, register_step
+from headrace.lowering.step import RowStep, register_step
 from headrace.operators.aggregate.counts import count
 from headrace.operators.time_spans import TIME_TYPES, check_span, shown_span, tumbling
 
@@ -283,7 +283,7 @@ class Watermark(Operator):
 
 
 @register_step(Watermark)
-class WatermarkStep(Step):
+class WatermarkStep(RowStep):
     """Watermark of a tick's maximum time. Slots: the clock, and () -> True once the input has ended."""
 
     operator: Watermark
@@ -416,7 +416,7 @@ def _moved(type: DataType, moves: Sequence[Move], context: CheckContext) -> Data
 
 
 @register_step(LeastWatermark)
-class LeastWatermarkStep(Step):
+class LeastWatermarkStep(RowStep):
     """Minimum of several watermarks. Slot: () -> {input number: its watermark, moved; -1: last emitted}.
 
     A bounded input is complete from its first tick on, so it does not hold the minimum back.

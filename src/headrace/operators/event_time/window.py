@@ -31,7 +31,7 @@ from headrace.graph.operator_declarations import (
 from headrace.lowering.reference import Examples
 from headrace.lowering.row_code import MappingCode, RowCode, key_columns, tuple_source
 from headrace.lowering.slot import Slot
-from headrace.lowering.step import Step, step_for
+from headrace.lowering.step import RowStep, step_for
 from headrace.operators.aggregate import sums
 from headrace.operators.aggregate.aggregation import ANSWER, Group, group_columns
 from headrace.operators.aggregate.counts import count
@@ -210,7 +210,7 @@ class Window(Operator):
 
 
 @step_for.register(Window)
-def _step(operator: Window, node: Node, writer: StepWriter) -> Step:
+def _step(operator: Window, node: Node, writer: StepWriter) -> RowStep:
     from headrace.operators.event_time.session_windows import SessionStep
 
     if isinstance(operator.shape, Grid):
@@ -231,7 +231,7 @@ def by_first_row(groups: Mapping[Any, list[Any]]) -> list[tuple[Any, list[Any]]]
     return sorted(groups.items(), key=number)
 
 
-class WindowStep(Step):
+class WindowStep(RowStep):
     """Base of window steps."""
 
     operator: Window

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from headrace.expr.types import DataType, Schema
     from headrace.graph.node import Node
     from headrace.lowering.forms import PreReduction
-    from headrace.lowering.step import Step
+    from headrace.lowering.step import RowStep
     from headrace.lowering.step_writer import StepWriter
 
 
@@ -186,7 +186,7 @@ class ReducedUpdatedWindowStep(ReducedGridStep, UpdatedWindowStep):
 
 
 @reduced_step_for.register(Window)
-def _reduced_step(operator: Window, reduction: PreReduction, node: Node, writer: StepWriter) -> Step:
+def _reduced_step(operator: Window, reduction: PreReduction, node: Node, writer: StepWriter) -> RowStep:
     assert isinstance(reduction, GroupedRows)
     step = _reduced_window(node, writer, operator)
     step.groups = reduction

@@ -15,8 +15,8 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from headrace.arrangement.batch import (
-    Batch,
     Layout,
+    SortedBatch,
     batch_of,
     concat_frames,
     distinct_keys,
@@ -341,7 +341,7 @@ class ColumnarJoin:
         return plan.output(build_stream(Columns(plan.pairs, plan.append, frame)))
 
     def _pairs(
-        self, asking: Batch, held: Sequence[Batch], spines: Sequence[Spine], port: int
+        self, asking: SortedBatch, held: Sequence[SortedBatch], spines: Sequence[Spine], port: int
     ) -> pl.DataFrame:
         """Pair new rows of a side with those of the other. spines: of both sides."""
         own, layout = spines[port].layout, spines[1 - port].layout
@@ -426,7 +426,12 @@ class ColumnarMatchedJoin:
         return take(rows, np.flatnonzero(null)), take(rows, np.flatnonzero(~null))
 
     def _crossings(
-        self, left: Layout, lefts: Sequence[Batch], right: Layout, rights: Sequence[Batch], new: Batch
+        self,
+        left: Layout,
+        lefts: Sequence[SortedBatch],
+        right: Layout,
+        rights: Sequence[SortedBatch],
+        new: SortedBatch,
     ) -> list[pl.DataFrame]:
         """Return the changes to existing left rows that gain their first or lose their last match."""
         probe = Probe.of(left, distinct_keys(right, new.frame), self.slots.most)
@@ -445,7 +450,7 @@ class ColumnarMatchedJoin:
             self._alone(negated(left, going)),
         ]
 
-    def _found(self, asking: pl.DataFrame, layout: Layout, batches: Sequence[Batch]) -> FoundRows:
+    def _found(self, asking: pl.DataFrame, layout: Layout, batches: Sequence[SortedBatch]) -> FoundRows:
         """Return the right rows that left rows match, in the order of these."""
         probe = Probe.of(layout, [asking[name] for name in self.plan.key_names(0)], self.slots.most)
         found = together(layout, [probe.find(batch) for batch in batches])

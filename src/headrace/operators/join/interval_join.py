@@ -8,7 +8,16 @@ from functools import cached_property, partial
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.arrangement.batch import Batch, Layout, batch_of, bounded, concat_frames, merged, negated, take
+from headrace.arrangement.batch import (
+    Layout,
+    SortedBatch,
+    batch_of,
+    bounded,
+    concat_frames,
+    merged,
+    negated,
+    take,
+)
 from headrace.arrangement.spine import Probe, together
 from headrace.columns.column_stream import ColumnStream, build_stream, empty_stream
 from headrace.columns.columns import ColumnarDeclined, Columns
@@ -38,7 +47,7 @@ from headrace.lowering.forms import (
 from headrace.lowering.reference import Examples
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot, thaw_list
-from headrace.lowering.step import Step, register_step
+from headrace.lowering.step import RowStep, register_step
 from headrace.operators.event_time.columnar_clocks import check_time, ticks_in, ticks_of
 from headrace.operators.event_time.due_calendar import (
     ExpiryCalendar,
@@ -173,7 +182,7 @@ class IntervalJoin(Operator):
 
 
 @register_step(IntervalJoin)
-class JoinOnTimeStep(Step):
+class JoinOnTimeStep(RowStep):
     """Step of the join with state expiry. Slot per side: (key, time bucket) -> rows."""
 
     operator: IntervalJoin
@@ -404,7 +413,7 @@ class ColumnarTimedJoin:
         frame = concat_frames(made) if made else empty_stream(join.pairs, True).frame.collect()
         return join.output(build_stream(Columns(join.pairs, True, frame)))
 
-    def _pairs(self, asking: pl.DataFrame, held: Sequence[Batch], port: int) -> pl.DataFrame | None:
+    def _pairs(self, asking: pl.DataFrame, held: Sequence[SortedBatch], port: int) -> pl.DataFrame | None:
         """Join new rows of one side, in order, with the rows held for the other side."""
         plan, join = self.plan, self.plan.join
         if not asking.height or not any(map(len, held)):
@@ -464,16 +473,18 @@ _MOST_BUCKETS = 1_000
 """Buckets in which a row may have partners; with more it is made so many rows that rows are better."""
 
 
-def _open(layout: Layout, batch: Batch, expiry: Expiry) -> Batch:
+def _open(layout: Layout, batch: SortedBatch, expiry: Expiry) -> SortedBatch:
     """Return the rows that are kept."""
     buckets = batch.frame[BUCKET].to_numpy()
     return _chosen(layout, batch, (buckets >= expiry.open_from) & (buckets >= expiry.until))
 
 
-def _without(layout: Layout, batches: Sequence[Batch], expiry: Expiry) -> tuple[list[Batch], list[Batch]]:
+def _without(
+    layout: Layout, batches: Sequence[SortedBatch], expiry: Expiry
+) -> tuple[list[SortedBatch], list[SortedBatch]]:
     """Drop most expired rows from batches; return these, and retractions of the other expired rows."""
-    left: list[Batch] = []
-    taken_back: list[Batch] = []
+    left: list[SortedBatch] = []
+    taken_back: list[SortedBatch] = []
     for batch in batches:
         if expiry.until > expiry.open_from:
             buckets = batch.frame[BUCKET].to_numpy()
@@ -484,12 +495,12 @@ def _without(layout: Layout, batches: Sequence[Batch], expiry: Expiry) -> tuple[
                 passed &= buckets >= expiry.open_from
                 if passed.any():
                     gone = _chosen(layout, batch, passed)
-                    taken_back.append(Batch(gone.codes, negated(layout, gone.frame), gone.bounds))
+                    taken_back.append(SortedBatch(gone.codes, negated(layout, gone.frame), gone.bounds))
         left.append(batch)
     return left, taken_back
 
 
-def _chosen(layout: Layout, batch: Batch, wanted: Any) -> Batch:
+def _chosen(layout: Layout, batch: SortedBatch, wanted: Any) -> SortedBatch:
     """Return some rows of a batch."""
     if wanted.all():
         return batch

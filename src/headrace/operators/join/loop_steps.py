@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from headrace.graph.node import Node
-    from headrace.lowering.step import Step
+    from headrace.lowering.step import RowStep
     from headrace.lowering.step_writer import StepWriter
 
 
@@ -77,7 +77,7 @@ class InnerJoinLoopStep(LoopStep):
             for port, keys in enumerate(self._rows.keys)
         ]
 
-    def prepare(self, steps: Mapping[int, Step]) -> None:
+    def prepare(self, steps: Mapping[int, RowStep]) -> None:
         """Gather pairs of multiplicity one if the following operators allow it."""
         for outside, other in (self._sides, self._sides[::-1]):
             if isinstance(outside, InvariantSide) and isinstance(other, StoredHistorySide | FirstRoundSide):
@@ -177,7 +177,7 @@ class InnerJoinLoopStep(LoopStep):
 # looked at once.
 
 
-def find_destination(node: int, writer: StepWriter, steps: Mapping[int, Step]) -> Destination | None:
+def find_destination(node: int, writer: StepWriter, steps: Mapping[int, RowStep]) -> Destination | None:
     """Find the set that a node's rows reach without being computed, dropped or stored on the way."""
     columns = tuple(range(len(writer.graph.nodes[node].schema.fields)))
     while (edge := writer.inlined_edge(node)) is not None:
@@ -392,7 +392,7 @@ class SemiJoinLoopStep(LoopStep):
 
 
 @loop_step_for.register(Join)
-def _join_step(operator: Join, node: Node, writer: StepWriter, varies: Sequence[bool]) -> Step:
+def _join_step(operator: Join, node: Node, writer: StepWriter, varies: Sequence[bool]) -> RowStep:
     if operator.how is How.INNER:
         return InnerJoinLoopStep(node, writer, varies)
     if operator.how is How.LEFT or operator.residual is not None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.lowering.row_code import ChangeSelection, RowCode, negated_weight, weight_product
 from headrace.lowering.slot import Slot, as_it_is, thaw_list
-from headrace.lowering.step import Step, register_step, step_for
+from headrace.lowering.step import RowStep, register_step, step_for
 from headrace.operators.join.join import SIDES, Difference, How, Join
 from headrace.operators.join.transient_pairs import applies_retractions_first
 from headrace.operators.lifetime import Lifetime
@@ -142,7 +142,7 @@ def key_writer(node: Node, writer: StepWriter) -> KeyWriter:
 # the order in which the sides come does not matter.
 
 
-class InnerJoinStep(Step):
+class InnerJoinStep(RowStep):
     """Step of the inner join. Slot per side: key -> list of rows if append-only, else key -> {row: weight}.
 
     A side of lifetime TICK has a slot of one tick. Beside it, a table comes whole
@@ -222,7 +222,7 @@ class InnerJoinStep(Step):
 # --- steps that depend on absence -----------------------------------------------------------------
 
 
-class RightFirstStep(Step):
+class RightFirstStep(RowStep):
     """Base of steps that apply the right side first and the left side last.
 
     If later operators could notice a left row that is retracted in this tick, such rows are retracted first
@@ -275,7 +275,7 @@ class RightFirstStep(Step):
         raise NotImplementedError
 
 
-class MatchCounting(Step):
+class MatchCounting(RowStep):
     """Counting of each left row's matches: left joins, and semi or anti joins with a residual."""
 
     rows: JoinConditionWriter
@@ -463,7 +463,7 @@ def keeps_present(operator: Join | Difference) -> bool:
 
 
 @step_for.register(Join)
-def _join_step(operator: Join, node: Node, writer: StepWriter) -> Step:
+def _join_step(operator: Join, node: Node, writer: StepWriter) -> RowStep:
     if operator.how is How.INNER:
         return InnerJoinStep(node, writer, operator)
     if operator.how is How.LEFT or operator.residual is not None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headrace.graph.node import FlowGraph, Node
     from headrace.lowering.row_code import RowCode
     from headrace.lowering.slot import Slot
-    from headrace.lowering.step import Step
+    from headrace.lowering.step import RowStep
     from headrace.lowering.step_writer import StepWriter
 
 
@@ -83,7 +83,7 @@ class RoundwiseLoopStep(LoopStep):
 
     heavy = True
 
-    def __init__(self, step: Step, varies: Sequence[bool]) -> None:
+    def __init__(self, step: RowStep, varies: Sequence[bool]) -> None:
         super().__init__(step.node, step.writer, varies)
         self._step = step
         self.sites = step.sites
@@ -98,7 +98,7 @@ class RoundwiseLoopStep(LoopStep):
     def slots(self) -> tuple[Slot, ...]:
         return self._step.slots()
 
-    def prepare(self, steps: Mapping[int, Step]) -> None:
+    def prepare(self, steps: Mapping[int, RowStep]) -> None:
         if isinstance(self._step, LoopStep):
             self._step.prepare(steps)
 

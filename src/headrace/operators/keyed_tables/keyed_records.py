@@ -26,7 +26,7 @@ from headrace.expr.polars_columns import (
     replace_negative_zero,
     to_series,
 )
-from headrace.expr.tree import Call, Expr, Literal
+from headrace.expr.tree import Expr, FunctionCall, Literal
 from headrace.expr.types import Schema, StructType
 from headrace.expr.typing_rules import is_float
 from headrace.operators.keyed_tables.upsert import KeyedRecords, misfit_texts, tie_rule
@@ -233,16 +233,16 @@ def record_columns(node: Node, records: Schema) -> RecordColumns:
     return made
 
 
-def _unwrapped(row: Expr) -> tuple[tuple[Expr, ...], Call]:
+def _unwrapped(row: Expr) -> tuple[tuple[Expr, ...], FunctionCall]:
     """Return the struct of a row that is null elsewhere, and the conditions under which it is not."""
     conditions: list[Expr] = []
-    while isinstance(row, Call) and row.function == "when" and len(row.arguments) == 3:
+    while isinstance(row, FunctionCall) and row.function == "when" and len(row.arguments) == 3:
         condition, made, otherwise = row.arguments
         if not isinstance(otherwise, Literal) or otherwise.value is not None:
             break
         conditions.append(condition)
         row = made
-    if not isinstance(row, Call) or row.function != "struct":
+    if not isinstance(row, FunctionCall) or row.function != "struct":
         raise NotLowered("a row that is no struct of columns stays in rows")
     return tuple(conditions), row
 

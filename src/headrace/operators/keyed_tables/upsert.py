@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.expr.check import check
 from headrace.expr.constructors import coalesce, col, struct, when
 from headrace.expr.row_classes import Unavailable
-from headrace.expr.tree import Call
+from headrace.expr.tree import FunctionCall
 from headrace.expr.types import STR, Field, StructType
 from headrace.graph.node import Operator
 from headrace.graph.operator_declarations import EverywhereSlot, KeyedSlot, Port, calendar_slots, place_by_key
 from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags
 from headrace.lowering.row_code import RowCode
 from headrace.lowering.slot import Slot
-from headrace.lowering.step import Step, register_step
+from headrace.lowering.step import RowStep, register_step
 from headrace.operators.event_time.due_calendar import DueCalendar
 from headrace.operators.event_time.watermark import WatermarkPolicy, watermark_function
 from headrace.operators.keyed_tables.upsert_rule import (
@@ -82,7 +82,7 @@ class KeyedRecords(Operator):
         return str(self.rule)
 
 
-class KeyedRecordsStep(Step):
+class KeyedRecordsStep(RowStep):
     """Base of the steps that hold the latest row of each key.
 
     Slot: key -> its row, or with a sequence what `Sequenced` stores: (sequence, row or None, ...). Within a
@@ -261,7 +261,7 @@ def _row_type(rule: UpsertRule, records: Schema) -> StructType:
 
 def _name(key: Expr) -> str:
     """Return the name of a key column in errors."""
-    return str(key.options[0]) if isinstance(key, Call) and key.function == "field" else str(key)
+    return str(key.options[0]) if isinstance(key, FunctionCall) and key.function == "field" else str(key)
 
 
 # --- the rows held --------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from headrace.graph.operator_declarations import Facts, KeyedSlot, Need, Placeme
 from headrace.lowering.reference import Bag, Bags, Examples, answer_of_bags, copies, functions_of
 from headrace.lowering.row_code import RowCode, comparable, item_sources, tuple_source
 from headrace.lowering.slot import Slot
-from headrace.lowering.step import Step, register_step
+from headrace.lowering.step import RowStep, register_step
 from headrace.operators.aggregate import counts, extremes, sums
 from headrace.operators.over import frames as frames
 from headrace.operators.over import row_functions as functions
@@ -148,7 +148,7 @@ class OverAggregate(Operator):
 
 
 @register_step(OverAggregate)
-class OverStep(Step):
+class OverStep(RowStep):
     """Step of window functions. Slot: partition key -> state of the partition."""
 
     operator: OverAggregate

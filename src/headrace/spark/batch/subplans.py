@@ -22,7 +22,7 @@ from pyspark.sql import functions as f
 
 from headrace.expr.check import check
 from headrace.expr.spark_columns import hashable
-from headrace.expr.tree import Call, Column, Expr
+from headrace.expr.tree import Column, Expr, FunctionCall
 from headrace.expr.types import Rows
 from headrace.graph.node import FlowGraph, Node
 from headrace.graph.operator_declarations import Facts
@@ -157,7 +157,7 @@ def _in_entry_terms(plan: BatchPlan, inside: set[int], n: int, expr: Expr) -> di
 def _in_terms_of(expr: Expr, column: Callable[[str], Expr | None]) -> Expr | None:
     if isinstance(expr, Column):
         return column(expr.name)
-    if not isinstance(expr, Call):
+    if not isinstance(expr, FunctionCall):
         return expr
     arguments = [_in_terms_of(a, column) for a in expr.arguments]
     if any(a is None for a in arguments):

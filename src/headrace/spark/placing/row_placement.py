@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headrace.expr.check import check
 from headrace.expr.compile_python import CodeScope, dict_key_source, runtime_names
-from headrace.expr.tree import Call, Column, Expr, columns_of
+from headrace.expr.tree import Column, Expr, FunctionCall, columns_of
 from headrace.expr.types import DataType, Rows, Schema, StrType, parts_of
 from headrace.expr.typing_rules import is_bounded
 from headrace.graph.operator_declarations import EqualRows
@@ -144,7 +144,7 @@ def with_names(expr: Expr, names: dict[str, str]) -> Expr:
     """Rename the columns of an expression."""
     if isinstance(expr, Column):
         return Column(names[expr.name])
-    if isinstance(expr, Call):
+    if isinstance(expr, FunctionCall):
         return replace(expr, arguments=tuple(with_names(a, names) for a in expr.arguments))
     return expr
 

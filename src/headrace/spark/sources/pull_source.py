@@ -72,7 +72,7 @@ def _(source: Pulled, opening: Opening, schema: Schema) -> DataFrame:
         opening.name,
         (opening.name, source, opening.engine.intake_of(opening.name), schema, opening.append),
     )
-    opening.spark.dataSource.register(type(name, (PullSource,), {"shipped": shipped, "called": name}))
+    opening.spark.dataSource.register(type(name, (PullDataSource,), {"shipped": shipped, "called": name}))
     reader = opening.spark.read if opening.operator.bounded else opening.reader()
     return reader.format(name).load()
 
@@ -100,7 +100,7 @@ _ASKED = 1000
 """Number of rows requested from the source at once."""
 
 
-class PullSource(DataSource):
+class PullDataSource(DataSource):
     """A source of one run; each gets its own class, since Spark identifies data sources by class."""
 
     shipped: ClassVar[bytes]

@@ -18,7 +18,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from headrace.engine.change import Changes
+from headrace.engine.change import SinkChanges
 from headrace.engine.endpoints import as_sink, table_sources
 from headrace.engine.event_time import awaited_ends, more_after_the_end
 from headrace.engine.progress import Observer, Progress, SourceProgress
@@ -301,7 +301,7 @@ def open_outlets(
         spool = outbox_of(folder, name) if durable or isinstance(target, DeliveredSink) else None
         sources = table_sources(graph, append, name)
         request = SinkRequest(
-            name, schema, spool, lambda rows, user=user: Changes(rows, False, user), sources, keep_ticks
+            name, schema, spool, lambda rows, user=user: SinkChanges(rows, False, user), sources, keep_ticks
         )
         writer = open_sink(target, request)
         closing.callback(writer.close)

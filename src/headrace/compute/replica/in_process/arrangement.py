@@ -33,7 +33,7 @@ from headrace.expr.types import Field, Row, Schema, StructType
 from headrace.expr.value_keys import dict_key_source, key_function
 
 if TYPE_CHECKING:
-    from headrace.arrangement.batch import Batch
+    from headrace.arrangement.batch import SortedBatch
     from headrace.arrangement.spine import Spine
     from headrace.compute.replica.in_process.keyed_columns import KeyColumns, KeyedColumns
 
@@ -316,7 +316,7 @@ class TimedArrangement:
         batches = sorted([*self._batches_at(time), *young.batches], key=len, reverse=True)
         return Spine(young.keys.layout, batches, merges=False)
 
-    def _batches_at(self, time: int) -> list[Batch]:
+    def _batches_at(self, time: int) -> list[SortedBatch]:
         """Return the columns of a time, without the head."""
         large = (each.columns for each in self._large if each.time <= time)
         return [batch for each in (self._spine, *large) if each is not None for batch in each.batches]

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from headrace.arrangement.batch import Batch, Layout
+from headrace.arrangement.batch import Layout, SortedBatch
 from headrace.arrangement.codes import coder
 from headrace.arrangement.reading import RowReader, RowReaders
 from headrace.arrangement.spine import Spine, SumOverflow
@@ -86,7 +86,7 @@ class KeyedColumns:
         """Rows of keys that were asked for since the batches changed: joins ask repeatedly."""
 
     @property
-    def batches(self) -> tuple[Batch, ...]:
+    def batches(self) -> tuple[SortedBatch, ...]:
         """Batches of rows, which never change."""
         return self._spine.batches
 
