@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = str(ROOT / "src" / "headrace") + os.sep
-ROLES = {"pyspark.daemon": "task", "controller": "controller", "replica": "replica"}
+ROLES = {"worker_daemon": "task", "pyspark.daemon": "task", "controller": "controller", "replica": "replica"}
 HERE = {"spark": "driver", "pipeline": "driver", "view": "client"}
 
 

@@ -15,13 +15,12 @@ import headrace.flow
 from headrace.compute.errors import BadPlan, CallableRefused
 from headrace.compute.plans import decode, encode
 from headrace.compute.plans.registry import CHOICES, OPERATORS, RECORDS, record_fields, record_type_hints
-from headrace.compute.plans.servable import unservable_reason
 from headrace.graph.node import Operator
 from headrace.lattice import Lattice
 from headrace.operators.aggregate.aggregation import Aggregation
 from headrace.operators.lattice_fold import LatticeGrowth
 from headrace.operators.statistics.statistic import Statistic
-from tests.operators.examples import ALL, example
+from tests.operators.examples import example
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -79,25 +78,6 @@ def test_what_may_stand_in_each_field_is_known() -> None:
     for record in RECORDS.values():
         hints = record_type_hints(record)
         assert all(field.name in hints for field in record_fields(record))
-
-
-# --- which are served -------------------------------------------------------------------
-
-
-def served() -> dict[str, list[str]]:
-    """Per answer the operators for which it is given in some example."""
-    found: dict[str, list[str]] = {}
-    for name in ALL:
-        for node in example(name).graph().nodes:
-            reason = unservable_reason(node.operator)
-            found.setdefault(reason.why if reason else "", []).append(type(node.operator).__name__)
-    return {why: sorted(set(kinds)) for why, kinds in found.items()}
-
-
-def test_the_page_lists_the_operators_that_are_served() -> None:
-    page = (ROOT / "docs" / "reference" / "plans.md").read_text()
-    for kind in served()[""]:
-        assert f"`{kind}`" in page
 
 
 # --- functions ------------------------------------------------------------------------------
