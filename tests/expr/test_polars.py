@@ -179,7 +179,7 @@ def test_ticks_with_similar_numbers_share_what_is_lowered(
 @given(expressions(), st.integers(0, 9))
 def test_arguments_that_are_computed_on_their_own_agree(expr: Expr, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headrace.columns.expressions._MOST_COLUMNS", 0)
+        patch.setattr("headrace.columns.expressions._MAX_COLUMNS", 0)
         try:
             agrees(expr, many_rows(seed), columns_of)
         except NotLowered:

@@ -11,7 +11,7 @@ import pytest
 from headrace.pipelines import plans, update
 from headrace.pipelines.catalog import PipelineCatalog
 from headrace.pipelines.definitions import Policy, TableName
-from headrace.pipelines.plans import FACTOR, LEAST, MOST_ESTIMATED, Costs, Measured
+from headrace.pipelines.plans import FACTOR, LEAST, MAX_ESTIMATED, Costs, Measured
 from headrace.state.commit import read_checked, write_checked
 from headrace.state.inspection import inspect
 from tests.pipelines.project import Project, event
@@ -56,7 +56,7 @@ def test_few_changes_are_never_more_than_the_whole() -> None:
 
 def test_a_slow_update_from_changes_does_not_prevent_all_others() -> None:
     measured = Costs(Measured(12.0, MILLION), Measured(900.0, LEAST))
-    for _ in range(MOST_ESTIMATED):
+    for _ in range(MAX_ESTIMATED):
         assert measured.why_whole(LEAST, MILLION)
         kept = Costs.from_entry(measured.to_entry())
         measured = kept.after(12.0, MILLION, whole=True, estimated=True)
@@ -65,7 +65,7 @@ def test_a_slow_update_from_changes_does_not_prevent_all_others() -> None:
     assert measured == Costs(Measured(12.0, MILLION), Measured(1.0, LEAST))
     # What was made from all rows for another reason does not count.
     again = Costs(Measured(12.0, MILLION), Measured(900.0, LEAST))
-    for _ in range(MOST_ESTIMATED):
+    for _ in range(MAX_ESTIMATED):
         again = again.after(12.0, MILLION, whole=True)
     assert again.why_whole(LEAST, MILLION)
 

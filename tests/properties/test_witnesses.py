@@ -22,7 +22,7 @@ from tests.random_flows.grow import COMPETING, Grown, grow
 
 _UNSHRUNK = ReplayLimits(runs=0)
 """Whether a row is found does not depend on how far its witness is shrunk."""
-_MOST_ASKED = 4
+_MAX_ASKED = 4
 """Rows per sink of each kind."""
 
 
@@ -76,7 +76,7 @@ def check_witnesses(case: Case, ticks: Sequence[Tick], *others: Sequence[Tick]) 
         shown = {repr(row) for row, count in rows.items() if count > 0}
         there = [row for row, count in rows.items() if count > 0]
         absent = [row for each in possible for row, count in each[sink].items() if count > 0 >= rows[row]]
-        for row in [*there[:_MOST_ASKED], *absent[:_MOST_ASKED]]:
+        for row in [*there[:_MAX_ASKED], *absent[:_MAX_ASKED]]:
             given_ = by_source(case, ticks)
             found = find_witness(case.flow, given_, sink, row, end=True, limits=_UNSHRUNK)
             assert found.found == (repr(row) in shown), (sink, row, found.problem)

@@ -53,7 +53,7 @@ ticks = st.tuples(st.lists(rows, max_size=12), fates, st.none() | st.none() | st
 def test_an_arrangement_in_files_is_a_bag(kind: str, all_ticks: Any, data: Any) -> None:
     layout = LAYOUTS[kind]
     few = {"AT_ONCE": data.draw(st.sampled_from([0, 200, 1 << 20])), "WORK": data.draw(st.integers(0, 2))}
-    few |= {"_SMALL": 0, "_MOST_PARTS": 1 << 60, "MOST_AT_ONCE": data.draw(st.sampled_from([100, 1 << 20]))}
+    few |= {"_SMALL": 0, "_MAX_PARTS": 1 << 60, "MAX_AT_ONCE": data.draw(st.sampled_from([100, 1 << 20]))}
     forms = {"s": ArrangedForm(layout, Head)}
     model, chain = Counter[Any](), BatchChain()
     many = patch("headrace.state.chain._MANY", data.draw(st.sampled_from([0, 1 << 20])))

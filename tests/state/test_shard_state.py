@@ -75,7 +75,7 @@ def shown(state: ShardState) -> Model:
 @given(st.lists(st.tuples(edits, fates), max_size=25), st.sampled_from([0, 1, 3]), st.data())
 def test_state_equals_a_dict_through_lost_attempts(ticks: Any, bits: int, data: Any) -> None:
     few = {"RATIO": data.draw(st.integers(1, 4)), "AT_ONCE": data.draw(st.sampled_from([0, 700, 1 << 20]))}
-    few |= {"WORK": 0, "_SMALL": 0, "_MOST_PARTS": 1 << 60}
+    few |= {"WORK": 0, "_SMALL": 0, "_MAX_PARTS": 1 << 60}
     with (
         tempfile.TemporaryDirectory() as name,
         patch.multiple("headrace.state.arranged_store", **few),

@@ -364,7 +364,7 @@ def copy(
     typer.echo(f"{rows:,} row{'s' * (rows != 1)} of {view} copied to {file}")
 
 
-MOST_SHOWN = 40
+MAX_SHOWN = 40
 """Limit on the rows shown in the live table."""
 
 
@@ -483,7 +483,7 @@ def _table(known: CachedDescription, progress: bool) -> Iterator[Show]:
                     del rows[line]
             table = create_table(*known.schema.names, ">times")
             there = sorted((line, count) for line, count in rows.items() if count > 0)
-            for line, count in there[:MOST_SHOWN]:
+            for line, count in there[:MAX_SHOWN]:
                 table.add_row(*line, "" if count == 1 else f"{count:,}")
             held = f", {len(rows) - len(there):,} held back" if len(rows) > len(there) else ""
             table.caption = f"{len(there):,} rows, all before {batch.upper}{held}"

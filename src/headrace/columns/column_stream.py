@@ -23,7 +23,7 @@ from headrace.expr.types import Schema
 from headrace.expr.typing_rules import is_float
 from headrace.requirements import np, pl
 
-MOST_COPIES = 2**53
+MAX_COPIES = 2**53
 """Limit on a frame's total weight, low enough that sums over united streams cannot overflow."""
 
 FEW = 20_000
@@ -145,7 +145,7 @@ def greatest_weight(frame: pl.DataFrame) -> int:
 def copies_in(frame: pl.DataFrame) -> int:
     """Return a bound of the number of copies of rows. Raises `ColumnarDeclined` for too many to sum."""
     copies = greatest_weight(frame) * frame.height
-    if copies >= MOST_COPIES:
+    if copies >= MAX_COPIES:
         raise ColumnarDeclined
     return copies
 

@@ -40,7 +40,7 @@ from headrace.expr.types import FLOAT32, DataType, DecimalType, IntervalType, Li
 from headrace.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term
 from headrace.requirements import pl
 
-_MOST_COLUMNS = 24
+_MAX_COLUMNS = 24
 """Number of times that the arguments of a call may read columns, before they are computed on their own."""
 
 
@@ -53,7 +53,7 @@ def lower_expression(expr: Expr, schema: Schema, columns: Sequence[LoweredExpres
     key = id(expr), id(schema)
     known = _CHECKED.get(key)
     if known is None:
-        if len(_CHECKED) >= _MOST_LOWERED:
+        if len(_CHECKED) >= _MAX_LOWERED:
             _CHECKED.clear()
         term = checked_tree(expr, schema)
         # With what its key is made of, whose place nothing else takes then.
@@ -67,7 +67,7 @@ def lower_expression(expr: Expr, schema: Schema, columns: Sequence[LoweredExpres
         frame = [LoweredExpression(pl.col(str(at))) for at in range(len(fields))]
         for at, each in zip(known.positions, bounds, strict=True):
             frame[at] = LoweredExpression(pl.col(str(at)), each)
-        if len(known.lowered) >= _MOST_BOUNDS:
+        if len(known.lowered) >= _MAX_BOUNDS:
             known.lowered.clear()
         lowered = known.lowered[bounds] = _lowered(known.term, frame)
     return lowered
@@ -85,7 +85,7 @@ class _CheckedExpression:
 
 
 _CHECKED: dict[tuple[int, int], _CheckedExpression] = {}
-_MOST_LOWERED, _MOST_BOUNDS = 10_000, 64
+_MAX_LOWERED, _MAX_BOUNDS = 10_000, 64
 
 
 def _positions(term: Term) -> set[int]:
@@ -173,7 +173,7 @@ def _call(term: CallTerm, columns: Sequence[LoweredExpression]) -> LoweredExpres
     leaves = sum(
         len(part.meta.root_names()) for a in arguments for part in (a.value, a.fails) if part is not None
     )
-    if leaves <= _MOST_COLUMNS and all(a.once is None for a in arguments):
+    if leaves <= _MAX_COLUMNS and all(a.once is None for a in arguments):
         return _applied(lowering, term, arguments)
     return _lower_once(lowering, term, arguments)
 

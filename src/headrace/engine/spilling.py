@@ -93,7 +93,7 @@ _MOVED_PER_LOOK = 64
 _ROWS_PER_LOOK = 10_000
 _FROZEN_FROM = 50_000
 _SAMPLE = 32
-_MOST_ELEMENTS = 256
+_MAX_ELEMENTS = 256
 """Elements of a list or tuple that are looked at for an estimate."""
 _LEAST_HOT = 16
 _ENTRY = 1_000
@@ -312,7 +312,7 @@ def _deep(value: Any) -> int:
     size = sys.getsizeof(value)
     if type(value) in (tuple, list):
         elements = cast("list[Any]", value)
-        looked_at = elements[:_MOST_ELEMENTS]
+        looked_at = elements[:_MAX_ELEMENTS]
         size += int(sum(map(_deep, looked_at)) / max(len(looked_at), 1) * len(elements))
     elif type(value) is dict:
         entries = cast("dict[Any, Any]", value)

@@ -143,7 +143,7 @@ _PREFIX = {"not": ("~", 7), "negate": ("-", 7)}
 ATOM = 9
 _COMPARISON = 1
 _ASSOCIATIVE = ("|", "&")
-_MOST_BITS = 256
+_MAX_BITS = 256
 
 
 def constant_text(value: object) -> str:
@@ -151,7 +151,7 @@ def constant_text(value: object) -> str:
 
     Python refuses to format integers of thousands of digits.
     """
-    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
         return f"an integer of {value.bit_length():,} bits"
     return repr(value)
 

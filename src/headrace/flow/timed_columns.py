@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from headrace.graph.node import Node, Operator
 
 
-MOST_BOUNDS = 64
+MAX_BOUNDS = 64
 """Limit on a column's bounds, above which the column is not timed.
 
 Each path from the watermark that moves the time differently adds a bound, so unions that read a stream twice
@@ -63,7 +63,7 @@ def times_of(flow: FlowBuilder, node_id: int) -> Times:
     while len(flow.times) <= node_id:
         node = flow.node(len(flow.times))
         times = _times(node.operator, node, flow)
-        flow.times.append({name: bounds for name, bounds in times.items() if len(bounds) <= MOST_BOUNDS})
+        flow.times.append({name: bounds for name, bounds in times.items() if len(bounds) <= MAX_BOUNDS})
     return flow.times[node_id]
 
 

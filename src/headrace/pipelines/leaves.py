@@ -164,7 +164,7 @@ def _lines(
     elif kind == "Project":
         yield depth, kind, f"{[text for text in _texts(node.projectList()) if _is_read(text, read)]}"
     elif leaf is None:
-        yield depth, kind, node.simpleString(_MOST_FIELDS)
+        yield depth, kind, node.simpleString(_MAX_FIELDS)
     elif isinstance(leaf, FilesLeaf):
         form = leaf.reading.removesuffix(leaf.relation.schema().json())
         columns = _columns_read(node, read if leaf.has_named_columns else None)
@@ -226,7 +226,7 @@ def _columns_read(node: Any, read: Set[str] | None) -> list[str]:
     ]
 
 
-_MOST_FIELDS = 100_000
+_MAX_FIELDS = 100_000
 """Columns that the text of an operator may show: all."""
 
 

@@ -7,7 +7,7 @@ these does not grow with the changes, so that further ones are taken to cost `FA
 of the whole at most. For a change, state is read and written, and what it takes back is looked up.
 
 Only an update from changes tells what these cost, and one that was slow for another reason would prevent
-all others. So after `MOST_ESTIMATED` updates that were made from all rows by estimate, the next is from
+all others. So after `MAX_ESTIMATED` updates that were made from all rows by estimate, the next is from
 changes.
 """
 
@@ -428,7 +428,7 @@ FACTOR = 2.0
 LEAST = 5_000
 """Rows from which on an update tells what a row costs: below, start-up is most of it."""
 
-MOST_ESTIMATED = 3
+MAX_ESTIMATED = 3
 """Updates from all rows, one after another, for which what changes cost is taken as it was."""
 
 
@@ -482,7 +482,7 @@ class Costs:
 
     def why_whole(self, changes: int, rows: int) -> str:
         """Return why making a table from all rows costs less than from changes; empty if it does not."""
-        if changes < LEAST or self.estimated >= MOST_ESTIMATED:
+        if changes < LEAST or self.estimated >= MAX_ESTIMATED:
             return ""
         if (estimated := self._seconds(changes, rows)) is None:
             return ""

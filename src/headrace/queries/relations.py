@@ -199,7 +199,7 @@ class Planner:
         self, names: Sequence[str], types: Sequence[DataType], rows: Sequence[tuple[Any, ...]]
     ) -> RowStream:
         """A stream of rows that the query holds itself, which are there from the first tick on."""
-        if len(rows) > _MOST_CONSTANT_ROWS:
+        if len(rows) > _MAX_CONSTANT_ROWS:
             raise UnsupportedQuery(f"the query holds {len(rows):,} rows itself", fix="give them as a table")
         made: list[Relation] = []
         for row in rows or [(None,) * len(names)]:
@@ -214,7 +214,7 @@ class Planner:
         """A stream of a column of numbers, which are there from the first tick on."""
         # The number of a larger range is none that `len` returns.
         count = max(0, -((numbers.start - numbers.stop) // numbers.step))
-        if count > _MOST_NUMBERS:
+        if count > _MAX_NUMBERS:
             raise UnsupportedQuery(f"the query makes {count:,} rows itself", fix="give them as a table")
         if not numbers:
             return self.one_row().select(**{name: typed_constant(None, INT64)}).filter(Literal(False))
@@ -234,8 +234,8 @@ def _subqueries_in(expr: CatalystNode, known: Sequence[CatalystNode]) -> Iterato
             yield from _subqueries_in(child, known)
 
 
-_MOST_CONSTANT_ROWS = 1_000
-_MOST_NUMBERS = 1_000_000
+_MAX_CONSTANT_ROWS = 1_000
+_MAX_NUMBERS = 1_000_000
 _RESERVED = frozenset({"name", "window", "emit", "into", "lifetime", "nondet"})
 
 RelationLowering: TypeAlias = Callable[[CatalystNode, Planner], Relation]

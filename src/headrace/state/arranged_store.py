@@ -38,7 +38,7 @@ from headrace.state.chain import (
 )
 from headrace.state.lazy_slots import StateSlot
 
-_MOST_ROWS = 1 << 20
+_MAX_ROWS = 1 << 20
 """Rows that are read at once, about."""
 
 
@@ -139,7 +139,7 @@ def pieces_of(folder: Path, layout: Layout, runs: Iterable[Run]) -> Iterator[Sor
     Raises `CheckpointDamaged` for a file that is missing, cut off or altered.
     """
     files = MappedFiles(folder, layout)
-    for parts in ranges(map(files.open, parts_of(runs)), _MOST_ROWS):
+    for parts in ranges(map(files.open, parts_of(runs)), _MAX_ROWS):
         # A batch that was never merged may have rows that take back others of it.
         found = merged(layout, parts, whole=True)
         if len(found):
@@ -152,9 +152,9 @@ WORK = 12
 """Bytes that merges move for each byte that is added."""
 AT_ONCE = 8 << 20
 """Bytes that merges move at least per tick, and up to which a tick merges batches in memory."""
-MOST_AT_ONCE = 64 << 20
+MAX_AT_ONCE = 64 << 20
 """Bytes of a part, and of what is merged in memory."""
-_MOST_PARTS = 256
+_MAX_PARTS = 256
 """Parts that the smallest steps divide the state into, about."""
 _SMALL = 4 << 10
 """Bytes of a file that costs as much as a smaller one."""
@@ -200,14 +200,14 @@ class MergeStep:
     def _work(self, budget: int) -> None:
         """Merge about so many bytes, those of small batches first."""
         size = sum(run.size for run in self.runs)
-        budget = max(budget, AT_ONCE, size // _MOST_PARTS)
+        budget = max(budget, AT_ONCE, size // _MAX_PARTS)
         while budget > 0:
             self._begin_merges()
             merges = [at for at, run in enumerate(self.runs) if isinstance(run, UnfinishedMerge)]
             if not merges:
                 return
             at = min(merges, key=lambda at: self._left(self.runs[at]))
-            budget -= self._advance(at, min(budget, MOST_AT_ONCE))
+            budget -= self._advance(at, min(budget, MAX_AT_ONCE))
 
     def _begin_merges(self) -> None:
         """Begin a merge of the last batches, if they are many and the first is no larger than the others."""
@@ -261,7 +261,7 @@ class MergeStep:
 
     def _divided(self, rows: SortedBatch) -> Iterator[SortedBatch]:
         """Divide rows into pieces of bounded size; those of one code stay together."""
-        count = -(-_bytes(rows) // MOST_AT_ONCE)
+        count = -(-_bytes(rows) // MAX_AT_ONCE)
         if count == 1:
             yield rows
             return

@@ -355,7 +355,7 @@ class MappedFiles:
 
 _SMALL = 1 << 16
 """Bytes up to which a file need not be mapped by the process that wrote it."""
-_MOST_KEPT = 1_024
+_MAX_KEPT = 1_024
 """Number of arrangements whose files stay mapped while nothing reads them."""
 
 _lock = threading.Lock()
@@ -369,7 +369,7 @@ def kept_files(folder: Path, name: str, layout: Layout) -> MappedFiles:
         if found is None or found.layout != layout:
             found = _kept[key] = MappedFiles(folder, layout)
         _kept.move_to_end(key)
-        while len(_kept) > _MOST_KEPT:
+        while len(_kept) > _MAX_KEPT:
             _kept.popitem(last=False)
     return found
 

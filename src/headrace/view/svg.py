@@ -163,7 +163,7 @@ _BEFORE = 12.0
 """Distance of a label from the column of its box, beyond the edge of a band."""
 
 
-_MOST_BENDS = 10_000
+_MAX_BENDS = 10_000
 
 
 _SWEEPS = 6
@@ -323,7 +323,7 @@ class _Columns:
         number grows with the square of the boxes, and nobody could follow them.
         """
         lengths = [abs(self.column[a.source] - self.column[a.target]) for _, a in self._forward()]
-        bends = sum(lengths) <= _MOST_BENDS
+        bends = sum(lengths) <= _MAX_BENDS
         for number, arrow in self._forward():
             ends = self.column[arrow.source], self.column[arrow.target]
             chain = [f"{number}.{at}" for at in range(min(ends) + 1, max(ends))] if bends else []

@@ -12,7 +12,7 @@ from headrace.compute.errors import BadPlan, MessageTooLarge
 from headrace.compute.plans import LIMITS, PlanLimits, decode, encode, predicate_of, schema_from_bytes
 from headrace.compute.plans.generated import plan_pb2 as pb
 from headrace.expr.types import DecimalType, Field, Schema
-from headrace.flow.timed_columns import MOST_BOUNDS
+from headrace.flow.timed_columns import MAX_BOUNDS
 from tests.compute.plans.forging import doubled, parsed, refused, terms
 from tests.compute.plans.test_round_trip import averages
 
@@ -146,4 +146,4 @@ def test_a_time_that_is_moved_on_ever_more_ways_is_timed_no_longer() -> None:
     flow.sink("out", rows.distinct())
     body = parsed(flow)
     assert [n.operator.name for n in body.nodes][-2:] == ["operator.distinct", "operator.sink"]
-    assert max(len(bounds) for times in flow.times for bounds in times.values()) == MOST_BOUNDS
+    assert max(len(bounds) for times in flow.times for bounds in times.values()) == MAX_BOUNDS

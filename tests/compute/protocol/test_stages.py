@@ -381,7 +381,7 @@ def test_what_has_ended_is_forgotten() -> None:
 
 
 def test_peeks_whose_cancellation_never_comes_are_forgotten_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "MOST_ANSWERED", 10)
+    monkeypatch.setattr(stages, "MAX_ANSWERED", 10)
     replica = ReplicaStages()
     for message in [*BEGUN, U1]:
         replica.check_command(message)  # type: ignore[arg-type]

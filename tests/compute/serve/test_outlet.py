@@ -50,7 +50,7 @@ def numbers(batches: list[BatchResponse]) -> list[int]:
 
 
 def test_a_slow_reader_sees_everything_once_and_little_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller_process, "MOST_UPDATES", 20)
+    monkeypatch.setattr(controller_process, "MAX_UPDATES", 20)
 
     async def test() -> None:
         source = controller()
@@ -67,7 +67,7 @@ def test_a_slow_reader_sees_everything_once_and_little_waits_for_it(monkeypatch:
 
 
 def test_many_small_batches_are_too_many_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller_process, "MOST_BATCHES", 10)
+    monkeypatch.setattr(controller_process, "MAX_BATCHES", 10)
 
     async def test() -> None:
         source = controller()
@@ -82,7 +82,7 @@ def test_many_small_batches_are_too_many_too(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_one_large_batch_alone_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller_process, "MOST_UPDATES", 20)
+    monkeypatch.setattr(controller_process, "MAX_UPDATES", 20)
 
     async def test() -> None:
         source = controller(rows=100)
@@ -95,7 +95,7 @@ def test_one_large_batch_alone_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_reader_that_stays_away_for_longer_than_is_kept_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller_process, "MOST_UPDATES", 3)
+    monkeypatch.setattr(controller_process, "MAX_UPDATES", 3)
 
     async def test() -> None:
         source = controller()

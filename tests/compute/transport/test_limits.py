@@ -142,7 +142,7 @@ def test_peeks_above_the_limit_are_answered_at_once_and_the_others_go_on() -> No
 
 
 def test_who_asks_on_without_end_though_refused_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replica_server, "MOST_REFUSED", 3)
+    monkeypatch.setattr(replica_server, "MAX_REFUSED", 3)
 
     async def story() -> None:
         async with served(limits=SMALL) as server, linked(server) as (controller, link):

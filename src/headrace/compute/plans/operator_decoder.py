@@ -81,8 +81,8 @@ def _is_plain(value: object) -> bool:
 _Number = TypeVar("_Number", int, Decimal)
 
 _SIDES = {"": None, "left": "left", "right": "right"}
-_MOST_DIGITS = 38
-_MOST_OF_ONE_HASH = 50
+_MAX_DIGITS = 38
+_MAX_OF_ONE_HASH = 50
 """Limit on numbers with the same hash. Number hashes are predictable, so thousands of colliding numbers in
 one set could keep the decoder busy for minutes."""
 
@@ -182,8 +182,8 @@ class ValueDecoder:
     def _spread(self, value: _Number) -> _Number:
         same = self._by_hash.setdefault(hash(value), set())
         same.add(value)
-        if len(same) > _MOST_OF_ONE_HASH:
-            raise self.position.build_error(f"more than {_MOST_OF_ONE_HASH} numbers have one hash")
+        if len(same) > _MAX_OF_ONE_HASH:
+            raise self.position.build_error(f"more than {_MAX_OF_ONE_HASH} numbers have one hash")
         return value
 
     def _date(self, text: str) -> date:
@@ -296,7 +296,7 @@ class ValueDecoder:
             return PLAIN_TYPES[type.plain]
         if kind == "decimal":
             precision, scale = type.decimal.precision, type.decimal.scale
-            if 1 <= precision <= _MOST_DIGITS and scale <= precision:
+            if 1 <= precision <= _MAX_DIGITS and scale <= precision:
                 return DecimalType(precision, scale)
         if kind == "struct":
             fields = self._fields(type.struct.fields, nesting + 1)

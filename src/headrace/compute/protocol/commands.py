@@ -214,10 +214,10 @@ class Epoch:
 
 
 RuntimeName = Literal["here", "spark"]
-_MOST_WORKERS = 1_000
+_MAX_WORKERS = 1_000
 """Limit on worker processes, so that no message can make a replica start billions of them."""
 _WORKERS = Constraint(
-    lambda count: 1 <= count <= _MOST_WORKERS, f"There is at least one, and at most {_MOST_WORKERS}."
+    lambda count: 1 <= count <= _MAX_WORKERS, f"There is at least one, and at most {_MAX_WORKERS}."
 )
 _SOME = Constraint(bool, "There is at least one, where it is set.")
 

@@ -34,7 +34,7 @@ WEIGHT = "w"
 """Name of the column of counts; the engine's frames have the same names."""
 _ARROW = b"\xff\xff\xff\xff"
 """Beginning of each message of an IPC stream. Encoded rows begin with the head of an array."""
-_MOST_BYTES = 1024 * 1024
+_MAX_BYTES = 1024 * 1024
 _FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, date.max))
 
 
@@ -268,7 +268,7 @@ def encode(rows: Sequence[Counted]) -> Iterator[bytes]:
         yield rows.data
         return
     data = _to_arrow(rows.frame) if isinstance(rows, RowBatch) else encoding.encode(rows)
-    if len(data) <= _MOST_BYTES or len(rows) < 2:
+    if len(data) <= _MAX_BYTES or len(rows) < 2:
         yield data
         return
     half = len(rows) // 2

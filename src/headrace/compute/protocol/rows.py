@@ -151,18 +151,18 @@ def _size(value: Any) -> int:
     return 8
 
 
-MOST_ROWS = 2_000
-MOST_BYTES = 1024 * 1024
+MAX_ROWS = 2_000
+MAX_BYTES = 1024 * 1024
 
 
 def encode_chunks(all_rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[bytes, bool]]:
-    """Encode rows, in order, in chunks of at most `MOST_BYTES` (or one row), each with whether more follow.
+    """Encode rows, in order, in chunks of at most `MAX_BYTES` (or one row), each with whether more follow.
 
     No rows make one empty chunk.
     """
     last: bytes | None = None
-    for start in range(0, max(len(all_rows), 1), MOST_ROWS):
-        for chunk in _halved(all_rows[start : start + MOST_ROWS]):
+    for start in range(0, max(len(all_rows), 1), MAX_ROWS):
+        for chunk in _halved(all_rows[start : start + MAX_ROWS]):
             if last is not None:
                 yield last, True
             last = chunk
@@ -172,7 +172,7 @@ def encode_chunks(all_rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[bytes, 
 
 def _halved(some: Sequence[tuple[Any, ...]]) -> Iterator[bytes]:
     chunk = encode(some)
-    if len(chunk) <= MOST_BYTES or len(some) < 2:
+    if len(chunk) <= MAX_BYTES or len(some) < 2:
         yield chunk
         return
     half = len(some) // 2

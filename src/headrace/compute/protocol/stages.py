@@ -266,7 +266,7 @@ def _initial_state(export: Export, dataflow: Dataflow) -> ExportProtocolState:
             return CopyResponseState(export, dataflow.as_of)
 
 
-MOST_ANSWERED = 100_000
+MAX_ANSWERED = 100_000
 """Limit on remembered answered peeks, which may still be cancelled; the oldest are forgotten."""
 
 
@@ -307,7 +307,7 @@ class PeekStages:
         del self._waiting[response.uuid]
         if not cancelled:
             self._answered[response.uuid] = None
-            if len(self._answered) > MOST_ANSWERED:
+            if len(self._answered) > MAX_ANSWERED:
                 del self._answered[next(iter(self._answered))]
                 self._forgotten = True
         return None

@@ -56,7 +56,7 @@ from headrace.compute.protocol.responses import Canceled, Counted, Dropped, Prob
 from headrace.compute.protocol.rows import encode_chunks
 from headrace.errors import HeadraceError
 
-MOST_ROWS = 50_000
+MAX_ROWS = 50_000
 """Limit on the rows of one commit; a single larger write is committed alone."""
 
 
@@ -137,7 +137,7 @@ class GroupCommit:
         rows = 0
         for count, asked in enumerate(self._waiting):
             rows += asked.rows
-            if count and rows > MOST_ROWS:
+            if count and rows > MAX_ROWS:
                 break
         else:
             count = len(self._waiting)
@@ -201,9 +201,9 @@ class GroupCommit:
 
 log = logging.getLogger("headrace.controller")
 
-MOST_WAITING = 1_000
+MAX_WAITING = 1_000
 """Limit on answers buffered for a client that does not read them; above it, its requests are not read."""
-MOST_BYTES = 8 * 1024 * 1024
+MAX_BYTES = 8 * 1024 * 1024
 """Limit on the bytes of rows in them, likewise; the rows of one answer may have more."""
 
 
@@ -267,7 +267,7 @@ class ClientSession:
                 answer = self._answers.popleft()
                 await call.write(answer)
                 self._bytes -= len(answer.rows.rows)
-                if len(self._answers) < MOST_WAITING // 2 and self._bytes < MOST_BYTES // 2:
+                if len(self._answers) < MAX_WAITING // 2 and self._bytes < MAX_BYTES // 2:
                     self._room.set()
             self._arrived.clear()
             await self._arrived.wait()
@@ -300,7 +300,7 @@ class ClientSession:
         self._answers.append(answer)
         self._bytes += len(answer.rows.rows)
         self._arrived.set()
-        if len(self._answers) >= MOST_WAITING or self._bytes >= MOST_BYTES:
+        if len(self._answers) >= MAX_WAITING or self._bytes >= MAX_BYTES:
             self._room.clear()
 
     def handle_request(self, message: Any) -> None:

@@ -66,9 +66,9 @@ from headrace.file_system import local_path, make_private_folder
 # error.
 
 
-MOST_UPDATES = 20_000
+MAX_UPDATES = 20_000
 """Limit on buffered updates before the subscription is dropped; a single batch may have more."""
-MOST_BATCHES = 1_000
+MAX_BATCHES = 1_000
 _ENCODED_BYTES = 64
 
 
@@ -134,7 +134,7 @@ class SubscriptionBuffer:
         self._arrived.set()
         self._stop_timer()
         # A single batch is already complete in memory, so dropping it would save nothing.
-        full = len(self._waiting) > 1 and (self._updates > MOST_UPDATES or len(self._waiting) > MOST_BATCHES)
+        full = len(self._waiting) > 1 and (self._updates > MAX_UPDATES or len(self._waiting) > MAX_BATCHES)
         if full and not self._ended:
             # Later, since the controller is in the middle of delivering.
             asyncio.get_running_loop().call_soon(self._give_up)

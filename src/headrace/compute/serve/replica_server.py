@@ -44,7 +44,7 @@ from headrace.errors import HeadraceError
 from headrace.file_system import local_path, make_private_folder
 
 _grpc: Any = grpc
-MOST_REFUSED = 100_000
+MAX_REFUSED = 100_000
 """Limit on refused peeks that are not cancelled yet: beyond it, the controller is ignoring the refusals."""
 
 
@@ -140,7 +140,7 @@ class ReplicaSession:
                     message="CreateTimely",
                 )
             case Peek(uuid) if len(self._pending) >= self._limits.peeks:
-                if len(self._refused) >= MOST_REFUSED:
+                if len(self._refused) >= MAX_REFUSED:
                     raise self._too_many()
                 self._refused.add(uuid)
                 self._own.append(PeekResponse(uuid, problem_of(self._too_many())))

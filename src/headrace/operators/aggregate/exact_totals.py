@@ -77,7 +77,7 @@ FLOAT_PARTS, PART_BITS, FLOAT_UNIT = 5, 32, 112
 """Number of parts of a float sum, bits of all but the last one, and the unit `2**-112` of the first."""
 
 
-MOST_IN_LAST = 1 << 42
+MAX_IN_LAST = 1 << 42
 """Bound of the last part, low enough that sums of many such parts fit in 64 bits."""
 
 
@@ -98,8 +98,8 @@ def value_of(parts: Sequence[int]) -> int:
 
 
 def in_float_parts(total: int) -> bool:
-    """Return whether so many units are few enough for parts (`MOST_IN_LAST`)."""
-    return -MOST_IN_LAST <= total >> (FLOAT_PARTS - 1) * PART_BITS < MOST_IN_LAST
+    """Return whether so many units are few enough for parts (`MAX_IN_LAST`)."""
+    return -MAX_IN_LAST <= total >> (FLOAT_PARTS - 1) * PART_BITS < MAX_IN_LAST
 
 
 def parts_of_float_sum(group: list[Any], at: int) -> tuple[int, ...]:

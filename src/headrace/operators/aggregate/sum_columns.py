@@ -30,7 +30,7 @@ from headrace.operators.aggregate.counts import CountRows, CountValues
 from headrace.operators.aggregate.exact_totals import (
     FLOAT_PARTS,
     FLOAT_UNIT,
-    MOST_IN_LAST,
+    MAX_IN_LAST,
     PART_BITS,
     in_float_parts,
     lowest_terms,
@@ -115,7 +115,7 @@ def split_floats(values: pl.Series) -> pl.Series:
 def are_in_one_window(parts: Sequence[Numbers]) -> bool:
     """Return whether rows would have these sums in window 0 alone, too (`windows_of`)."""
     last = propagate_carries(parts)[-1]
-    return not len(last) or (int(last.min()) >= -MOST_IN_LAST and int(last.max()) < MOST_IN_LAST)
+    return not len(last) or (int(last.min()) >= -MAX_IN_LAST and int(last.max()) < MAX_IN_LAST)
 
 
 def nearest(parts: Sequence[Numbers], counts: Numbers | None) -> Floats:

@@ -421,7 +421,7 @@ class ColumnarTimedJoin:
         low, high = plan.spans(port)
         first, last = plan.buckets(port, asking, low), plan.buckets(port, asking, high)
         counts = last - first + 1
-        if int(counts.max()) > _MOST_BUCKETS:
+        if int(counts.max()) > _MAX_BUCKETS:
             raise ColumnarDeclined
         rows = np.repeat(np.arange(asking.height), counts)
         begins = np.cumsum(counts) - counts
@@ -469,7 +469,7 @@ class ColumnarTimedJoin:
                 pass
 
 
-_MOST_BUCKETS = 1_000
+_MAX_BUCKETS = 1_000
 """Buckets in which a row may have partners; with more it is made so many rows that rows are better."""
 
 

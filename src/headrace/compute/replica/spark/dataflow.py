@@ -50,7 +50,7 @@ from headrace.file_system import subfolder_for
 from headrace.flow.flow import Flow
 from headrace.spark.external_ticks import Session, TimedRows
 
-MOST_TIMES = 4096
+MAX_TIMES = 4096
 """Limit on the times of one tick."""
 _ATTEMPTS = 3
 """Number of times that Spark processes may die within one tick."""
@@ -83,7 +83,7 @@ class SparkDataflow(DataflowRun):
         self._state = state
         self._close_store = close_store
         self._written_upper: Frontier | None = None
-        self._most_times = MOST_TIMES
+        self._most_times = MAX_TIMES
         self._times = 0
         self._deaths = 0
 
@@ -170,7 +170,7 @@ class SparkDataflow(DataflowRun):
                 self._settle(Frontier(times[0]))
                 self._inputs.record_consumed(news)
                 self._run(state, spark, self._inputs.rows_of_tick(news, times, state.append), times, bound)
-                self._most_times = min(MOST_TIMES, self._most_times * 2)
+                self._most_times = min(MAX_TIMES, self._most_times * 2)
             else:
                 self._settle(bound)
         if self.upper >= self.dataflow.until or self.upper.ended:

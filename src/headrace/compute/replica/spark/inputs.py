@@ -213,7 +213,7 @@ class Versions:
 
 
 _CHUNK = 10_000
-MOST_CHANGES = 200_000
+MAX_CHANGES = 200_000
 """Limit on an input's changes per tick, exceeded only by the changes of a single time."""
 
 
@@ -463,7 +463,7 @@ def _read(
     updates: list[Update] = []
     for part in parts:
         updates += part
-        if len(updates) > MOST_CHANGES and updates[0][1] < updates[-1][1]:
+        if len(updates) > MAX_CHANGES and updates[0][1] < updates[-1][1]:
             bound = Frontier(updates[-1][1])
             break
     return group_by_time(one.source, [update for update in updates if bound.has_passed(update[1])]), bound
