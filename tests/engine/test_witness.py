@@ -12,7 +12,7 @@ import headrace as hr
 from headrace import Flow, col
 from headrace.analysis.column_lineage import matched_keys, restrict_sources
 from headrace.cli.inspection import witness_json
-from headrace.engine.source_replay import ReplayLimits
+from headrace.engine.source_rereading import ReplayLimits
 from headrace.engine.witness import Witness, find_witness
 from headrace.io import DeltaRows, DeltaTable, JsonFiles, Memory, Rows
 

@@ -164,7 +164,7 @@ def test_a_file_that_is_too_large_to_copy_has_a_second_name(
 def test_a_file_that_changes_while_it_is_read_is_not_trusted(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headrace.pipelines.update import Updater
+    from headrace.pipelines.table_update import Updater
 
     moved = [*SHOPS[:4], {"shop": 4, "land": "it"}]
     project.write("a.py", PYTHON + "\n@dp.materialized_view\ndef more():\n    return shops()\n")

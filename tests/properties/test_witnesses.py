@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace import run
 from headrace.engine.change import Change
-from headrace.engine.source_replay import ReplayLimits
+from headrace.engine.source_rereading import ReplayLimits
 from headrace.engine.witness import find_witness
 from headrace.flow.stream import Stream
 from headrace.io import Rows

@@ -17,7 +17,7 @@ import headrace as hr
 from headrace import Engine, Flow, col
 from headrace.columns.column_stream import build_stream
 from headrace.columns.columns import WEIGHT, Columns
-from headrace.engine.partial_operators import ExchangeSink
+from headrace.engine.partial_aggregation import ExchangeSink
 from headrace.errors import NotPlainData
 from headrace.expr.types import INT64, Field, Schema
 from headrace.lowering.forms import apply_operator

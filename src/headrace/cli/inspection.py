@@ -23,7 +23,7 @@ from headrace.errors import BadInput
 from headrace.pull.errors import BadTrace
 
 if TYPE_CHECKING:
-    from headrace.engine.source_replay import SourceRead
+    from headrace.engine.source_rereading import SourceRead
     from headrace.engine.witness import Witness
     from headrace.expr.types import Schema
     from headrace.flow.flow import Flow
@@ -289,7 +289,7 @@ def why(
     from headrace.cli.load_flow import load_flow
     from headrace.cli.run import tick_row_limits
     from headrace.engine.endpoints import TICK_ROWS, check_names, with_tick_time
-    from headrace.engine.source_replay import ReplayLimits
+    from headrace.engine.source_rereading import ReplayLimits
     from headrace.engine.witness import find_witness
     from headrace.io import parse_source
 

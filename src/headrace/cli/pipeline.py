@@ -72,7 +72,7 @@ def run(
     """
     from headrace.cli.pipeline_events import JSON_PRINTER, TEXT_PRINTER, News
     from headrace.pipelines.pipeline_run import Selection, run_pipeline
-    from headrace.pipelines.update import Stopped
+    from headrace.pipelines.table_update import Stopped
 
     selection = Selection(_names(refresh), _names(full_refresh), full_refresh_all)
     try:

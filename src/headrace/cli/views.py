@@ -173,7 +173,7 @@ def why(
     The inputs are read at one time, and the flow runs on them in this process, as `headrace why` does. Exit
     code 1 if the row is not in the view, 3 if that cannot be told because rows were not read.
     """
-    from headrace.engine.source_replay import ReplayLimits
+    from headrace.engine.source_rereading import ReplayLimits
     from headrace.engine.witness import find_witness
     from headrace.errors import BadInput
 

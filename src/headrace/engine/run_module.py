@@ -5,9 +5,6 @@ the sinks prepare the output; commit; let them publish it. So committed output c
 uncommitted output was never visible, and a slow sink holds back the sources. A tick takes whatever the
 sources have answered when nothing is left to do but wait: all of the sources that answer at once, and those
 of the others that have answered.
-
-A tick takes from each source what it has answered when there is nothing left to do
-but to wait: all of those that answer at once, and of the others those that have.
 """
 
 from __future__ import annotations
@@ -202,7 +199,7 @@ class RunModule:
             return
         taken = [inlet for inlet in self._inlets if inlet.batch is not None]
         ended = self._ended() if self._some_ended and self._end else _NONE
-        if taken or ended or self._engine.pending or self._must_begin:
+        if taken or ended or self._engine.pending or self._owes_first_tick:
             self._gathering = False
             self._tick(taken, ended)
         elif self._waits:
@@ -212,7 +209,7 @@ class RunModule:
             self._stop()
 
     @property
-    def _must_begin(self) -> bool:
+    def _owes_first_tick(self) -> bool:
         """Return whether the run would end before its first tick although an operator must emit in it."""
         return self._begins and not self._waits and self._engine.ticks == 0
 

@@ -30,7 +30,7 @@ from headrace.analysis.checks import Verdict
 from headrace.analysis.column_lineage import Restriction, matched_keys, restrict_sources
 from headrace.engine.endpoints import TICK_ROWS
 from headrace.engine.engine import Engine
-from headrace.engine.source_replay import ReplayLimits, SourceRead, SourceRow, read_again, same
+from headrace.engine.source_rereading import ReplayLimits, SourceRead, SourceRow, read_again, same
 from headrace.errors import HeadraceError
 from headrace.expr.compile_python import compile_rows
 from headrace.expr.types import Row
@@ -192,7 +192,7 @@ def find_witness(
     """
     limits = limits or ReplayLimits()
     search = _Search(flow, sink, row, limits, analyse(flow.graph()).verdicts[sink])
-    found, conclusive, read, items = _find(search, sources, tick_rows, end)
+    found, conclusive, read, items = _find_source_rows(search, sources, tick_rows, end)
     needed: list[SourceRow] = items if found else []
     minimal = False
     if found:
@@ -208,7 +208,7 @@ def find_witness(
     )  # fmt: skip
 
 
-def _find(
+def _find_source_rows(
     search: _Search, sources: Mapping[str, Any], tick_rows: PerSource, end: bool | None
 ) -> tuple[bool, bool, dict[str, SourceRead], list[SourceRow]]:
     """Search for source rows: whether they produce the row, whether that is conclusive, reads, rows kept.

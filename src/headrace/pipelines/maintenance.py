@@ -23,7 +23,7 @@ from headrace.pipelines.inputs import describe_known_changes, read_version
 from headrace.pipelines.leaves import ConstantLeaf, DeltaLeaf, FilesLeaf, Leaf, TableLeaf, delta_path_of
 from headrace.pipelines.pipeline_run import default_policy, orphans_of, planned
 from headrace.pipelines.plans import Method, TablePlan, policy_of
-from headrace.pipelines.update import DELIVERY
+from headrace.pipelines.table_update import DELIVERY
 from headrace.state.commit import CommitLog
 from headrace.tables.version_folders import tick_folders
 

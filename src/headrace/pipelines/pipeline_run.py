@@ -26,7 +26,7 @@ from headrace.pipelines.plans import TablePlan, plan_tables
 from headrace.pipelines.query_errors import message_of
 from headrace.pipelines.run_snapshot import RunSnapshot
 from headrace.pipelines.spec import PipelineSpec, settings_of
-from headrace.pipelines.update import Updated, Updater
+from headrace.pipelines.table_update import Updated, Updater
 from headrace.queries.plan_details import java_class
 from headrace.queries.planning import activate, without_error_log
 from headrace.shown import Shown

@@ -389,7 +389,7 @@ class Lender(PullTransformer):
                 fix="start() or await the pipeline first, or give borrowers to each run: lend(borrower, ...)",
             )
         loan = Loan()
-        lending.module.enter(_add, lending, borrower, values, loan)
+        lending.module.enter(_add_borrower, lending, borrower, values, loan)
         return loan
 
 
@@ -420,13 +420,13 @@ def lend(*borrowers: Borrows, width: int = 16) -> Lender:
     def open(module: Module, edge: PullEdge) -> Read:
         lending = LendingRun(module, edge, running)
         for borrower in borrowers:
-            _add(lending, borrower, None, Loan())
+            _add_borrower(lending, borrower, None, Loan())
         return lending.read
 
     return Lender((TransformerPart("lend", SourceLocation.of_caller(), open, width=width),), running=running)
 
 
-def _add(lending: LendingRun, borrower: Borrows, values: int | None, loan: Loan) -> None:
+def _add_borrower(lending: LendingRun, borrower: Borrows, values: int | None, loan: Loan) -> None:
     stream = isinstance(borrower, PullTransformer | PullDuplex)
     worker = borrower if isinstance(borrower, PullTransformer | PullDuplex) else async_map(borrower)
     if values is not None:

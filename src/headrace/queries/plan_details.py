@@ -340,7 +340,7 @@ def _projections(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]
         yield "projections", [[json.loads(value.toJSON()) for value in row] for row in rows]
 
 
-def _unread_columns(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+def _dropped_columns(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
     """Yield the positions of the columns that a `Generate` drops, among those that a flow has."""
     unread = {*items(node.tree.unrequiredChildIndex())}
     columns = enumerate(items(node.tree.child().output()))
@@ -417,7 +417,7 @@ def _depth(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
 _DETAILS: dict[str, Detail] = {
     **dict.fromkeys(RELATIONS, _relation),
     "Expand": _projections,
-    "Generate": _unread_columns,
+    "Generate": _dropped_columns,
     "Literal": _nested_constant,
     "AttributeReference": _session_window,
     "EventTimeWatermark": _delay,

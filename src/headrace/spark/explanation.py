@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 from headrace.analysis import analyse
 from headrace.analysis.column_lineage import live_graph
 from headrace.engine.engine import Engine
-from headrace.engine.partial_operators import PartialAggregate, PartialWindow
+from headrace.engine.partial_aggregation import PartialAggregate, PartialWindow
 from headrace.engine.program import compile_program
 from headrace.errors import NotOnSpark
 from headrace.expr.spark_columns import spark_schema

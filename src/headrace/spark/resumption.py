@@ -133,7 +133,7 @@ def layout(
             local = int(slot.name.partition(".")[0])
             origin = of.stage.origins[local]
             assert origin is not None, "rows at the border of a stage are kept by nobody"
-            places[names[origin]] = [of.stage.number, _routes(of, local)]
+            places[names[origin]] = [of.stage.number, _arrival_routes(of, local)]
     return {
         "on": ON_SPARK, "places": places, "sources": list(sources), "loops": loops, "division": DIVISION,
     }  # fmt: skip
@@ -167,7 +167,7 @@ def check_division(folder: Path, last: Manifest) -> None:
     )
 
 
-def _routes(of: CompiledStage, local: int) -> list[str]:
+def _arrival_routes(of: CompiledStage, local: int) -> list[str]:
     routes = {e.name: e.route for e in of.stage.arriving if not isinstance(e.route, ByBucket)}
     entries = {node: routes[name] for name, node in of.stage.graph.sources.items() if name in routes}
     found: set[str] = set()

@@ -206,7 +206,7 @@ class MergeStep:
             merges = [at for at, run in enumerate(self.runs) if isinstance(run, UnfinishedMerge)]
             if not merges:
                 return
-            at = min(merges, key=lambda at: self._left(self.runs[at]))
+            at = min(merges, key=lambda at: self._bytes_left(self.runs[at]))
             budget -= self._advance(at, min(budget, MAX_AT_ONCE))
 
     def _begin_merges(self) -> None:
@@ -278,7 +278,7 @@ class MergeStep:
         return self.files.write(name, rows)
 
     @staticmethod
-    def _left(run: Run) -> int:
+    def _bytes_left(run: Run) -> int:
         """Return about how many bytes of a merge are left."""
         assert isinstance(run, UnfinishedMerge)
         return run.size - run.done.size

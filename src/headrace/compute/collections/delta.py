@@ -24,7 +24,7 @@ from headrace.compute.collections.delta_table import (
     MultiplicitySums,
     changes_to_table,
     choose_files_to_merge,
-    merge_tables,
+    merge_files,
     pa,
     shared_hashes,
     updates_up_to,
@@ -232,7 +232,7 @@ class DeltaCollections(Collections):
         if not run:
             return True
         where = f"collection = {number} AND time >= {run[0].first} AND time <= {run[-1].last}"
-        return self._table.commit(merge_tables(self._table, number, run, RowCodec()), instead_of=where)
+        return self._table.commit(merge_files(self._table, number, run, RowCodec()), instead_of=where)
 
     def snapshot(self, id: Id, at: int, chunk: int = 10_000) -> Iterator[list[Counted]]:
         with self._lock:

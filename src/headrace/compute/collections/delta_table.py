@@ -268,7 +268,7 @@ def _parts(count: int) -> Iterator[int]:
         count -= part
 
 
-def merge_tables(
+def merge_files(
     table: CollectionTable, number: int, files: Sequence[CollectionFile], codec: RowCodec
 ) -> ArrowTable:
     """Merge several files' updates into one table, with each row once, at the last time."""

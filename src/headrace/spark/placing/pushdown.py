@@ -19,7 +19,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.analysis import analyse
-from headrace.engine.partial_operators import (
+from headrace.engine.partial_aggregation import (
     SLICE,
     MergedAggregate,
     MergedWindow,

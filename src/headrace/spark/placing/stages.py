@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from headrace.analysis import analyse
 from headrace.engine.flow_parts import live_consumers
-from headrace.engine.partial_operators import ExchangeSink
+from headrace.engine.partial_aggregation import ExchangeSink
 from headrace.errors import NoFixpoint, SourceLocation, Step
 from headrace.graph.node import FlowGraph, Node
 from headrace.operators.endpoints import SinkOperator, SourceOperator

@@ -14,7 +14,7 @@ from headrace.analysis import analyse
 from headrace.engine.columnar.columnar_option import Columnar
 from headrace.engine.flow_parts import live_consumers
 from headrace.engine.machine import Machine
-from headrace.engine.partial_operators import PartialAggregate
+from headrace.engine.partial_aggregation import PartialAggregate
 from headrace.expr.tree import Column
 from headrace.expr.types import Rows
 from headrace.io.arrow import arrow_schema, table_to_rows, with_all_columns

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from headrace.engine.columnar.columnar_flow import large_ticks_code
-from headrace.engine.partial_operators import PartialAggregate, PartialWindow
+from headrace.engine.partial_aggregation import PartialAggregate, PartialWindow
 from headrace.engine.program import Program, compile_program
 from headrace.expr.tree import Column
 from headrace.expr.types import Schema
