@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.pipelines import plans, update
+from headrace.pipelines import plans, table_update
 from headrace.pipelines.catalog import PipelineCatalog
 from headrace.pipelines.definitions import Policy, TableName
 from headrace.pipelines.plans import FACTOR, LEAST, MAX_ESTIMATED, Costs, Measured
@@ -105,7 +105,7 @@ def test_a_large_change_makes_a_table_from_all_rows(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr(update, "perf_counter", clock)
+    monkeypatch.setattr(table_update, "perf_counter", clock)
     monkeypatch.setattr(plans, "LEAST", 5)
     project = Project.new(tmp_path / "project", spark, a_sql=SQL)
     add(project, 1, range(10))
@@ -155,7 +155,7 @@ def test_a_large_change_makes_a_table_from_all_rows(
 def test_state_of_many_rows_is_in_more_shards(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(update, "SHARD_ROWS", 3)
+    monkeypatch.setattr(table_update, "SHARD_ROWS", 3)
     project = Project.new(tmp_path / "project", spark, a_sql=SQL)
     for number, ids in enumerate((range(10), range(10, 40))):
         add(project, number, ids)
