@@ -35,7 +35,7 @@ def causes(error: BaseException, *, implicit: bool = False) -> Iterator[BaseExce
 
 
 class HeadraceError(Exception):
-    """Base of every error that Headrace raises on purpose.
+    """Base class of all errors that Headrace raises on purpose.
 
     `what` is one sentence; `where` the user's lines, in order; `why` the reason; `fix` the way out.
     Keyword `facts` become attributes.
@@ -63,7 +63,7 @@ class HeadraceError(Exception):
         super().__init__(self._text())
 
     def blaming(self, file: str, location: SourceLocation | None) -> Self:
-        """Return this error with its locations in files that start with `file` replaced, or dropped."""
+        """Return this error, replacing or dropping its locations in files that start with `file`."""
         others = [Step(location, "")] if location is not None else []
         known = [others if each.location.file.startswith(file) else [each] for each in self.where]
         self.where = tuple(step for steps in known for step in steps)
@@ -80,7 +80,7 @@ class HeadraceError(Exception):
         return (_rebuild, (type(self), self.what, self.where, self.why, self.fix, self.facts))
 
     def _render_traceback_(self) -> list[str]:
-        """Return what IPython shows: the user's frames, ours on demand."""
+        """Return the traceback for IPython: the user's frames, and ours on demand."""
         from headrace.shown import rendered_traceback
 
         return rendered_traceback(self)
@@ -199,7 +199,7 @@ class BadRow(HeadraceError):
 
 
 class RecordMisfit(BadRow):
-    """A record contradicts the row that is held for its key."""
+    """A record contradicts the row stored for its key."""
 
     code = "P209"
 
@@ -238,7 +238,7 @@ class LimitExceeded(HeadraceError):
 
 
 class WorkLimitExceeded(LimitExceeded):
-    """A served flow or peek used more time or memory of a replica than its limit.
+    """A served flow or peek exceeded its limit on a replica's time or memory.
 
     Another replica, which is faster or has processed its rows in other ticks, may stay within it. Carries the
     same facts as `LimitExceeded`.
@@ -261,7 +261,7 @@ class QueueFull(HeadraceError):
 
 
 class UnknownPort(HeadraceError):
-    """A row belongs to none of the ports of its partition."""
+    """A row does not belong to any port of its partition."""
 
     code = "P207"
 

@@ -57,7 +57,7 @@ def move(source: Path, target: Path, *, durable: bool) -> None:
 
 
 def stage_beside(folder: Path) -> Path:
-    """Return the hidden path beside `folder` at which to write it. An earlier attempt there is removed."""
+    """Return the hidden path beside `folder` for staging it. Removes an earlier attempt there."""
     staged = folder.with_name(f".{folder.name}.tmp")
     remove_folder(staged)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def stage_beside(folder: Path) -> Path:
 
 
 def publish_folder(staged: Path, folder: Path, *, durable: bool = True) -> None:
-    """Rename a finished folder to `folder`, in place of what a failed attempt has left there."""
+    """Rename a finished folder to `folder`, replacing the remains of a failed attempt."""
     remove_folder(folder)
     if durable:
         sync_folder(staged)
@@ -96,7 +96,7 @@ def exchange_folders(one: Path, other: Path) -> None:
 
 
 def take_over(old: Path, new: Path) -> None:
-    """Give a file a second name, or copy it on a file system without hard links."""
+    """Create a hard link to a file, or copy it on a file system without hard links."""
     try:
         os.link(old, new, follow_symlinks=False)
     except OSError:
@@ -104,7 +104,7 @@ def take_over(old: Path, new: Path) -> None:
 
 
 def take_over_folder(old: Path, new: Path, *, without: frozenset[str] = frozenset()) -> None:
-    """Fill the existing folder `new` with second names of the files in `old`.
+    """Fill the existing folder `new` with hard links to the files in `old`, or copies of them.
 
     without: names of entries to leave out.
     """
@@ -134,7 +134,7 @@ def remove_folder(path: Path) -> None:
 
 
 def remove_empty(*folders: Path) -> None:
-    """Remove each of the folders, in order, that exists and is empty."""
+    """Remove the folders that exist and are empty, in order."""
     for folder in folders:
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
@@ -179,7 +179,7 @@ class FolderLock:
 
     @contextmanager
     def upgraded(self) -> Iterator[bool]:
-        """Make a shared lock exclusive, if no one else holds it, and share it again afterwards."""
+        """Upgrade a shared lock to exclusive, if nobody else holds it, and downgrade it afterwards."""
         import fcntl
 
         assert self._handle is not None, "check_replaceable() comes first"
@@ -196,7 +196,7 @@ class FolderLock:
             fcntl.flock(self._handle, fcntl.LOCK_SH)
 
     def check_replaceable(self, beside: Path) -> None:
-        """Raise `OSError` if `replace` cannot work with a folder like `beside`, which is empty."""
+        """Raise `OSError` if `replace` cannot work here. beside: empty folder to test the exchange in."""
         if self._handle is None:
             raise OSError("folders cannot be locked there")
         if os.path.ismount(self.path):
@@ -331,7 +331,7 @@ def local_path(given: str | os.PathLike[str], what: str) -> str:
 
 
 def path_text(given: object, what: str) -> str:
-    """Return the text of a path or URL. Raises `BadInput` for other values. what: names it in the error."""
+    """Return the text of a path or URL. Raises `BadInput` for other values. what: its name in the error."""
     if isinstance(given, str | os.PathLike):
         return str(os.fspath(cast("str | os.PathLike[str]", given)))
     several = isinstance(given, list | tuple | set)

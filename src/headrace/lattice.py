@@ -85,7 +85,7 @@ class Max(_WithoutParameters):
 
 
 class Min(_WithoutParameters):
-    """Least value so far; the bottom is None. The order is reversed, so NaN comes right after the bottom."""
+    """Least value so far; the bottom is None. The order is reversed, so NaN is right above the bottom."""
 
     __slots__ = ()
 

@@ -41,7 +41,7 @@ _COLOURS = {True: "#1e8449", False: "#c0392b"}
 
 @singledispatch
 def html_of(value: object) -> str:
-    """Return the HTML by which a notebook shows a value."""
+    """Return the HTML that a notebook shows for a value."""
     if not is_dataclass(value):
         return f"<pre {_MONO}>{escape(repr(value))}</pre>"
     held = ((each.name, getattr(value, each.name)) for each in fields(value))
@@ -164,7 +164,7 @@ def _changes(names: Sequence[str], changes: Iterable[tuple[Any, int]], count: in
 
 
 def live_html(table: Mapping[str, Any]) -> str:
-    """Return the HTML of what a live table shows, as it stands."""
+    """Return the HTML of a live table's current content."""
     rows: list[Any] = [row for row in table["rows"] if row["copies"]]
     lines = [f"<tr>{''.join(map(_cell, row['cells']))}</tr>" for row in rows]
     title, note = (f"<p>{escape(table[name])}</p>" for name in ("title", "note"))
@@ -177,7 +177,7 @@ def _rows(rows: Sequence[Any]) -> str:
 
 
 def _names(rows: Iterable[Any]) -> Sequence[str]:
-    """Return the columns' names of rows of a row class; none of scalars."""
+    """Return the column names of rows of a row class; empty for scalars."""
     first = next(iter(rows), None)
     if is_dataclass(first):
         return [each.name for each in fields(first)]

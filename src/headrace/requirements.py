@@ -1,4 +1,4 @@
-"""Optional and heavy packages: checks that they can be imported, and imports when first needed."""
+"""Optional and heavy packages: import checks, and lazy imports."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def import_attribute(module: str, name: str, extra: str, what: str) -> Any:
 
 
 def missing_extra(error: ModuleNotFoundError, what: str, extra: str | None = None) -> BadInput | None:
-    """Return the error that names the extra of a missing package; None if no extra brings the package.
+    """Return the error naming the extra that provides a missing package; None if no extra does.
 
     extra: to be named instead of the package's own.
     """

@@ -19,7 +19,7 @@ _renderers: list[Callable[[object], str]] = []
 
 
 def render_html_by(renderer: Callable[[object], str]) -> None:
-    """Register the function that renders values as HTML. `headrace` registers that of `headrace.notebook`."""
+    """Register the renderer of values as HTML. `headrace` registers the one in `headrace.notebook`."""
     _renderers.append(renderer)
 
 
@@ -33,7 +33,7 @@ class Shown:
 
 
 class Text(Shown, str):
-    """Text of several lines that prints plainly, also where a prompt or a notebook shows it."""
+    """Multi-line text that a prompt or a notebook also shows plainly, without quotes and escapes."""
 
     __slots__ = ()
 
@@ -45,14 +45,14 @@ class Text(Shown, str):
 
 
 def values_of(row: Any) -> Sequence[Any]:
-    """Return the columns of a user's row, in order; a scalar is the only one."""
+    """Return the column values of a user's row, in order. A scalar is a single column."""
     if is_dataclass(row) and not isinstance(row, type):
         return [getattr(row, each.name) for each in fields(row)]
     return row if isinstance(row, tuple) else (row,)  # pyright: ignore[reportUnknownVariableType]
 
 
 def text_of(value: Any) -> str:
-    """Return a value as tables show it."""
+    """Format a value for a table."""
     return value if isinstance(value, str) else f"{value:,}" if type(value) is int else str(value)
 
 
@@ -65,7 +65,7 @@ _EVERYTHING = "Verbose"
 
 
 def cell_execution() -> object | None:
-    """Return the identity of the cell execution under way in IPython, Jupyter or marimo; None elsewhere."""
+    """Return an identifier of the current cell execution in IPython, Jupyter or marimo; None elsewhere."""
     shell = _ipython()
     if shell is not None:
         count: int = shell.execution_count
@@ -80,14 +80,14 @@ def cell_execution() -> object | None:
 
 
 def cell_name(file: str) -> str | None:
-    """Return the name of the cell that IPython runs under a file name, such as "In[3]"; None if none."""
+    """Return the name of the IPython cell with this file name, such as "In[3]"; None if it is no cell."""
     shell = _ipython()
     kind, name = ("", "") if shell is None else shell.compile.format_code_name(file) or ("", "")
     return name if kind == "Cell" else None
 
 
 def in_notebook() -> bool:
-    """Return whether the program runs in a Jupyter kernel or in marimo, so that HTML and widgets show."""
+    """Return whether the program runs in a Jupyter kernel or in marimo, which show HTML and widgets."""
     shell = _ipython()
     if shell is not None:
         return hasattr(shell, "kernel")
@@ -95,7 +95,7 @@ def in_notebook() -> bool:
 
 
 def rendered_traceback(error: BaseException) -> list[str]:
-    """Render an error for IPython with the frames of the user alone, and how to see the others.
+    """Render an error for IPython with only the user's frames, and a hint on showing the others.
 
     An error that was its cause is shown if it has passed a frame of the user, too.
     """
@@ -135,7 +135,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _without_ours(trace: TracebackType | None) -> tuple[TracebackType | None, int]:
-    """Return a copy of a traceback without our frames and those of libraries below them, and their number."""
+    """Copy a traceback without our frames and the library frames below them. Also returns their number."""
     kept: list[TracebackType] = []
     within, hidden = False, 0
     while trace is not None:
@@ -154,6 +154,6 @@ def _without_ours(trace: TracebackType | None) -> tuple[TracebackType | None, in
 
 
 def _ipython() -> Any:
-    """Return the shell of IPython, if that is what runs the program."""
+    """Return the IPython shell if the program runs in IPython, else None."""
     ipython: Any = sys.modules.get("IPython")
     return None if ipython is None else ipython.get_ipython()

@@ -55,7 +55,7 @@ _CALLER: ContextVar[SourceLocation | None] = ContextVar("caller", default=None)
 
 @contextmanager
 def caller_at(location: SourceLocation) -> Generator[None]:
-    """Take `location`, such as a line of a query's file, for the caller meanwhile."""
+    """Use `location`, such as a line of a query's file, as the caller inside this block."""
     token = _CALLER.set(location)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The cell magic `%%headrace_sql`: a query over what a notebook has, kept up to date.
+"""The cell magic `%%headrace_sql`: a query over a notebook's variables, kept up to date.
 
 Spark plans the query; the flow runs in this process. See `headrace_sql` for its meaning.
 """
@@ -127,7 +127,7 @@ class _CellQuery:
 
     @property
     def streams(self) -> dict[str, StreamBase[Any]]:
-        """Streams among what is given. Raises `BadInput` if there is anything else beside them."""
+        """Streams among the given variables. Raises `BadInput` if they are mixed with anything else."""
         found = {table: each for table, each in self.given.items() if isinstance(each, StreamBase)}
         others = self.given.keys() - found.keys()
         if found and (others or len({each.flow for each in found.values()}) > 1):
@@ -149,7 +149,7 @@ class _CellQuery:
         return self._plan({table: each.schema for table, each in self.streams.items()}, self.streams)
 
     def start(self) -> tuple[Engine, SinkChanges]:
-        """Run the query on the rows that there are."""
+        """Create an engine for the query, and run a first tick on the given rows."""
         require_package(_MAGIC, "pyspark", "spark", self.location)
         if self.name is not None and hasattr(builtins, self.name):
             raise BadInput(
@@ -189,7 +189,7 @@ class _CellQuery:
         )
 
     def _columns(self, table: str, frame: Any) -> pa.Table:
-        """Return a frame in types that flows have. Raises `BadInput` naming the column of another type."""
+        """Convert a frame to types that flows support. Raises `BadInput`, naming an unsupported column."""
         import pyarrow as pa
 
         at, fields, columns = "it", list[pa.Field](), list[pa.ChunkedArray]()
@@ -213,7 +213,7 @@ class _CellQuery:
 
 
 def _parsed(columns: pa.Schema) -> Schema:
-    """Return the columns as Spark types them. Raises `UnsupportedQuery` or `TypeError` for other types."""
+    """Convert columns to a schema of Spark's types. Raises `UnsupportedQuery` or `TypeError` for others."""
     from pyspark.errors import PySparkTypeError
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -261,7 +261,7 @@ def _arrow_table(frame: Any) -> pa.Table:
 
 
 def _whole_microseconds(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Drop fractions of a microsecond towards the past, as from files."""
+    """Round times down to whole microseconds, as for files."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -272,7 +272,7 @@ def _whole_microseconds(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _flow_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of a flow's column that holds all values of an Arrow type."""
+    """Return the flow column type that can hold all values of an Arrow type."""
     import pyarrow as pa
 
     if pa.types.is_timestamp(kind):

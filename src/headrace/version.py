@@ -1,3 +1,3 @@
-"""Version of the distribution, which `pyproject.toml` reads and files of plans record."""
+"""Version of the distribution, read by `pyproject.toml` and recorded in plan files."""
 
 __version__ = "0.1.0"

@@ -65,7 +65,7 @@ def find_facts(graph: FlowGraph) -> tuple[Facts, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ZeroNormalization:
-    """Nodes whose rows are free of -0.0, and those where the engine must normalize.
+    """Nodes with rows free of -0.0, and nodes where the engine must normalize rows.
 
     one: per node id, whether its rows are free of -0.0 when read.
     made: nodes whose rows the engine must normalize for that.
@@ -122,7 +122,7 @@ class Analysis(Shown):
         return not all(self.facts[node].append for node in loop)
 
     def execution_order(self) -> list[int]:
-        """Return the node ids by rank, which is also by (stratum, rank)."""
+        """Return the node ids ordered by rank, and so also by (stratum, rank)."""
         return sorted(range(len(self.ranks)), key=self.ranks.__getitem__)
 
 
@@ -176,7 +176,7 @@ class DecimalRounding:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the limit of 38 digits costs decimal places that all values may have."""
+        """Whether the limit of 38 digits leaves the result fewer decimal places than `full_scale`."""
         return self.type.scale < self.full_scale
 
     def __str__(self) -> str:
@@ -212,7 +212,7 @@ class RoundedDecimal:
 
 
 def rounded_decimals(graph: FlowGraph) -> Iterator[RoundedDecimal]:
-    """Yield the roundings of a flow in order of its operators: of arithmetic, and of means of decimals."""
+    """Yield the roundings in a flow's decimal arithmetic and means, in order of its operators."""
     for node in graph.nodes:
         if len(node.inputs) != 1:
             continue

@@ -96,7 +96,7 @@ def _blamed(node: Node, facts: Sequence[Facts], fact: str) -> list[int]:
 
 
 def refusals(graph: FlowGraph, facts: Sequence[Facts]) -> Iterator[HeadraceError]:
-    """Yield every error of a flow in which no cycle blocks (`check_cycles`)."""
+    """Yield all errors of a flow that passes `check_cycles`."""
     yield from check_nondet_reasons(graph, facts)
     yield from check_needs(graph, facts)
     yield from check_growth(graph, facts)

@@ -174,7 +174,7 @@ class ClaimResult:
 
 
 def check_claims(flow: Flow, *, rows: GivenRows | None = None, examples: int = EXAMPLES) -> list[ClaimResult]:
-    """Test every claim of a flow as a property test, and return the results.
+    """Run a property test for each claim of a flow, and return the results.
 
     rows:     for operators by name, rows of their input as users see them, the simplest
               first, if generated ones are unsuitable.
@@ -233,7 +233,7 @@ class ClaimedOperator:
         return [self._of_one_key(rows, keys) for rows in found] if keys else list(found)
 
     def _of_one_key(self, rows: Pool, keys: Keys) -> Pool:
-        """Give all rows the key columns of the first."""
+        """Replace the key columns of all rows with those of the first row."""
         inside, seen = from_user(self.schema, what="rows"), to_user(self.schema)
         names = {expr.name for _, expr in keys if isinstance(expr, Column)}
         kept = [name in names for name in self.schema.names]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def live_columns(graph: FlowGraph) -> list[frozenset[str]]:
-    """Compute the live columns of each node's output: those its readers depend on, or its first column."""
+    """Compute the live columns of each node's output: those that readers depend on, or else the first one."""
     found = [set[str]() for _ in graph.nodes]
     for group, looped in _groups(graph):
         for n in group:
@@ -49,13 +49,13 @@ def live_columns(graph: FlowGraph) -> list[frozenset[str]]:
 
 
 def columns_read(graph: FlowGraph) -> dict[str, frozenset[str]]:
-    """Compute which columns of what each source is given the sinks depend on."""
+    """Compute the columns of each source's input that the sinks depend on."""
     live = live_columns(graph)
     return {name: _given(graph.nodes[n].operator, live[n]) for name, n in graph.sources.items()}
 
 
 def columns_unread(graph: FlowGraph) -> dict[str, list[str]]:
-    """Compute which columns of what each source is given no sink depends on."""
+    """Compute the columns of each source's input that no sink depends on."""
     found: dict[str, list[str]] = {}
     for name, read in columns_read(graph).items():
         node = graph.nodes[graph.sources[name]]
@@ -89,7 +89,7 @@ def _groups(graph: FlowGraph) -> list[tuple[list[int], bool]]:
 
 
 def _something(columns: AbstractSet[str], schema: Schema) -> AbstractSet[str]:
-    """Return `columns`, or the first of the schema if there are none: a row needs a column to be counted."""
+    """Return `columns`, or the schema's first column if empty: rows need a column to be counted."""
     return columns or set(schema.names[:1])
 
 
@@ -197,7 +197,7 @@ class Restriction:
 def restrict_sources(
     graph: FlowGraph, sink: str, row: Sequence[Any], *, keys_only: bool
 ) -> dict[str, Restriction]:
-    """Find the condition on each source that reaches a sink, for a row of that sink.
+    """Find, for a row of a sink, the condition on the rows of each source that reaches the sink.
 
     keys_only: where an operator brings rows together, follow only its key. Then the rows that meet the
                conditions are all that can influence the row. Otherwise a row that merely competes with it,
@@ -245,7 +245,7 @@ def matched_keys(graph: FlowGraph) -> list[dict[str, tuple[Expr, ...]]]:
 
 
 def _origin(graph: FlowGraph, at: int, expr: Expr) -> tuple[str, Expr] | None:
-    """Follow an expression over the columns of a node back to the source that hands all of them on."""
+    """Trace an expression over a node's columns back to the source that passes all of them on."""
     node = graph.nodes[at]
     if not node.inputs:
         return next(((name, expr) for name, id_ in graph.sources.items() if id_ == at), None)
@@ -259,7 +259,7 @@ def _origin(graph: FlowGraph, at: int, expr: Expr) -> tuple[str, Expr] | None:
 def _through(
     graph: FlowGraph, node: Node, equalities: Equalities, keys_only: bool
 ) -> list[tuple[int, Equalities]]:
-    """Carry what holds of a node's output over to its inputs."""
+    """Translate equalities on a node's output into equalities on its inputs."""
     operator = node.operator
     schemas = [graph.nodes[source].schema for source in node.inputs]
     lineage = operator.lineage(schemas, node.schema) if schemas else ()
@@ -278,7 +278,7 @@ def _through(
 
 
 def _carried(equalities: Equalities, lineage: Any) -> Equalities:
-    """Express equalities over the columns of a port, as far as the operator hands them on."""
+    """Express equalities over the columns of a port, as far as the operator passes them on."""
     carried: list[tuple[Expr, Any]] = []
     for expr, value in equalities:
         if isinstance(expr, Column):
@@ -305,7 +305,7 @@ def _key(key: PortKey, schema: Schema) -> tuple[Expr, ...]:
 
 
 def _by_key(keys: list[tuple[Expr, ...]], carried: list[Equalities]) -> list[Equalities]:
-    """Keep what holds of key expressions, for all ports."""
+    """Keep the equalities on key expressions, and apply them to all ports."""
     known: dict[int, Any] = {}
     for key, equalities in zip(keys, carried, strict=True):
         for position, part in enumerate(key):

@@ -89,7 +89,7 @@ def _schema(schema: Schema) -> Json:
 
 
 def add_live_columns(description: Sequence[Description], graph: FlowGraph) -> list[Description]:
-    """Add to a description which columns matter, so that others may come and go.
+    """Add the live columns to a description, so that other columns may be added or removed.
 
     live:    columns of a node that its readers depend on, if its rows do not depend on the others; else None.
     narrows: columns of a node that only leaves out others; else None.
@@ -105,7 +105,7 @@ def add_live_columns(description: Sequence[Description], graph: FlowGraph) -> li
 
 
 def _is_independent(node: Node) -> bool:
-    """Return whether the columns of a node are computed without its other columns."""
+    """Return whether each column of a node is computed independently of its other columns."""
     return isinstance(node.operator, SourceOperator) or node.operator.row_by_row
 
 
@@ -147,7 +147,7 @@ def node_identities(description: Sequence[Description]) -> list[str]:
 
 
 def _narrowed_input(description: Sequence[Description], group: Sequence[int]) -> int | None:
-    """Return the input of a node that leaves out just those columns of it that nobody reads."""
+    """Return the input of a node that drops exactly its unread columns; None for other nodes."""
     node = description[group[0]]
     if len(group) > 1 or node.get("narrows") is None or group[0] in node["inputs"]:
         return None
@@ -279,7 +279,7 @@ def label_from_description(node: Description) -> str:
 
 @functools.singledispatch
 def to_canonical_data(value: object) -> Json:
-    """Convert to plain data that is equal exactly for equal values.
+    """Convert to plain data, equal if and only if the values are equal.
 
     Objects other than plain values, dataclasses and functions are represented by type and plain attributes.
     """
@@ -287,7 +287,7 @@ def to_canonical_data(value: object) -> Json:
 
 
 def dataclass_parameters(value: object) -> dict[str, Json]:
-    """Convert the compared fields of a dataclass instance, but no `ADDED_LATER` one that has its default."""
+    """Convert a dataclass instance's compared fields, except `ADDED_LATER` ones with their default."""
     given = ((f, getattr(value, f.name)) for f in dataclasses.fields(cast("Any", value)) if f.compare)
     return {
         f.name: to_canonical_data(item)
@@ -417,7 +417,7 @@ _PLAIN = (type(None), bool, int, float, str, bytes, Decimal, datetime.date, date
 
 
 def _callable(name: str, parts: Json) -> Json:
-    """Describe a function. `name` and `python` are for human readers; only the hash is its identity."""
+    """Describe a function. `name` and `python` are for human readers; only the hash identifies it."""
     code = hashlib.sha256(_text(parts).encode()).hexdigest()
     return {
         "is": "callable",
@@ -455,7 +455,7 @@ def _cell(cell: types.CellType, seen: set[types.CodeType]) -> Json:
 
 
 def _state(value: object) -> Json:
-    """Convert a value that a function holds. Mutable values are represented by their type only."""
+    """Convert a value captured by a function. Mutable values are represented by their type only."""
     kind = type(value)
     return {"is": kind.__name__} if kind in (list, dict, set, bytearray) else to_canonical_data(value)
 

@@ -250,7 +250,7 @@ def _unread(graph: FlowGraph) -> Iterator[str]:
 
 
 def _rounded(graph: FlowGraph) -> Iterator[str]:
-    """List the expressions in which decimals are rounded, by operator, with the way out if digits are cut."""
+    """List the expressions that round decimals, by operator, with a remedy if digits are lost."""
     found = list(rounded_decimals(graph))
     for each in found:
         yield f"{label(graph, each.node)} at {each.node.location}: {each.text} {each.rounding}"

@@ -103,7 +103,7 @@ def find_activation(graph: FlowGraph, order: ExecutionOrder) -> tuple[int, ...]:
 
 
 def find_regions(graph: FlowGraph, order: ExecutionOrder, activation: tuple[int, ...]) -> tuple[Region, ...]:
-    """Find the regions, in an order in which they can run one after the other."""
+    """Find the regions, in an order in which they can run sequentially."""
     members: dict[int, list[int]] = {}
     for node_id in sorted(range(len(graph.nodes)), key=order.ranks.__getitem__):
         members.setdefault(activation[node_id], []).append(node_id)

@@ -1,4 +1,4 @@
-"""A batch: rows of columns, sorted by the codes of their keys, that never change."""
+"""Immutable batches: rows in columns, sorted by the codes of their keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Places: TypeAlias = Numbers
 
 
 class Order(NamedTuple):
-    """A column that rows of one key are sorted by. Nulls come first, or last if descending."""
+    """Sort column of rows with equal keys. Nulls are first if ascending, last if descending."""
 
     column: str
     descending: bool
@@ -52,7 +52,7 @@ class Layout:
 
     @property
     def exact(self) -> bool:
-        """Return whether codes are equal only where keys are."""
+        """Return whether equal codes imply equal keys."""
         return is_exact([self.types[key] for key in self.keys], self.nullable)
 
     @property
@@ -61,7 +61,7 @@ class Layout:
         return tuple(name for name in self.types if name not in self.keys and name not in self.sums)
 
     def keys_of(self, frame: pl.DataFrame) -> list[pl.Series]:
-        """Return the columns of the rows' keys."""
+        """Return the key columns of a frame."""
         return [frame[key] for key in self.keys]
 
     def codes_of(self, keys: Sequence[pl.Series]) -> Codes:
@@ -71,11 +71,11 @@ class Layout:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SortedBatch:
-    """Rows sorted by `codes`; those of one key lie side by side, unless several keys have one code.
+    """Rows sorted by `codes`. Rows with equal keys are adjacent, unless several keys share a code.
 
     A key is there once if there are no columns but keys and sums.
 
-    bounds: per sum of the layout what the absolute values of all rows add up to, about.
+    bounds: for each sum of the layout, the approximate total of the absolute values of all rows.
     """
 
     codes: Codes
@@ -86,12 +86,12 @@ class SortedBatch:
         return len(self.codes)
 
     def slice(self, start: int, stop: int) -> SortedBatch:
-        """Return the rows from one place up to another."""
+        """Return the rows at positions [`start`, `stop`)."""
         return SortedBatch(self.codes[start:stop], self.frame.slice(start, stop - start), self.bounds)
 
 
 def bounded(layout: Layout, codes: Codes, frame: pl.DataFrame) -> SortedBatch:
-    """Return sorted rows as a batch with the bounds that they have."""
+    """Make a batch of sorted rows, computing its bounds."""
     return SortedBatch(codes, frame, _bounds([frame[name].to_numpy() for name in layout.sums]))
 
 
@@ -102,7 +102,7 @@ def _bounds(sums: Iterable[Numbers]) -> tuple[float, ...]:
 def batch_of(
     layout: Layout, frame: pl.DataFrame, *, net: bool = True, codes: Codes | None = None
 ) -> SortedBatch:
-    """Sort rows into a batch. Equal rows are added up where one of them takes back another, or all are.
+    """Sort rows into a batch, adding up equal ones: all, or only those of keys with rows of both signs.
 
     net: whether to look for rows that are taken back where equal ones do not lie side by side, which costs
         as much as all else.
@@ -118,9 +118,9 @@ def batch_of(
 def merged(
     layout: Layout, batches: Sequence[SortedBatch], *, net: bool = True, whole: bool = False
 ) -> SortedBatch:
-    """Merge some batches; of equal keys the rows of the first ones come first.
+    """Merge batches. Among rows with equal keys, those of earlier batches are first.
 
-    net: as of `batch_of`. whole: nothing lies below.
+    net: see `batch_of`. whole: whether there are no earlier batches.
     """
     codes = np.concatenate([batch.codes for batch in batches])
     ends = np.cumsum([len(batch) for batch in batches])
@@ -134,9 +134,9 @@ def merged(
 def _settled(
     layout: Layout, codes: Codes, frame: pl.DataFrame, ends: Places | None, *, net: bool
 ) -> SortedBatch:
-    """Sort rows and add up what is equal: all such rows, or those of a key that some row takes back.
+    """Sort rows and add up equal ones: all, or only those of keys with rows of both signs.
 
-    ends: of the runs of rows whose order is right; None if that is to be found. net: as of `batch_of`.
+    ends: ends of the runs that are already sorted; None to sort all rows. net: see `batch_of`.
     """
     order, codes = _order(layout, codes, frame, ends)
     if order is not None:
@@ -172,7 +172,7 @@ def _settled(
 def _order(
     layout: Layout, codes: Codes, frame: pl.DataFrame, ends: Places | None
 ) -> tuple[Places | None, Codes]:
-    """Return the places of rows as sorted, None if they are, and their codes. ends: as of `_settled`."""
+    """Return the sort order of rows (None if already sorted) and the sorted codes. ends: see `_settled`."""
     order, codes = sorted_codes(codes)
     if not layout.order and (layout.exact or layout.values):
         return order, codes
@@ -199,7 +199,7 @@ _RUNS = 4_096
 
 
 def sorted_codes(codes: Codes) -> tuple[Places | None, Codes]:
-    """Return the places of codes in order, None if they are, and the codes in it. Equal ones stay."""
+    """Return the stable sort order of codes (None if already sorted), and the sorted codes."""
     falls = int(np.count_nonzero(codes[1:] < codes[:-1]))
     if not falls:
         return None, codes
@@ -233,14 +233,14 @@ def _sorted(numbers: Numbers) -> Numbers:
 
 
 def _repeated(repeated: Any) -> Places:
-    """Return the places of codes that equal a neighbour. repeated: of each but the last, if the next does."""
+    """Return the positions of codes that equal a neighbour. repeated: whether each code equals the next."""
     if not len(repeated):
         return np.empty(0, np.int64)
     return np.flatnonzero(np.concatenate((repeated, [False])) | np.concatenate(([False], repeated)))
 
 
 def _mixed_runs(codes: Codes, repeated: Any, order: Places | None, ends: Places) -> Places:
-    """Return the places of the codes, as sorted, whose rows come from several runs that end there."""
+    """Return the sorted positions of codes with rows from more than one of the runs that end at `ends`."""
     if not len(codes):
         return np.empty(0, np.int64)
     run = np.searchsorted(ends, np.arange(len(codes)) if order is None else order, "right")
@@ -250,7 +250,7 @@ def _mixed_runs(codes: Codes, repeated: Any, order: Places | None, ends: Places)
 
 
 def _in_order(layout: Layout, codes: Codes, rows: pl.DataFrame) -> Places:
-    """Return the places of rows in the layout's order. codes: theirs, ascending."""
+    """Return the positions of rows in the layout's order. codes: codes of the rows, ascending."""
     coded = rows.hstack([pl.Series("#", codes)])
     order = row_order(coded, [Order("#", False), *layout.order])
     if (
@@ -263,7 +263,7 @@ def _in_order(layout: Layout, codes: Codes, rows: pl.DataFrame) -> Places:
 
 
 def row_order(frame: pl.DataFrame, by: Sequence[Order]) -> Places:
-    """Return the places of rows as sorted."""
+    """Return the positions of the rows in sorted order."""
     if frame.height < _FEW:
         numbers = [numbers_of(frame[each.column]) for each in by]
         if not any(each is None for each in numbers):
@@ -280,7 +280,7 @@ _FEW = 10_000
 
 
 def _last_of_each(layout: Layout, codes: Codes, frame: pl.DataFrame) -> Places | None:
-    """Return the places of the last row of each key; None for all."""
+    """Return the position of the last row of each key; None if no code repeats."""
     same = np.flatnonzero(codes[1:] == codes[:-1])
     if not len(same):
         return None
@@ -303,7 +303,7 @@ _FEW_ALIKE = 100
 def _summed_neighbours(
     layout: Layout, codes: Codes, sums: list[Numbers], frame: pl.DataFrame
 ) -> tuple[Places, list[Numbers]]:
-    """Add up equal rows, which are side by side. Return the places of the first ones, and the sums."""
+    """Add up equal rows, which are adjacent. Return the positions of the first ones, and the sums."""
     starts = np.ones(len(codes), np.bool_)
     starts[1:] = codes[1:] != codes[:-1]
     if layout.values:
@@ -322,7 +322,7 @@ def _summed_neighbours(
 def _summed_rows(
     layout: Layout, codes: Codes, sums: list[Numbers], frame: pl.DataFrame
 ) -> tuple[Places, list[Numbers]]:
-    """Add up equal rows of the codes with rows that take back others. Return the places left, and the sums.
+    """Add up equal rows for codes with rows of both signs. Return the remaining positions, and the sums.
 
     The first of equal rows stays in its place. Only these rows are hashed: in a merge they are few.
     """
@@ -359,7 +359,7 @@ def _summed_rows(
 
 
 def _mixed(codes: Codes, sums: Sequence[Numbers]) -> Places:
-    """Return the places of the codes with rows of both signs."""
+    """Return the positions of all rows with a code that has rows of both signs."""
     if not any(len(column) and column.min() < 0 < column.max() for column in sums):
         return np.empty(0, np.int64)
     starts = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
@@ -378,7 +378,7 @@ def _carried(layout: Layout, sums: list[Any]) -> list[Any]:
 
 
 def propagate_carries(parts: Sequence[Numbers]) -> list[Numbers]:
-    """Carry what parts of wide sums have beyond their bits, so that equal sums look alike."""
+    """Propagate carries between the parts of wide sums, so that equal sums have equal parts."""
     made, beyond = list[Numbers](), np.zeros_like(parts[0])
     for part in parts[:-1]:
         whole = part + beyond
@@ -388,7 +388,7 @@ def propagate_carries(parts: Sequence[Numbers]) -> list[Numbers]:
 
 
 def _unlike(frame: pl.DataFrame, order: Places | None, places: Places) -> Any:
-    """Return for each of these places of rows in an order whether its row and the next one differ."""
+    """Return, for each of these positions in `order`, whether its row differs from the next one."""
     if order is None:
         return differs_from_next(frame, places)
     if not len(places):
@@ -404,7 +404,7 @@ def differs_from_next(frame: pl.DataFrame, places: Places) -> Any:
 
 
 def differing(ones: Sequence[pl.Series], others: Sequence[pl.Series]) -> Any:
-    """Return of each pair of rows whether they differ in one of the columns. Nulls are equal, and NaN are."""
+    """Return, for each pair of rows, whether any column differs. Nulls are equal, and so are NaNs."""
     found = np.zeros(len(ones[0]), np.bool_)
     for one, other in zip(ones, others, strict=True):
         nullable = one.null_count() or other.null_count()
@@ -415,7 +415,7 @@ def differing(ones: Sequence[pl.Series], others: Sequence[pl.Series]) -> Any:
 def joined(
     rows: pl.DataFrame, others: pl.DataFrame, keys: Sequence[str], how: Literal["inner", "left"]
 ) -> pl.DataFrame:
-    """Join rows with others on their keys, in the order of the rows. Nulls are equal, and NaN are."""
+    """Join rows with others on `keys`, in the order of the rows. Nulls are equal, and so are NaNs."""
     if rows.height != 1 or others.height != 1:
         return rows.join(others, on=keys, how=how, nulls_equal=True, maintain_order="left")
     # Of one row each, Polars finds no NaN by one column alone.
@@ -425,7 +425,7 @@ def joined(
 
 
 def distinct_keys(layout: Layout, frame: pl.DataFrame) -> list[pl.Series]:
-    """Return the keys of rows, each once, in the order in which they come first."""
+    """Return the distinct keys of rows, in order of first occurrence."""
     keys = select(frame, layout.keys)
     made = group_sums(keys.get_columns(), (), exact=layout.exact)
     found = keys.unique(maintain_order=True) if made is None else take(keys, made[0])
@@ -435,9 +435,9 @@ def distinct_keys(layout: Layout, frame: pl.DataFrame) -> list[pl.Series]:
 def group_sums(
     keys: Sequence[pl.Series], sums: Sequence[Numbers], *, exact: bool
 ) -> tuple[Places, list[Numbers]] | None:
-    """Return where each key comes first, in this order, and what its rows add up to.
+    """Return the position of each key's first row, ascending, and the sums of its rows.
 
-    None if several keys have one code. exact: as of `codes_of`.
+    None if several keys share a code. exact: see `codes_of`.
     """
     order, codes = sorted_codes(codes_of(keys, exact=exact))
     starts = np.ones(len(codes), np.bool_)
@@ -466,14 +466,14 @@ def select(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
 
 
 def negated(layout: Layout, frame: pl.DataFrame) -> pl.DataFrame:
-    """Return what takes back the rows of a frame."""
+    """Return the retractions of a frame's rows: the same rows with negated sums."""
     # A series is negated by a plan.
     sums = {name: pl.Series(name, -frame[name].to_numpy()) for name in layout.sums}
     return pl.DataFrame([sums.get(name, frame[name]) for name in layout.types])
 
 
 def values_at(values: pl.Series, places: Places, within: Any) -> pl.Series:
-    """Return the values at some places; null where these are not within what they may be."""
+    """Return the values at these positions; null for each position with `within` false."""
     if not len(places):
         return values.clear()
     wanted = pl.Series(np.where(within, places, 0).astype(np.uint32))
@@ -482,17 +482,17 @@ def values_at(values: pl.Series, places: Places, within: Any) -> pl.Series:
 
 
 def masked(column: pl.Series, there: Any) -> pl.Series:
-    """Return a column with nulls in place of some values, of which nothing is left beneath them."""
+    """Return a column with nulls where `there` is false, its buffers free of the replaced values."""
     return values_at(column, np.arange(len(column)), there)
 
 
 def own_copy(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows in memory of their own: Polars may read columns where NumPy or Arrow hold them."""
+    """Copy the rows to memory of their own: Polars may share the buffers of NumPy or Arrow."""
     return take(frame, np.arange(frame.height))
 
 
 def take(frame: pl.DataFrame, places: Places) -> pl.DataFrame:
-    """Return the rows at these places."""
+    """Return the rows at these positions."""
     at = pl.Series(places.astype(np.uint32))
     if len(at) < _FEW:
         # For few rows this is cheaper than starting Polars' threads.

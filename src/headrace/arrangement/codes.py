@@ -25,12 +25,12 @@ _NULL = 0xD6E8FEB86659FD93
 
 
 def is_exact(types: Sequence[pl.DataType], nullable: bool) -> bool:
-    """Return whether keys of these types are equal where their codes are."""
+    """Return whether equal codes imply equal keys for keys of these types."""
     return len(types) == 1 and not nullable and _is_number(types[0])
 
 
 def _is_number(type: pl.DataType) -> bool:
-    """Return whether the values of a type are integers, to which 64 bits suffice."""
+    """Return whether the values of a type are stored as integers that fit 64 bits."""
     integers = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
     return isinstance(type, (*integers, pl.Date, pl.Datetime, pl.Duration))
 
@@ -40,7 +40,7 @@ def codes_of(keys: Sequence[pl.Series], *, exact: bool) -> Codes:
 
     Floats that compare as equal have one code, as have all NaN, and all nulls.
 
-    exact: as `is_exact` says of all rows that the codes are compared with.
+    exact: result of `is_exact` for all rows with codes that are compared.
     """
     if exact:
         return keys[0].cast(pl.Int64).to_numpy()
@@ -83,7 +83,7 @@ def _bits_of_floats(values: Any) -> _Hashes:
 
 
 def _words_of_decimals(key: pl.Series) -> _Hashes:
-    """Return unscaled values, of which the upper half only counts if it does more than repeat the sign.
+    """Return words for unscaled values. The upper half is ignored if it is only the sign extension.
 
     So a value has the same code whatever the precision of its column.
     """
@@ -94,7 +94,7 @@ def _words_of_decimals(key: pl.Series) -> _Hashes:
 
 
 def _halves(key: pl.Series) -> tuple[_Hashes, _Hashes, Any]:
-    """Return the lower and the upper half of unscaled values, and where the upper one is no mere sign."""
+    """Return the lower and upper halves of unscaled values, and where the upper is not a sign extension."""
     unscaled = key.rechunk().to_arrow()
     halves = np.frombuffer(unscaled.buffers()[1], np.uint64)[2 * unscaled.offset :][: 2 * len(unscaled)]
     low, high = halves[::2].copy(), halves[1::2]
@@ -103,7 +103,7 @@ def _halves(key: pl.Series) -> tuple[_Hashes, _Hashes, Any]:
 
 
 def numbers_of(column: pl.Series) -> Codes | None:
-    """Return integers in the order of a column's values; None if it has nulls, or values that are none."""
+    """Return integers that sort like a column's values; None for nulls or values beyond 64-bit integers."""
     if column.null_count():
         return None
     if _is_number(column.dtype):
@@ -115,7 +115,7 @@ def numbers_of(column: pl.Series) -> Codes | None:
 
 
 def _hash_of_bytes(key: pl.Series) -> _Hashes:
-    """Hash texts or bytes, a word of eight bytes at a time of all values that are as long."""
+    """Hash texts or bytes, one 8-byte word at a time, for all sufficiently long values at once."""
     arrow = key.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
     _, offsets_buffer, data = arrow.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int64)[arrow.offset :][: len(arrow) + 1]
@@ -148,9 +148,9 @@ _ALL_DIGITS = Context(prec=40)
 
 
 def coder(types: Sequence[pl.DataType], *, exact: bool) -> Callable[[Sequence[Any]], int]:
-    """Return a function from one key in Python to what `codes_of` gives, at a hundredth of its cost.
+    """Return a function that maps one Python key to its code, at a hundredth of the cost of `codes_of`.
 
-    Times have no zone, or are of UTC.
+    Times have no zone, or are in UTC.
     """
     words = [_word_function(type) for type in types]
     if exact:

@@ -29,7 +29,7 @@ _FEW = 4
 
 
 class RowReader:
-    """Reader of single rows of a batch. row: returns the one at a place. columns: of such a row."""
+    """Reader of single rows of a batch. row: returns the row at a position. columns: names of its columns."""
 
     __slots__ = ("_codes", "_frame", "batch", "row")
 
@@ -41,7 +41,7 @@ class RowReader:
         self._codes: Any = memoryview(codes)
 
     def places(self, code: int) -> range:
-        """Return the places of the rows with a code."""
+        """Return the positions of the rows with a code."""
         codes = self._codes
         start = bisect_left(codes, code)
         if start == len(codes) or codes[start] != code:
@@ -52,14 +52,14 @@ class RowReader:
         return range(start, end)
 
     def rows(self, places: range) -> list[tuple[Any, ...]]:
-        """Return the rows at places side by side."""
+        """Return the rows at consecutive positions."""
         if len(places) < _FEW:
             return list(map(self.row, places))
         return self._frame.slice(places.start, len(places)).rows()
 
 
 class RowReaders:
-    """Readers of single rows of all batches of a spine, as it is at the time."""
+    """Readers of single rows, one for each batch currently in a spine."""
 
     def __init__(self, spine: Spine, columns: Sequence[str]) -> None:
         self._spine = spine
@@ -68,7 +68,7 @@ class RowReaders:
         self._readers: list[RowReader] = []
 
     def current(self) -> list[RowReader]:
-        """Return the reader of each batch, in their order."""
+        """Return the reader of each batch, in the order of the batches."""
         if self._spine.batches is not self._batches:
             known = {id(reader.batch): reader for reader in self._readers}
             self._batches = self._spine.batches
@@ -77,7 +77,7 @@ class RowReaders:
 
 
 def ranges(batches: Iterable[SortedBatch], most: int) -> Iterator[list[SortedBatch]]:
-    """Yield the rows of all batches in ranges of codes, about `most` at a time: of each batch those it has.
+    """Yield the rows of all batches by range of codes, about `most` at a time, as slices of the batches.
 
     Rows of one code come together, however many they are.
     """
@@ -94,13 +94,13 @@ def ranges(batches: Iterable[SortedBatch], most: int) -> Iterator[list[SortedBat
 
 
 def all_rows(layout: Layout, batches: Iterable[SortedBatch], most: int) -> Iterator[pl.DataFrame]:
-    """Yield the rows of all batches, about `most` at a time, equal ones added up: each row once."""
+    """Yield the distinct rows of all batches, about `most` at a time, with equal rows added up."""
     for parts in ranges(batches, most):
         yield from _together(layout, parts)
 
 
 def _together(layout: Layout, parts: list[SortedBatch]) -> Iterator[pl.DataFrame]:
-    """Yield the rows of some batches, equal ones added up. Most are in the largest, and nowhere else."""
+    """Yield the rows of some batches, with equal rows added up. Most are only in the largest batch."""
     largest = max(parts, key=len)
     others = [part for part in parts if part is not largest]
     if others:
@@ -114,7 +114,7 @@ def _together(layout: Layout, parts: list[SortedBatch]) -> Iterator[pl.DataFrame
 
 
 def _each_once(layout: Layout, batch: SortedBatch) -> pl.DataFrame:
-    """Return the rows with equal ones added up; those of one sign are not in a batch."""
+    """Return the rows with equal ones added up: a batch may repeat equal rows of the same sign."""
     same = np.zeros(len(batch) + 1, np.bool_)
     same[1:-1] = batch.codes[1:] == batch.codes[:-1]
     several = np.flatnonzero(same[1:] | same[:-1])
@@ -139,7 +139,7 @@ _ASKED, _CUT, _NEW = "#asked", "#cut", "#new"
 
 
 class FirstRowsChange(NamedTuple):
-    """First rows of keys before a batch, and after it: the same object if they are seen to be the same."""
+    """First rows of keys before and after a batch is added; the same object if found to be equal."""
 
     before: FoundRows
     after: FoundRows
@@ -153,7 +153,7 @@ def first_rows(
     *,
     more: int | None = None,
 ) -> FoundRows:
-    """Return of each key the first rows that are there, until `count` copies are reached.
+    """Return each key's first rows with positive counts, until `count` copies are reached.
 
     layout: has an order; its first sum is the number of copies, and the only one that is looked at. Equal
         rows are one; the last of a key may have more copies than wanted. Rows of one key come in order.
@@ -171,7 +171,7 @@ def change_of_first_rows(
     *,
     more: int | None = None,
 ) -> FirstRowsChange:
-    """Return of each key the first rows in some batches, and those in them and a new one."""
+    """Return each key's first rows, without and with a new batch."""
     asked = np.arange(len(keys[0]))
     every = [batch for batch in (*batches, *([] if new is None else [new])) if len(batch)]
     parts: list[FirstRowsChange] = []
@@ -204,7 +204,7 @@ def _in_order(parts: Sequence[FoundRows]) -> FoundRows:
 def _beginnings(
     layout: Layout, batches: Sequence[SortedBatch], new: SortedBatch | None, probe: Probe, limit: int
 ) -> pl.DataFrame:
-    """Return the first rows of each key in batches, with its number, and a mark where more follow."""
+    """Return each key's first rows per batch, with the key's number, marking the last one if more follow."""
     rows, numbers, cuts, news = list[pl.DataFrame](), list[Places](), list[Any](), list[Any]()
     ends, of_ends = list[pl.DataFrame](), list[Places]()
     for batch in batches:
@@ -254,7 +254,7 @@ def _beginnings(
 def _trusted(
     layout: Layout, looked: pl.DataFrame, asked: int, count: int
 ) -> tuple[tuple[FoundRows, FoundRows], Any]:
-    """Return the first rows as far as no batch may have earlier ones, and of which keys they are enough.
+    """Return the first rows up to where a batch may have earlier ones, and the keys with enough of them.
 
     The rows without the new batch, then with it.
     """

@@ -1,4 +1,4 @@
-"""A spine: the batches of one arrangement, kept few by merging a little in each tick.
+"""Spines: the batches of one arrangement, kept few by incremental merging in each tick.
 
 Their sizes fall from the first to the last. The last ones are merged once they are `MERGED` or more, of which
 the first is no larger than the others together. The merge of large ones is spread over ticks, in proportion
@@ -47,7 +47,7 @@ _MOST = 2**62
 
 
 class FoundRows(NamedTuple):
-    """Rows found by a probe. asked: for each row the number of the key that found it."""
+    """Rows found by a probe. asked: for each row, the number of the key it was found for."""
 
     asked: Places
     rows: pl.DataFrame
@@ -55,9 +55,9 @@ class FoundRows(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class SpineMerge:
-    """A merge on its way: pieces of the result, and how many rows of each batch are in them.
+    """Merge in progress: pieces of the result, and the number of rows merged from each batch so far.
 
-    net: whether it looks for rows that are taken back. left: rows that are in no piece yet.
+    net: whether it looks for rows that cancel each other. left: number of rows not yet merged.
     """
 
     batches: tuple[SortedBatch, ...]
@@ -67,7 +67,7 @@ class SpineMerge:
     pieces: list[SortedBatch] = field(default_factory=list[SortedBatch])
 
     def advance(self, layout: Layout, rows: int) -> int:
-        """Merge the next rows, about so many, and return how many; those of one code stay together."""
+        """Merge about `rows` more rows, keeping those of one code together, and return their number."""
         # Where the rows end, were they taken alternately in proportion to what is left of each.
         share = min(1.0, rows / self.left)
         ends = list(map(len, self.batches))
@@ -93,18 +93,18 @@ class SpineMerge:
 
 
 class SumOverflow(Exception):
-    """Exception for rows whose sums 64 bits may not hold together with those that are held."""
+    """Exception for rows that could overflow a 64-bit sum together with the rows already present."""
 
 
 class TooManyFound(Exception):
-    """Exception for a probe that finds more rows in a batch than it may."""
+    """Exception for a probe that finds more rows in a batch than its limit."""
 
 
 class Spine:
-    """An arrangement that grows.
+    """Arrangement to which batches of rows are added.
 
-    merges: whether it merges its batches. Else whoever keeps them does.
-    fixed:  number of batches, the first ones, that it merges in no case.
+    merges: whether it merges its batches; otherwise its owner does.
+    fixed:  number of leading batches that are never merged.
     """
 
     def __init__(self, layout: Layout, batches: Iterable[SortedBatch] = (), *, merges: bool = True) -> None:
@@ -116,35 +116,35 @@ class Spine:
         """Of neighbours, each batch in one at most; the largest first."""
 
     def __len__(self) -> int:
-        """Return the number of rows that are held, those that cancel each other included."""
+        """Return the number of stored rows, including rows that cancel each other."""
         return sum(map(len, self.batches))
 
     def add(self, frame: pl.DataFrame) -> None:
-        """Add rows, without those that take back each other. Raises `SumOverflow`; then nothing is added."""
+        """Add rows, except those that cancel each other. Raises `SumOverflow`, adding nothing."""
         self.add_batch(self.prepare(frame, net=True))
 
     def prepare(self, frame: pl.DataFrame, *, net: bool = False) -> SortedBatch:
-        """Make rows into a batch for `add_batch`. net: as of `batch_of`. Raises `SumOverflow`."""
+        """Make a batch of rows for `add_batch`. net: see `batch_of`. Raises `SumOverflow`."""
         batch = batch_of(self.layout, frame, net=net)
         if any(new + held >= _MOST for new, held in zip(batch.bounds, self.bounds, strict=True)):
             raise SumOverflow
         return batch
 
     def add_batch(self, batch: SortedBatch) -> None:
-        """Add what `prepare` made, and do its share of merging."""
+        """Add a batch made by `prepare`, and do a proportional share of merging."""
         if len(batch):
             self.batches = (*self.batches, batch)
             self.work(self._work * len(batch))
 
     def replace(self, batches: Sequence[SortedBatch]) -> None:
-        """Continue with batches of which each has some rows of the one in its place, in their order."""
+        """Replace each batch with one that has a subset of its rows, in the same order."""
         there = set(map(id, batches))
         self._merges = [m for m in self._merges if all(id(batch) in there for batch in m.batches)]
         # Whoever merges knows the batches by their places.
         self.batches = tuple(batch for batch in batches if len(batch)) if self._work else tuple(batches)
 
     def gather(self) -> None:
-        """Merge the last small batches at once, if it doesn't merge."""
+        """Merge the last small batches at once, if the spine does not merge by itself."""
         if self._work:
             return
         held, new = self.batches[: self.fixed], list(self.batches[self.fixed :])
@@ -159,13 +159,13 @@ class Spine:
         self.batches = (*held, *new)
 
     def branch(self) -> Spine:
-        """Return a spine that goes on from the present rows, to which this one is indifferent."""
+        """Return a spine that starts with the present rows. Rows added to it do not affect this one."""
         branch = Spine(self.layout, self.batches)
         branch.fixed = len(branch.batches)
         return branch
 
     def grown(self) -> SortedBatch:
-        """Return the rows of a branch that came since, as one batch for `add_batch`."""
+        """Return the rows added to a branch since its creation, as one batch for `add_batch`."""
         since = self.batches[self.fixed :]
         if len(since) == 1:
             return since[0]
@@ -173,7 +173,7 @@ class Spine:
         return merged(self.layout, since, net=False) if since else batch_of(self.layout, nothing)
 
     def work(self, rows: int) -> None:
-        """Merge about so many rows, those of small batches first."""
+        """Merge about `rows` rows, doing the smallest merges first."""
         while rows > 0:
             self._begin_merges()
             if not self._merges:
@@ -191,7 +191,7 @@ class Spine:
                 )
 
     def _begin_merges(self) -> None:
-        """Begin a merge of the last batches that no merge has, if they are many and the first is no larger.
+        """Begin to merge the last idle batches if they are many and the first has at most half of their rows.
 
         So rows are moved once for about each doubling of their number, and there are few batches.
         """
@@ -209,21 +209,21 @@ class Spine:
 
     @property
     def bounds(self) -> tuple[float, ...]:
-        """Return per sum what the absolute values of all rows add up to, about."""
+        """Return, for each sum, the approximate total of the absolute values of all rows."""
         nothing = (0.0,) * len(self.layout.sums)
         return tuple(map(sum, zip(nothing, *(batch.bounds for batch in self.batches), strict=True)))
 
     def probe(self, keys: Sequence[pl.Series]) -> FoundRows:
-        """Return all rows whose key is one of these, given in columns. Nulls are equal."""
+        """Return all rows with one of these keys, given in columns. Nulls are equal."""
         probe = Probe.of(self.layout, keys)
         return together(self.layout, [probe.find(batch) for batch in self.batches])
 
     def sums(self, keys: Sequence[pl.Series]) -> list[Any]:
-        """Return for each sum of the layout its values for these keys."""
+        """Return, for each sum of the layout, its totals for these keys."""
         return self.sums_of(self.probe(keys), len(keys[0]))
 
     def sums_of(self, found: FoundRows, count: int) -> list[Any]:
-        """Return for each sum of the layout its values for so many keys, of the rows found for them."""
+        """Return, for each sum of the layout, its totals over the rows found for each of `count` keys."""
         totals: list[Any] = []
         for name in self.layout.sums:
             total = np.zeros(count, np.int64)
@@ -232,14 +232,14 @@ class Spine:
         return totals
 
     def snapshot(self) -> pl.DataFrame:
-        """Return all rows, sorted by code, but for those that are taken back."""
+        """Return all rows, sorted by code, except those that cancel each other."""
         if not self.batches:
             return pl.DataFrame(schema=self.layout.types)
         return batch_of(self.layout, concat_frames([batch.frame for batch in self.batches])).frame
 
 
 def together(layout: Layout, found: Sequence[FoundRows]) -> FoundRows:
-    """Join what was found in several batches."""
+    """Concatenate the rows found in several batches."""
     parts = [part for part in found if len(part.asked)]
     if len(parts) == 1:
         return parts[0]
@@ -250,7 +250,7 @@ def together(layout: Layout, found: Sequence[FoundRows]) -> FoundRows:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Keys to be found in batches of a layout.
+    """Keys to look up in batches of a layout.
 
     codes: of the keys, ascending. order: the numbers of their keys; None if they are in order.
     most:  limit on the rows found in one batch; None for no limit.
@@ -279,7 +279,7 @@ class Probe:
         return cls(layout, keys, codes, order, most, within)
 
     def find(self, batch: SortedBatch) -> FoundRows:
-        """Return a batch's rows whose key is asked for; those of one key in their order.
+        """Return a batch's rows with the keys of the probe. Rows of one key keep their order.
 
         Raises `TooManyFound`.
         """
@@ -305,7 +305,7 @@ class Probe:
         return FoundRows(asked[at], take(rows, at))
 
     def _places(self, batch: SortedBatch) -> tuple[Places, Places]:
-        """Return for each row of an asked code the number of the key, and its place."""
+        """Return, for each row with the code of a key, the key's number and the row's position."""
         low = np.searchsorted(batch.codes, self.codes, "left")
         within = np.flatnonzero(low < len(batch))
         hit = within[batch.codes[low[within]] == self.codes[within]]
@@ -327,7 +327,7 @@ class Probe:
     def _narrowed(
         self, batch: SortedBatch, asked: Places, low: Places, high: Places, values: Codes
     ) -> tuple[Places, Places]:
-        """Return of ranges of rows those that have the values asked for."""
+        """Narrow ranges of rows to the rows with the values asked for."""
         assert self.within is not None
         column = batch.frame[self.within[0]]
         begin = _first_place(column, low, high, values, after=False)
@@ -343,7 +343,7 @@ class Probe:
 
 
 def _first_place(column: pl.Series, low: Places, high: Places, values: Codes, *, after: bool) -> Places:
-    """Return the first place in each range of ascending numbers with at least a value, or with more."""
+    """Return, per range of ascending numbers, the first position at or above the value, or only above it."""
     low, high = low.copy(), high.copy()
     while len(going := np.flatnonzero(low < high)):
         middle = (low[going] + high[going]) >> 1

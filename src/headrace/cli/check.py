@@ -127,7 +127,7 @@ def _without_repeats(files: Sequence[str]) -> Iterator[str]:
 
 
 def _checked(name: str, examples: int | None) -> CheckedFile:
-    """Check one argument. Its own output goes to standard error, out of the way of the findings."""
+    """Check one argument. Output of its code goes to standard error, separate from the findings."""
     from headrace.analysis.flow_report import Finding, Severity
     from headrace.cli.load_flow import separate_imports, without_hard_exits
 
@@ -178,7 +178,7 @@ def _checked_flows(name: str, examples: int | None) -> CheckedFile:
 
 
 def _without_copies(outcomes: Iterator[Flow | HeadraceError]) -> list[Flow | HeadraceError]:
-    """Leave out flows built by the same lines: a function's, and the variable that holds its result."""
+    """Drop duplicate flows built by the same lines, such as a function's result kept in a variable."""
     found: dict[object, Flow | HeadraceError] = {}
     for outcome in outcomes:
         key: object = outcome
@@ -231,7 +231,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _is_refused(error: HeadraceError) -> bool:
-    """Return whether a file could not be checked at all: an error at no line of the user's."""
+    """Return whether a file could not be checked at all: the error has no location in user code."""
     return not error.where and exit_code(error) == REFUSED
 
 
@@ -369,7 +369,7 @@ class PlacedFinding:
 
     @classmethod
     def of(cls, finding: Finding, file: str) -> PlacedFinding:
-        """Place a finding. file: for one without a location."""
+        """Create from a finding. file: used if the finding has no location."""
         error, at = finding.error, finding.location
         return cls(
             finding.severity.value,
@@ -409,14 +409,14 @@ class PlacedFinding:
         return f"::{self.severity} {given}::{_data(chr(10).join(part for part in parts if part))}"
 
     def as_json(self) -> Mapping[str, Any]:
-        """Return the stable form, which docs/how-to/check-in-ci.md lists. New keys may be added."""
+        """Return the stable JSON form documented in docs/how-to/check-in-ci.md. New keys may be added."""
         keys = ("severity", "code", "name", "file", "line", "what", "why", "fix")
         where = [{"file": file, "line": line, "note": note} for file, line, note in self.where]
         return {**{key: getattr(self, key) for key in keys}, "where": where}
 
 
 def lines_of(findings: Iterable[PlacedFinding], output_format: OutputFormat) -> Iterator[str]:
-    """Yield the lines of standard output: for JSON, one list, also without findings."""
+    """Yield the lines of standard output: for JSON, a single list, even without findings."""
     if output_format is OutputFormat.JSON:
         yield json.dumps([finding.as_json() for finding in findings], indent=2)
     for finding in findings if output_format is not OutputFormat.JSON else ():
@@ -424,7 +424,7 @@ def lines_of(findings: Iterable[PlacedFinding], output_format: OutputFormat) -> 
 
 
 def _in_one_line(text: str) -> str:
-    """Escape line breaks and control characters, which names of files may have."""
+    """Escape line breaks and control characters, which file names may contain."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 

@@ -319,7 +319,7 @@ _SQLITE = b"SQLite format 3"
 
 
 def erase_place(place: str) -> Iterator[str]:
-    """Erase what a place no longer holds, and yield what was done. Raises `BadInput` for other places."""
+    """Erase deleted rows from a folder or store, and yield a report. Raises `BadInput` for other places."""
     folder = Path(place)
     if _STORE.match(place) or _is_sqlite(folder):
         yield from _erase_collections(place)
@@ -352,7 +352,7 @@ def _is_sqlite(file: Path) -> bool:
 
 
 def _check_exists(uri: str) -> None:
-    """Raise `BadInput` for a SQLite store that opening it would create."""
+    """Raise `BadInput` if a SQLite store does not exist: opening it would create it."""
     kind, _, place = uri.partition(":")
     if kind == "sqlite" and not _is_sqlite(Path(local_path(place, "collections in SQLite"))):
         raise BadInput(

@@ -311,7 +311,7 @@ def why(
 
 
 def report(found: Witness, *, as_json: bool) -> None:
-    """Print the answer of a search. Exit code 1 if the row is not in the sink, 3 if inconclusive."""
+    """Print the result of a search. Exit code 1 if the row is not in the sink, 3 if inconclusive."""
     if as_json:
         typer.echo(json.dumps(witness_json(found), default=str))
     else:
@@ -409,7 +409,7 @@ def _source_json(name: str, read: SourceRead, found: Witness) -> dict[str, Any]:
 
 
 def _steps(found: Witness) -> Sequence[str]:
-    """Describe the steps of a search, a sentence each."""
+    """Describe the steps of a search, one sentence each."""
     said = [_step(name, read, found) for name, read in found.sources.items()]
     if found.by_tick:
         said.append(
@@ -452,7 +452,7 @@ def _step(name: str, read: SourceRead, found: Witness) -> str:
 
 
 def _way_out(found: Witness) -> Sequence[str]:
-    """Say how more rows are read, if limits left some unread that could change the answer."""
+    """Return a hint on reading more rows, if limits left rows unread that could change the answer."""
     cut = not found.conclusive and not all(read.all_read for read in found.sources.values())
     return ["A higher --rows or --seconds of `headrace why` reads more."] if cut else []
 

@@ -58,7 +58,7 @@ def load_flows(name: str) -> Iterator[Flow | HeadraceError]:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Split into a file or module, and the name of a flow. The name of a file may hold colons."""
+    """Split into a file or module, and the name of a flow. File names may contain colons."""
     where, colon, attribute = name.rpartition(":")
     if not colon or Path(name).is_file() or name.endswith((".py", *_PLANNED)):
         return name, ""
@@ -73,7 +73,7 @@ def _outcome(load: Callable[[], Flow]) -> Flow | HeadraceError:
 
 
 def _complete_flows(module: ModuleType | None, where: str) -> Iterator[Flow | HeadraceError]:
-    """Load the flows of a module that failed, but for the last one, which it may have been building.
+    """Load the flows of a module that failed, except the last one, which may be incomplete.
 
     module: None if it was its package that failed.
     """
@@ -110,7 +110,7 @@ def separate_imports() -> Generator[None]:
 
 @contextmanager
 def without_hard_exits() -> Generator[None]:
-    """Let `os._exit` raise `SystemExit` in this process, so that no file ends the loading of others."""
+    """Make `os._exit` raise `SystemExit` in this process, so that a file cannot stop loading the others."""
     exit_process, loading = os._exit, os.getpid()
 
     def refuse(status: int) -> NoReturn:
@@ -139,7 +139,7 @@ def _lies_in(folder: Path, module: str) -> bool:
 
 
 def _load_query(path: Path) -> Flow:
-    """Load a query, or a plan that was saved."""
+    """Load a query or a saved plan."""
     from headrace.queries.query_file import load_flow as load_plan
     from headrace.queries.query_file import load_query
 
@@ -225,7 +225,7 @@ def _package_of(file: Path) -> tuple[str, Path]:
 
 
 def module_name(file: Path) -> str:
-    """Return the name under which a file is loaded: within its package, or alone.
+    """Return the module name for loading a file: qualified by its package, or standalone.
 
     A package does not count if another module hides it, such as one of Python's own.
     """

@@ -71,7 +71,7 @@ class CommandGroup(TyperGroup):
 
 
 def _print_last(text: str) -> None:
-    """Print to standard error after the output so far, which a pipe would deliver later."""
+    """Print to standard error after flushing standard output, so that the message is last on a pipe, too."""
     with suppress(OSError):
         sys.stdout.flush()
     typer.echo(text, err=True)

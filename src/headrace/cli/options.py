@@ -50,7 +50,7 @@ def _complete_name(ctx: typer.Context, incomplete: str, methods: frozenset[str])
 
 
 def _tree(file: str) -> ast.Module:
-    """Parse a file; one that cannot be parsed is empty."""
+    """Parse a file. Returns an empty module if it cannot be parsed."""
     try:
         return ast.parse(Path(file).read_bytes()) if file.endswith(".py") else ast.Module([], [])
     except (OSError, SyntaxError, ValueError, RecursionError):

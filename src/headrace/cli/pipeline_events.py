@@ -90,9 +90,9 @@ JSON_PRINTER = Printer(
 
 
 class News:
-    """News of a run after others: tables that changed, and failures and orphans that were not there.
+    """News of a later run: changed tables, and new failures and orphans.
 
-    report: of the run before.
+    report: report of the previous run.
     """
 
     def __init__(self, observer: Observer, report: RunReport, printer: Printer) -> None:

@@ -228,7 +228,7 @@ def _check_new_checkpoint(option: str, checkpoint: str | None, *, follow: bool) 
 
 
 class _Summary:
-    """A run in one line."""
+    """One-line summary of a run."""
 
     def __init__(self) -> None:
         self._begun = time.monotonic()
@@ -386,7 +386,7 @@ _WHY_SECONDS = 8.0
 
 @dataclass(frozen=True, slots=True)
 class RunCallbacks:
-    """Callbacks by which a run's page learns of it; without a page, there are none."""
+    """Callbacks that keep a run's page up to date; None without a page."""
 
     on_tick: Callable[[Any], None] | None = None
     observer: Observer | None = None

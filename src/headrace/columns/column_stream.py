@@ -32,7 +32,7 @@ FEW = 20_000
 
 @cache
 def as_written() -> pl.QueryOptFlags:
-    """Return the flags with which a frame is computed as it is written."""
+    """Return the Polars flags that compute a query as written, without optimization."""
     return pl.QueryOptFlags.none()
 
 
@@ -41,7 +41,7 @@ class ColumnStream:
     """Rows of `schema` in columns "0", "1", ..., with weights in "w" unless append-only.
 
     columns: the columns as expressions, with what is known of their values.
-    most:    upper bound of the number of rows. copies: of that of their copies, those taken back included.
+    most:    upper bound on the number of rows. copies: on that of their copies, including retractions.
     whole:   the frame, if it is computed already, and the rows as they are in it.
     checked: column "f" is true on rows on which the row path might raise. No operator
              drops such a row, so that none goes unnoticed.
@@ -65,7 +65,7 @@ class ColumnStream:
         columns: Sequence[LoweredExpression],
         copies: int,
     ) -> ColumnStream:
-        """Return the stream of rows that are computed already."""
+        """Return a stream of already computed rows."""
         lazy = frame.lazy()
         return cls(schema, append, lazy, columns, frame.height, copies, whole=(lazy, frame))
 
@@ -76,7 +76,7 @@ class ColumnStream:
 
     @property
     def names(self) -> list[str]:
-        """Columns of the frame, those of the rows first."""
+        """Column names of the frame, row columns first."""
         own = [str(at) for at in range(len(self.schema.fields))]
         return own + [WEIGHT] * (not self.append) + [FAILS] * self.checked
 
@@ -85,7 +85,7 @@ class ColumnStream:
         return lower_expression(expr, self.schema, self.columns)
 
     def taking(self, schema: Schema, append: bool, places: Sequence[int]) -> ColumnStream | None:
-        """Return the stream of the columns at some places, of `schema`; None if rows are not computed yet."""
+        """Return a stream of `schema` with the columns at `places`; None if rows are not computed yet."""
         whole = self.at_hand
         if whole is None:
             return None
@@ -104,7 +104,7 @@ class ColumnStream:
         return replace(self, frame=self.frame.with_columns(marks.alias(FAILS)), checked=True)
 
     def collected(self) -> pl.DataFrame:
-        """Collect the rows, without the marks. Raises `ColumnarDeclined` where one is marked."""
+        """Collect the rows, without the marks. Raises `ColumnarDeclined` if any is marked."""
         if self.at_hand is not None:
             return self.at_hand
         frame = self._computed()
@@ -114,7 +114,7 @@ class ColumnStream:
         return frame.drop(FAILS)
 
     def unmarked(self) -> pl.DataFrame:
-        """Collect the rows, also those that are marked."""
+        """Collect all rows, marked or not, without the marks."""
         return self.at_hand if self.at_hand is not None else self._computed().drop(FAILS, strict=False)
 
     def _computed(self) -> pl.DataFrame:
@@ -143,7 +143,7 @@ def greatest_weight(frame: pl.DataFrame) -> int:
 
 
 def copies_in(frame: pl.DataFrame) -> int:
-    """Return a bound of the number of copies of rows. Raises `ColumnarDeclined` for too many to sum."""
+    """Return an upper bound on the number of row copies. Raises `ColumnarDeclined` if too many to sum."""
     copies = greatest_weight(frame) * frame.height
     if copies >= MAX_COPIES:
         raise ColumnarDeclined
@@ -172,13 +172,13 @@ def empty_stream(schema: Schema, append: bool) -> ColumnStream:
 
 
 def check_plain(schema: Schema) -> None:
-    """Raise `NotLowered` where rows hold a value that can't be compared in columns."""
+    """Raise `NotLowered` if a column has a type with values that cannot be compared in columns."""
     for field in schema.fields:
         dtype_of(field.type)
 
 
 def each_copy(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return rows as often as their weights say, without these. None is negative."""
+    """Repeat each row by its weight, and drop the weights. No weight is negative."""
     copies = rows[WEIGHT].to_numpy()
     # Polars plans a query to drop a column.
     rows = select(rows, [name for name in rows.columns if name != WEIGHT])
@@ -188,7 +188,7 @@ def each_copy(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def are_distinct(rows: pl.DataFrame) -> bool:
-    """Return whether no two rows are equal, as far as their hashes tell."""
+    """Return whether all rows have different hashes, and so are distinct."""
     hashes = np.sort(codes_of(rows.get_columns(), exact=False))
     return not bool((hashes[1:] == hashes[:-1]).any())
 
@@ -201,7 +201,7 @@ def with_one_zero(stream: ColumnStream) -> ColumnStream:
 
 
 def sum_weights(stream: ColumnStream) -> ColumnStream:
-    """Consolidate rows: sum the weights of equal ones and drop weight 0, first seen first."""
+    """Consolidate rows: sum the weights of equal ones and drop weight 0, in order of first occurrence."""
     whole = stream.at_hand
     if whole is not None and whole.width > 1:
         there = bool((whole[WEIGHT].to_numpy() != 0).all())

@@ -108,7 +108,7 @@ def _columns(frame: Any) -> dict[str, list[Any]]:
 
 
 def _utc_series(series: Any) -> Any:
-    """Return a series with its times in UTC: Python knows other offsets of old times than Polars."""
+    """Convert the times of a series to UTC: for old times, Python and Polars use different offsets."""
     zone = getattr(series.dtype, "time_zone", None)
     return series if zone is None else series.dt.convert_time_zone("UTC")
 
@@ -232,17 +232,17 @@ def rows_to_columns(
 
 
 def constant_weights(weight: int, count: int) -> pl.Series:
-    """Return one weight for so many rows."""
+    """Return a column of `count` equal weights."""
     return repeated(weight, pl.Int64(), count).alias(WEIGHT)
 
 
 def can_hold(schema: Schema) -> bool:
-    """Return whether every column of the schema has a Polars type, and is no list."""
+    """Return whether every column of the schema has a Polars type and is not a list."""
     return all(polars_type(f.type) is not None for f in schema.fields)
 
 
 class ColumnsOfFrame(Sequence[LoweredExpression]):
-    """Columns of a frame of `schema`; those that are looked at get the bounds of integers and decimals."""
+    """Columns of a frame of `schema`. Bounds of integers and decimals are computed on first access."""
 
     def __init__(self, schema: Schema, frame: pl.DataFrame) -> None:
         self._schema = schema

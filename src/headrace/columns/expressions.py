@@ -45,7 +45,7 @@ _MAX_COLUMNS = 24
 
 
 def lower_expression(expr: Expr, schema: Schema, columns: Sequence[LoweredExpression]) -> LoweredExpression:
-    """Lower `expr` over a frame of rows of `schema`: its columns "0", "1", ... and what is known of them.
+    """Lower `expr` over a frame of rows of `schema`: columns "0", "1", ... with their known bounds.
 
     Raises `NotLowered`. The ticks to come look up what is lowered, which takes a thousand times as long. So
     that they find it, bounds are widened to powers of 16. Only columns that are read are looked at.
@@ -75,7 +75,7 @@ def lower_expression(expr: Expr, schema: Schema, columns: Sequence[LoweredExpres
 
 @dataclass(frozen=True, slots=True)
 class _CheckedExpression:
-    """An expression over a schema. lowered: by the bounds of the columns that it reads, at `positions`."""
+    """Checked expression. lowered: its lowered forms by the bounds of the columns read, at `positions`."""
 
     term: Term
     positions: tuple[int, ...]
@@ -100,7 +100,7 @@ def _positions(term: Term) -> set[int]:
 
 
 def _widened(bounds: Bounds | None, type: DataType) -> Bounds | None:
-    """Return bounds around others, few of which there are: their signs stay, and the type's are not left."""
+    """Widen bounds to one of few values, keeping their signs and staying within the type's bounds."""
     least_and_most = unscaled_bounds(type)
     if bounds is None or least_and_most is None:
         return bounds
@@ -111,7 +111,7 @@ def _widened(bounds: Bounds | None, type: DataType) -> Bounds | None:
 
 
 def _power(number: int) -> int:
-    """Return the least power of 16 that is no less than a positive number."""
+    """Return the smallest power of 16 that is at least the given positive number."""
     return 1 << ((number - 1).bit_length() + 3) // 4 * 4
 
 
@@ -190,7 +190,7 @@ def _applied(lowering: Lowering, term: CallTerm, arguments: Sequence[LoweredExpr
 def _lower_once(
     lowering: Lowering, term: CallTerm, arguments: Sequence[LoweredExpression]
 ) -> LoweredExpression:
-    """Lower a call whose arguments are large.
+    """Lower a call with large arguments.
 
     A lowering repeats its arguments, and Polars finds what is repeated only after it has gone through all of
     it. So what it makes of large arguments is an expression over columns of them, in a frame of its own.
@@ -217,7 +217,7 @@ def _lower_once(
 
 
 def _over(parts: Sequence[pl.Expr], expr: pl.Expr, dtype: pl.DataType) -> pl.Expr:
-    """Return an expression over columns "0", "1", ... with other expressions for these columns."""
+    """Apply an expression over columns "0", "1", ... to the values of `parts`."""
 
     def compute(columns: Sequence[pl.Series]) -> pl.Series:
         rows = max(map(len, columns)) if all(map(len, columns)) else 0
@@ -228,7 +228,7 @@ def _over(parts: Sequence[pl.Expr], expr: pl.Expr, dtype: pl.DataType) -> pl.Exp
 
 
 def _of_length(series: pl.Series, rows: int) -> pl.Series:
-    """Return a column, of which Polars may have made one value for all rows."""
+    """Extend a column to `rows` rows if Polars computed a single value for all of them."""
     return series if len(series) == rows else series.new_from_index(0, rows) if rows else series.clear()
 
 
@@ -239,7 +239,7 @@ def _parts(term: Term) -> Iterator[Term]:
 
 
 def _lowered_constant(term: CallTerm, columns: Sequence[LoweredExpression]) -> LoweredExpression:
-    """Lower what depends on no column, which Polars takes for one value and does not always repeat."""
+    """Lower a call that reads no column: Polars would compute one value, and not always repeat it."""
     scope = CodeScope(Schema(()), (), {}, bounded=False)
     source = PythonEmitter(scope).value(term)
     try:

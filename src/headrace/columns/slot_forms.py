@@ -1,4 +1,4 @@
-"""Forms of slots: how entries under their keys correspond to rows of an arrangement."""
+"""Slot forms: the correspondence between keyed entries and rows of an arrangement."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Values = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class SlotForm(ABC):
-    """Correspondence of a slot's entries, each under its key, with rows of an arrangement.
+    """Correspondence between a slot's keyed entries and rows of an arrangement.
 
     layout: of the arrangement.
     keys:   types of the parts of a key, in the layout's order.
@@ -66,45 +66,45 @@ class SlotForm(ABC):
         return (key,) if self.bare else key
 
     def key(self, parts: Values) -> Any:
-        """Return the key of some parts."""
+        """Return the key with these parts."""
         if self.of_pair:
             return (parts[0] if self.bare else parts[:-1], parts[-1])
         return parts[0] if self.bare else parts
 
     @property
     def sections(self) -> tuple[int, ...]:
-        """Return the values of the layout's last key, if that is not in the key of an entry."""
+        """Return the values of the layout's last key column if it is not part of an entry's key."""
         return ()
 
     @abstractmethod
     def entry(self, key: Any, found: Sequence[Values]) -> Any:
-        """Return what rows of a key are as an entry; None if nothing. Each has `read`, then the sums."""
+        """Build a key's entry from its rows; None for no entry. Each row has `read`, then the sums."""
 
     @abstractmethod
     def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
         """Return the rows of entries, with all columns of the layout. Raises `ColumnarDeclined`."""
 
     def changes(self, before: Mapping[Any, Any], after: Mapping[Any, Any]) -> pl.DataFrame:
-        """Return rows that replace entries by others. Raises `ColumnarDeclined`."""
+        """Return the changed rows that replace entries with others. Raises `ColumnarDeclined`."""
         return concat_frames([negated(self.layout, self.present(before)), self.present(after)])
 
     def present(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
-        """Return the rows of entries, none for None, with the columns as the layout has them."""
+        """Return the rows of all entries other than None, with the columns in the layout's order."""
         there = {key: entry for key, entry in entries.items() if entry is not None}
         types = self.layout.types
         return select(self.frame(there), types) if there else pl.DataFrame(schema=types)
 
 
 class BagForm(SlotForm):
-    """Form of a slot whose entries are rows, of which a tick changes few."""
+    """Form of a slot with bags of rows as entries. A tick changes few rows of an entry."""
 
     @abstractmethod
     def rows_of(self, entry: Any) -> Iterable[tuple[Values, int]]:
-        """Return the rows of an entry, with their copies."""
+        """Return the rows of an entry, each with its number of copies."""
 
     @abstractmethod
     def weighted(self, rows: list[Values]) -> pl.DataFrame:
-        """Return rows, each with its copies, with all columns of the layout. Raises `ColumnarDeclined`."""
+        """Convert rows with counts to a frame with the layout's columns. Raises `ColumnarDeclined`."""
 
     def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
         return self.weighted([row for entry in entries.values() for row in self._weighted_rows(entry)])
@@ -128,7 +128,7 @@ class BagForm(SlotForm):
 
 
 def consolidated(found: Sequence[Values]) -> dict[Values, int]:
-    """Return the rows that are there, with their copies. found: rows of a key, the copies last."""
+    """Consolidate the rows of a key to counts other than 0. found: rows with the number of copies last."""
     copies: dict[Values, int] = {}
     for row in found:
         copies[row[:-1]] = copies.get(row[:-1], 0) + row[-1]
@@ -137,7 +137,7 @@ def consolidated(found: Sequence[Values]) -> dict[Values, int]:
 
 @dataclass(frozen=True)
 class CountForm(SlotForm):
-    """Form of a slot of numbers: key -> number of rows, of which there are no other columns."""
+    """Form of a slot of counts: key -> number of rows. There are no other columns."""
 
     def entry(self, key: Any, found: Sequence[Values]) -> Any:
         return sum(count for (count,) in found) or None
@@ -147,7 +147,7 @@ class CountForm(SlotForm):
 
 
 def key_columns(form: SlotForm, keys: list[Any]) -> list[pl.Series]:
-    """Return the columns of some keys, as the arrangement is probed by them. Raises `ColumnarDeclined`."""
+    """Convert keys to columns for probing the arrangement. Raises `ColumnarDeclined`."""
     if not form.keys:
         return [one_key(len(keys))]
     parts = list(zip(*map(form.parts, keys), strict=True)) or [()] * len(form.keys)
@@ -158,7 +158,7 @@ def key_columns(form: SlotForm, keys: list[Any]) -> list[pl.Series]:
 
 
 def keys_with_sums(form: SlotForm, keys: list[Any], sums: Sequence[list[int]]) -> pl.DataFrame:
-    """Return the rows of some keys with their sums, of a layout without other columns.
+    """Return the rows of keys with their sums, for a layout without other columns.
 
     Raises `ColumnarDeclined` for a number beyond 64 bits.
     """
@@ -171,12 +171,12 @@ def keys_with_sums(form: SlotForm, keys: list[Any], sums: Sequence[list[int]]) -
 
 
 def one_key(rows: int) -> pl.Series:
-    """Return the key of all rows, where they have no keys."""
+    """Return the constant key column of rows without keys."""
     return pl.Series(np.zeros(rows, np.int64))
 
 
 def column_of(expr: Expr, schema: Schema) -> str | None:
-    """Return the column of rows that an expression is; None if it is none, or has several zeros."""
+    """Return the name of a plain column; None for other expressions, and for floats, with their two zeros."""
     if not isinstance(expr, Column):
         return None
     at = schema.position(expr.name)
@@ -193,7 +193,7 @@ def key_names(keys: Sequence[Expr], schema: Schema) -> tuple[str, ...]:
 
 
 def names_of_keys(count: int) -> tuple[str, ...]:
-    """Return names for computed keys. Where there are none, all rows have one and the same."""
+    """Return names for computed keys: at least one, since rows without keys share a constant key."""
     return tuple(f"k{at}" for at in range(max(count, 1)))
 
 
@@ -226,7 +226,7 @@ class RowsInOrder:
 
     @cached_property
     def _descending(self) -> dict[str, bool]:
-        """Return for each of these columns whether it is descending."""
+        """Map each sort column to whether it is descending."""
         found: dict[str, bool] = {}
         for at, ordering in enumerate(self.by):
             found.setdefault(column_of(ordering.expr, self.schema) or f"o{at}", ordering.descending)
@@ -282,7 +282,7 @@ class RowsInOrder:
 def rows_in_order(
     per: tuple[Expr, ...], by: tuple[Ordering, ...], schema: Schema, *, append: bool
 ) -> RowsInOrder:
-    """Return the order of an operator's rows. append: of the input. Raises `NotLowered`."""
+    """Return an operator's row order. append: whether the input is append-only. Raises `NotLowered`."""
     if not all(map(reads_columns, (*per, *(ordering.expr for ordering in by)))):
         raise NotLowered("a constant key stays in rows")
     rows = RowsInOrder(per, by, schema)
@@ -293,7 +293,7 @@ def rows_in_order(
 
 @dataclass(frozen=True)
 class RowsForm(BagForm):
-    """Form of a slot whose entries are made of the rows of a group. copies: returns those of an entry."""
+    """Form of a slot with entries built from a group's rows. copies: returns an entry's rows with counts."""
 
     rows: RowsInOrder
     of_copies: OfCopies

@@ -38,7 +38,7 @@ from headrace.errors import BadOption, HeadraceError, SourceLocation
 
 
 class Wakeup:
-    """Wakeup of an event loop from any thread, also before the loop listens; several rings count as one.
+    """Wakeup of an event loop from any thread, also before it is attached. Several rings count as one.
 
     error: the error to end the process with, once `end_process` was called.
     """
@@ -253,7 +253,7 @@ def to_compute_error(error: Exception) -> ComputeError:
 
 
 def _fitting(problem: Problem) -> bytes:
-    """Encode a problem, without its facts and with shortened texts if it is too large for metadata."""
+    """Encode a problem. If it is too large for metadata, drop its facts and shorten its texts."""
     data = serialization.problem_to_bytes(problem)
     if len(data) <= _MOST:
         return data
@@ -420,7 +420,7 @@ class Greeting:
 
     @classmethod
     def read(cls, metadata: Metadata) -> Greeting:
-        """Parse the metadata of a call, whose version is already checked by `check_version`.
+        """Parse the metadata of a call. Its version has already been checked by `check_version`.
 
         Raises `BadMessage`.
         """
@@ -438,7 +438,7 @@ class Greeting:
         return cls(epoch, nonce, replica)
 
     def check_name(self, ours: str | None) -> None:
-        """Raise `UnknownName` if the controller expects another replica: one that had the address before."""
+        """Raise `UnknownName` if the controller expects another replica: a previous one at this address."""
         if None not in (self.replica, ours) and self.replica != ours:
             raise UnknownName(
                 f"this is replica {ours!r} and not {self.replica!r}",
@@ -477,7 +477,7 @@ def version_metadata() -> Pairs:
 
 
 def check_version(metadata: Metadata) -> None:
-    """Raise `VersionMismatch` unless the other side has our version of the protocol."""
+    """Raise `VersionMismatch` unless the other side uses our protocol version."""
     theirs = metadata.get(_VERSION)
     if theirs == VERSION:
         return

@@ -55,7 +55,7 @@ def is_loopback(address: str) -> bool:
 
 
 def loopback_target(address: str) -> str | None:
-    """Return the gRPC target of a loopback address, resolved to numbers so that it is not resolved again;
+    """Return the gRPC target of a loopback address, resolved to IP addresses, never to be resolved again;
     None for an address beyond this machine. Raises as `is_loopback` does."""
     if not needs_lookup(address):
         return address if is_loopback(address) else None
@@ -171,7 +171,7 @@ def _check(validity: Validity, now: datetime, named: str, option: str) -> None:
 
 
 def format_utc(moment: datetime) -> str:
-    """Format a time in UTC for people."""
+    """Format a time in UTC for display."""
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
@@ -230,7 +230,7 @@ REPLICA_TOKEN_VARIABLE = "HEADRACE_REPLICA_TOKEN"
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Credentials of one side, and those it requires of the other. Without any, both are on this machine.
+    """Credentials of one side, and those required of the other. Without any, both must be on this machine.
 
     ca:          PEM of the authorities that must have issued the other side's certificate.
     certificate: PEM of our own certificate, with its chain.
@@ -381,7 +381,7 @@ class Security:
         )
 
     def check_differs(self, links: Security) -> None:
-        """Raise `BadOption` if a token of clients or operators is also that of the replicas."""
+        """Raise `BadOption` if a token of clients or operators is also used for the replicas."""
         if links.token is not None and links.token in (self.token, self.operator_token):
             raise BadOption(
                 "clients and replicas have the same token",
@@ -449,7 +449,7 @@ def _check_names(ca: str | Path | None, option: str, names: tuple[str, ...]) -> 
 
 
 def _printable(name: str) -> str:
-    """Return a name from a certificate as a terminal may show it."""
+    """Return a name from a certificate, escaped for display in a terminal."""
     return name if name.isprintable() else ascii(name)
 
 

@@ -244,7 +244,7 @@ class FellBehind(ComputeError):
 
 
 class ViewQuarantined(ComputeError):
-    """Raised when a replica crashed twice while it computed a view, and so does not compute it again.
+    """Raised for a view that a replica no longer computes, having crashed twice while computing it.
 
     Carries `deaths`.
     """

@@ -354,7 +354,7 @@ class LogCursor:
         return command
 
     def _is_due(self, command: Command) -> bool:
-        """Whether to hand out a command: a cancellation exactly if the peek was handed out before."""
+        """Whether to hand out a command. A cancellation is due if and only if its peek was handed out."""
         match command:
             case CancelPeek(uuid):
                 if uuid not in self._peeks:

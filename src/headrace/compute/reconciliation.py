@@ -49,7 +49,7 @@ dependencies_retained: the indexes that it reads are kept, too.
 
 @dataclass(frozen=True, slots=True)
 class ReconciliationPlan:
-    """Steps of a reconciliation: those in `first`, followed by those in `then`.
+    """Steps of a reconciliation, in the order `first`, `then`.
 
     keep:    requested dataflows that keep running, from their new as-of.
     drop:    exports to drop. The replica reports nothing more about them.
@@ -141,7 +141,7 @@ def _agree(running: _Running, commands: tuple[Command, ...]) -> ReconciliationPl
 def _reasons(
     old: Dataflow, new: Dataflow, compactions: Mapping[Id, Frontier], kept: set[Id]
 ) -> tuple[Reason, ...]:
-    """List the conditions that the old dataflow does not meet to serve as the new one."""
+    """List the unmet conditions for the old dataflow to serve as the new one."""
     conditions: dict[Reason, bool] = {
         "compatible": _same(old, new) and old.as_of <= new.as_of and old.until >= new.until,
         "uncompacted": all(compactions.get(e.id, START) <= new.as_of for e in new.exports),

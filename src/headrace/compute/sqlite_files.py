@@ -26,13 +26,13 @@ _LOOKS, _PAUSE = 3, 0.02
 
 
 def limit_log(connection: sqlite3.Connection, pages: int) -> None:
-    """Copy the log into the database every `pages` pages, and truncate it to LOG_LIMIT on reset."""
+    """Checkpoint the log every `pages` pages, and truncate it to LOG_LIMIT on reset."""
     connection.execute(f"PRAGMA wal_autocheckpoint = {pages}")
     connection.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT}")
 
 
 def cut_log(connection: sqlite3.Connection, location: str) -> None:
-    """Empty a log that is longer than its database, unless another connection needs it now."""
+    """Truncate a log that is larger than its database, unless another connection is using it."""
     try:
         if os.path.getsize(f"{location}-wal") <= max(LOG_LIMIT, os.path.getsize(location)):
             return
@@ -48,19 +48,19 @@ def cut_log(connection: sqlite3.Connection, location: str) -> None:
 
 
 def has_identity(connection: sqlite3.Connection) -> bool:
-    """Return whether a database has the row that `OpenFile` looks at."""
+    """Return whether a database has the identity table that `OpenFile` reads."""
     return bool(connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'headrace_file'").fetchall())
 
 
 def give_identity(connection: sqlite3.Connection) -> None:
-    """Make a database another one than those that were copied from it or that it is a copy of."""
+    """Give a database a new identity, distinct from its copies and from its original."""
     connection.execute("CREATE TABLE IF NOT EXISTS headrace_file (token BLOB NOT NULL)")
     connection.execute("DELETE FROM headrace_file")
     connection.execute("INSERT INTO headrace_file VALUES (?)", (os.urandom(_ID) + bytes(_COUNT),))
 
 
 def count_commit(connection: sqlite3.Connection) -> None:
-    """Count a transaction, before its commit."""
+    """Increment the commit count, before the commit of a transaction."""
     ((token,),) = connection.execute("SELECT token FROM headrace_file").fetchall()
     counted = int.from_bytes(token[_ID:], "big") + 1
     connection.execute("UPDATE headrace_file SET token = ?", (token[:_ID] + counted.to_bytes(_COUNT, "big"),))
@@ -124,7 +124,7 @@ class OpenFile:
         return True
 
     def _look(self) -> int:
-        """Return the commits up to which the file has all without its log, or -1 if it has another id."""
+        """Return the number of commits that the file contains without its log, or -1 if it has another id."""
         try:
             page = os.pread(self._descriptor.number, self._page_size, self._offset)
         except OSError:
@@ -135,7 +135,7 @@ class OpenFile:
 
     @contextmanager
     def in_use(self) -> Generator[None]:
-        """Keep the locks of a connection in a `with` block that may end after `close`."""
+        """Keep a connection's locks during a `with` block that may end after `close`."""
         if self._name is None:
             yield
             return
@@ -167,12 +167,12 @@ def _name_of(location: str) -> _Name | None:
 
 
 def _connect_to_read(location: str) -> sqlite3.Connection:
-    """Connect to a database, which is not created if it is missing."""
+    """Connect to a database for reading. Does not create a missing one."""
     return sqlite3.connect(f"{Path(location).absolute().as_uri()}?mode=ro", uri=True)
 
 
 def _locate(connection: sqlite3.Connection) -> tuple[bytes, int, int]:
-    """Return the id of a database, the size of its pages, and where in the file the page of the id begins.
+    """Return a database's id, its page size, and the file offset of the page that contains the id.
 
     Raises ValueError, `sqlite3.Error` if it has none.
     """
@@ -186,7 +186,7 @@ def _locate(connection: sqlite3.Connection) -> tuple[bytes, int, int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Descriptor:
-    """Descriptor of a file, which the last of its users in this process closes.
+    """Shared descriptor of a file, closed by its last user in this process.
 
     When a process closes any descriptor of a file, it loses all its locks on the file, also those of SQLite.
     """
@@ -232,12 +232,12 @@ def damage_in(connection: sqlite3.Connection, *, thorough: bool = False) -> str 
 
 
 def seal(value: bytes) -> bytes:
-    """Return a value with its checksum in front."""
+    """Return a value prefixed with its checksum."""
     return zlib.crc32(value).to_bytes(_SEAL, "big") + value
 
 
 def unseal(sealed: bytes) -> bytes:
-    """Return the value of `seal`. Raises ValueError if it does not have its checksum."""
+    """Return the value given to `seal`. Raises ValueError if the checksum does not match."""
     value = sealed[_SEAL:]
     if zlib.crc32(value).to_bytes(_SEAL, "big") != sealed[:_SEAL]:
         raise ValueError("its bytes do not have their checksum")

@@ -57,7 +57,7 @@ class Update(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class KeyDeletion:
-    """Deletion of the row with a key. sequence: of the deletion, for a table with a sequence."""
+    """Deletion of the row with the given key. sequence: of the deletion, for a table with a sequence."""
 
     key: Any
     sequence: Any = None
@@ -69,7 +69,7 @@ def update(before: T, after: T) -> Update[T]:
 
 
 def delete_key(key: Any, *, sequence: Any = None) -> KeyDeletion:
-    """Create the deletion of the row with a key, for a table with a key.
+    """Create the deletion of the row with the given key, for a table with a key.
 
     key:      a value, or a tuple of them for a key of several columns.
     sequence: orders it among the records of the key, for a table with a sequence.
@@ -141,7 +141,7 @@ class SinkChanges(Shown, Sequence[Change[Any]]):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the rows' columns; none if they are not known."""
+        """Names of the rows' columns; empty if they are not known."""
         return () if self._schema is None else self._schema.names
 
     @property
@@ -193,7 +193,7 @@ class SinkChanges(Shown, Sequence[Change[Any]]):
 
 
 class TickOutput(Shown, dict[str, SinkChanges]):
-    """Changes of one tick, per sink, including empty ones. Another name raises `UnknownSink`."""
+    """Changes of one tick, per sink, including empty ones. An unknown name raises `UnknownSink`."""
 
     __slots__ = ()
 
@@ -210,7 +210,7 @@ class UnknownSink(BadInput, KeyError):
 
 
 def unknown_sink(name: str, sinks: Collection[str]) -> UnknownSink:
-    """Build the error for a name that no sink has."""
+    """Build the error for an unknown sink name."""
     return UnknownSink(
         f"the flow has no sink {name!r}",
         where=[SourceLocation.of_caller()],

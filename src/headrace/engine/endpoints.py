@@ -144,7 +144,7 @@ def positions_slot(source: str) -> str:
 
 
 def with_tick_time(graph: FlowGraph, sources: Mapping[str, AnySource]) -> Mapping[str, AnySource]:
-    """Return the sources of a run; without one for the time of its ticks, this machine's is added.
+    """Return the sources of a run, with this machine's clock for a tick time source that is not given.
 
     Raises `BadInput` for sources without names.
     """
@@ -304,7 +304,7 @@ def open_sources(
 
 
 def as_read_by(operator: object, source: Any) -> Any:
-    """Wrap a user's source as its operator reads it: by key, for a keyed table. Raises `BadInput`."""
+    """Wrap a user's source for its operator: a keyed table reads it by key. Raises `BadInput`."""
     if not isinstance(operator, KeyedSource):
         return source
     # Imported here, so that flows without such tables need not load it.
@@ -406,7 +406,7 @@ def open_sinks(
 
 
 def held_back_by(writers: Mapping[str, Writer]) -> dict[str, HeldBack]:
-    """Return the number of rows held back per table sink, if any."""
+    """Return the report of held-back rows for each table sink that has any."""
     found = {name: writer.held_back() for name, writer in writers.items()}
     return {name: held for name, held in found.items() if held is not None}
 

@@ -213,12 +213,12 @@ class Engine(Shown, RunsSignals, TickListeners):
 
     @property
     def pending(self) -> bool:
-        """Return whether deferred rows are waiting that will start another tick (of a lazy delay, none)."""
+        """Return whether waiting deferred rows will start another tick (rows of a lazy delay do not)."""
         return self._machine.pending
 
     @property
     def queued(self) -> dict[str, int]:
-        """Number of queued rows, per source, not taken by a tick yet."""
+        """Number of queued rows per source, not yet taken by a tick."""
         return self._queues.lengths()
 
     # -- a tick with its rows ---------------------------------------------------------------
@@ -417,7 +417,7 @@ class Engine(Shown, RunsSignals, TickListeners):
 
     @property
     def takes_columns(self) -> bool:
-        """Return whether `tick_columns` may be given columns."""
+        """Return whether `tick_columns` accepts columns."""
         return self._machine.large_ticks() is not None
 
     def tick_columns(self, inputs: Mapping[str, Any], *, ended: Iterable[str] = ()) -> dict[str, Any]:
@@ -489,11 +489,11 @@ class Engine(Shown, RunsSignals, TickListeners):
                 )
 
     def next_due(self, time: datetime) -> datetime | None:
-        """Return when temporal filters next have changes, if the last `now=` was `time` (see `DueTimes`)."""
+        """Return the time of the next changes of temporal filters after `now=time` (see `DueTimes`)."""
         return self._machine.next_due(time)
 
     def intake_of(self, name: str) -> Callable[[Iterable[Any]], Rows]:
-        """Return the converter of a source's rows to those of `tick_rows`; it raises `BadRow` like `tick`."""
+        """Return the converter from a source's rows to `tick_rows` input; it raises `BadRow` like `tick`."""
         return self._intake[name]
 
     def columns_read(self, source: str) -> frozenset[str]:

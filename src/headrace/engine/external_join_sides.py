@@ -122,7 +122,7 @@ class SharedSide:
         self.arranged = None
 
     def arrange(self, over: Callable[[Spine], ArrangedSlot], rows: int) -> bool:
-        """Load all rows in columns if that pays for a tick of `rows` rows; return whether it does.
+        """Load all rows into columns if that pays off for a tick of `rows` rows; return whether it does.
 
         over: makes a slot over them.
         """

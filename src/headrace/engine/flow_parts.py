@@ -182,7 +182,7 @@ def _part(graph: FlowGraph, at: int, nodes: list[int], consumers: Consumers) -> 
 
 
 def is_among_signals(graph: FlowGraph, node: Node) -> bool:
-    """Return whether an operator runs on the signal machine: signals, and the exits of their values."""
+    """Return whether an operator runs on the signal machine: a signal, or the sink or rows of one."""
     if isinstance(node.operator, SignalOperator | ValueRows):
         return True
     return isinstance(node.operator, SinkOperator) and isinstance(

@@ -47,7 +47,7 @@ class KeyedIntake:
             raise
 
     def _check(self, item: object, number: int) -> None:
-        """Raise `BadRow` with the number of an item that cannot be converted."""
+        """Raise `BadRow` with the item's number if the item cannot be converted."""
         parts = zip(self._validators, self._parts([item], number), strict=True)
         try:
             self._records([item], *(map(partial(each.convert, number=number), part) for each, part in parts))
@@ -59,7 +59,7 @@ class KeyedIntake:
             raise BadRow(f"{self._what}, row {number}: {problem}", fix=fix, row=number, field=name) from None
 
     def _parts(self, items: Sequence[Any], start: int) -> tuple[list[Any], list[Any], list[Row]]:
-        """Take items apart into whole rows, rows known by their key, and keys. Raises `BadRow`."""
+        """Split items into complete rows, rows that need only their key, and keys. Raises `BadRow`."""
         whole: list[Any] = []
         known: list[Any] = []
         keys: list[Row] = []
@@ -84,7 +84,7 @@ class KeyedIntake:
         return whole, known, keys
 
     def _key(self, item: KeyDeletion, number: int) -> Row:
-        """Return the key of a deletion, with its sequence if the table has one. Raises `BadRow`."""
+        """Return the key of a deletion, followed by its sequence if the table has one. Raises `BadRow`."""
         one: object = item.key
         key = cast("Row", one) if isinstance(one, tuple) else (one,)
         names, sequence = ", ".join(self._keyed.key), self._keyed.sequence
@@ -105,7 +105,7 @@ class KeyedIntake:
     def _records(
         self, items: Iterable[Any], whole: Iterator[Row], known: Iterator[Row], keys: Iterator[Row]
     ) -> list[Row]:
-        """Build the records of items from their parts. They are in no file. Raises `UnfitValue`."""
+        """Build the records of items from their parts, without file positions. Raises `UnfitValue`."""
         build, width = self._build, self._width
         made: list[Row] = []
         for item in items:

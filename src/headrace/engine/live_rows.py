@@ -1,4 +1,4 @@
-"""Watching an engine: listeners called after each tick, and the rows of a sink as a live table shows them."""
+"""Watching an engine: listeners called after each tick, and the rows of a sink for its live table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Occurrence:
-    """Multiplicity of a row, and the last tick that changed it. json: the row as JSON, once it was needed."""
+    """Multiplicity of a row, and the last tick that changed it. json: the row as JSON, built on first use."""
 
     weight: int
     tick: int
@@ -64,7 +64,7 @@ class LiveRow:
 
 
 class LiveRows:
-    """Rows of one sink, kept from its changes.
+    """Current rows of one sink, maintained from its changes.
 
     append:  whether rows are only added. Then only the latest are kept, in the order of arrival.
     present: converts an internal row to the user's.
@@ -98,7 +98,7 @@ class LiveRows:
             self._changed[row] = self._changed.get(row, 0) + weight
 
     def take(self) -> list[LiveRow]:
-        """Return the rows to show: at most `limit` present ones, with the changes since the last call.
+        """Return the rows to show: at most `limit` current rows, with the changes since the last call.
 
         Of a table, the rows that changed last are taken and sorted, with those among them that are gone.
         """
@@ -130,12 +130,12 @@ def _sorted(rows: dict[Row, int]) -> list[Row]:
 
 
 def number_columns(schema: Schema) -> list[bool]:
-    """Return for each column whether it holds numbers, which tables align by their last digit."""
+    """Return for each column whether it is numeric; tables right-align numeric columns."""
     return [is_number(field.type) for field in schema.fields]
 
 
 def shown_json(value: Any) -> str | None:
-    """Format a value of JSON as text; JavaScript would round large numbers."""
+    """Format a JSON value as text, because JavaScript would round large numbers."""
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, default=str)

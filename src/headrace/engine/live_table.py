@@ -51,7 +51,7 @@ class LiveTable(anywidget.AnyWidget):  # type: ignore[misc]
         self._show()
 
     def show_up_to(self, limit: int) -> None:
-        """Show another number of rows from now on."""
+        """Change the number of rows to show."""
         self._rows.limit = limit
         self._show()
 
@@ -75,7 +75,7 @@ class LiveTable(anywidget.AnyWidget):  # type: ignore[misc]
         return rows + more + (f"; rows changed since tick {self._since:,}" if self._since else "")
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        """Add the table as it stands to the widget, for exports and wherever no widgets are."""
+        """Add the current table as HTML to the widget, for exports and front ends without widgets."""
         shown = super()._repr_mimebundle_(**options)  # pyright: ignore
         made = cast("tuple[dict[str, Any], dict[str, Any]] | None", shown)
         if made is not None:
@@ -105,7 +105,7 @@ def _plain(row: LiveRow) -> dict[str, Any]:
 
 
 class RateLimited:
-    """Calls of `action` at most once every `between` seconds while an event loop runs, as in Jupyter.
+    """Rate limiter: calls `action` at most once per `between` seconds in a running event loop (Jupyter).
 
     A request that comes too early is served later, by the loop. Without one, every request is served at once.
     """
@@ -134,7 +134,7 @@ class RateLimited:
             loop.call_later(wait, self._late)
 
     def serve_waiting(self) -> None:
-        """Serve a request that waits for the loop now."""
+        """Immediately serve a request that is waiting for the event loop."""
         if self._requested:
             self._serve(self._clock())
 

@@ -97,7 +97,7 @@ def write_rounds(
 def _write_going_on(
     writer: StepWriter, loop: int, closing: Sequence[int], leaving: Sequence[int], large: str
 ) -> None:
-    """Write code that lets large rounds run elsewhere, from where they come back when they are small."""
+    """Write code that hands large rounds to `x_loops`, and resumes here once rounds are small."""
     code, rounds = writer.code, writer.round_variable(loop)
     gone, left = writer.fresh("gone"), writer.fresh("left")
     news = [writer.buffer(n) for n in closing]

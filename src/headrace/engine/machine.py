@@ -107,7 +107,7 @@ class Machine:
         return self._slots[name]
 
     def next_due(self, time: datetime) -> datetime | None:
-        """Return when temporal filters next have changes, if the last tick's time was `time` (`DueTimes`)."""
+        """Return the time of the next changes of temporal filters after a tick at `time` (`DueTimes`)."""
         return self._due_times.after(time, self._slots)
 
     @cached_property
@@ -120,7 +120,7 @@ class Machine:
 
     @property
     def pending(self) -> bool:
-        """Return whether deferred rows are waiting that will start another tick."""
+        """Return whether waiting deferred rows will start another tick."""
         return any(slot.get(()) for slot in self._deferred)
 
     @property

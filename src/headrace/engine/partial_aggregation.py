@@ -491,7 +491,7 @@ class MergedGroups(GroupedRows):
 
 
 class ReducedPartialStep(RowStep):
-    """Partial aggregate or window over reduced input, which is its output."""
+    """Partial aggregate or window over already reduced input, which it emits unchanged."""
 
     takes_rows = False
 

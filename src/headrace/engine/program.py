@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DelayedRows:
-    """A delay, which keeps the rows of node `source` for the next tick in a slot under the key `()`.
+    """Delay that stores the rows of node `source` for the next tick in a slot, under the key `()`.
 
     lazy:   whether the rows wait for a tick that starts for another reason.
     append: whether the rows have no weights.
@@ -76,7 +76,7 @@ class Program:
     )
 
     def purposes_of(self, file: str) -> tuple[Purpose, ...] | None:
-        """Return the purpose of each line of the generated source, if `file` names it."""
+        """Return the purpose of each line of the generated source; None for any other `file`."""
         return self.purposes if file == self.file else None
 
     def signal_parts(self, context: TickContext) -> dict[str, SignalPart]:

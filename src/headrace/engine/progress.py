@@ -82,7 +82,7 @@ class RegionTime:
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """Closer observation of a run than `on_tick` gives, for tools.
+    """Observer of a run in more detail than `on_tick`, for tools.
 
     on_changes: callback after each published tick with its number and its changes per sink: internal rows
                 with the weight last, not to be modified. On Spark, sinks that tasks write are missing.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class RunTotals:
-    """Totals of a run, and its speed while ticks were running."""
+    """Totals of a run, and its speed without the time between ticks."""
 
     began: float = field(default_factory=time.perf_counter)
     ticks: int = 0
@@ -193,7 +193,7 @@ def progress_reporter(wanted: bool | None = None) -> Generator[Callable[[Any], N
 
 
 class ThrottledLinePrinter:
-    """Printer of a line after a tick, at most once every `between` seconds."""
+    """Printer of a line per tick, at most one every `between` seconds."""
 
     def __init__(self, out: TextIO, between: float, clock: Callable[[], float] = time.perf_counter) -> None:
         self._out = out

@@ -185,7 +185,7 @@ def serving_metrics(metrics: Metrics | None, flow: str) -> Generator[RunMetrics 
 
 @contextmanager
 def _written_at_the_end(path: PathLike[str], flow: str) -> Generator[RunMetrics]:
-    """Write the metrics of a run that ends, whether it succeeds or not. Raises `BadInput` if it cannot."""
+    """Write the metrics when a run ends, whether or not it succeeds. Raises `BadInput` if that fails."""
     client = _client()
     registry = client.CollectorRegistry()
     found = RunMetrics(registry, flow)

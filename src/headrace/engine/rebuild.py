@@ -1,4 +1,4 @@
-"""A new checkpoint from the sources: with new sinks, or for sinks that stay and get only what differs.
+"""Rebuild of a checkpoint from the sources: with new sinks, or writing only differences to existing ones.
 
 Both are built beside the old ones:
 
@@ -89,7 +89,7 @@ def rebuild(
     sinks: Mapping[str, Any],
     run: Callable[[str, Mapping[str, Any]], RunResult],
 ) -> RunResult:
-    """Run a flow into new folders, and exchange them with the old ones if it was not stopped by a signal.
+    """Run a flow into new folders, and swap them with the old ones unless a signal stopped the run.
 
     run: runs the flow with the given checkpoint and sinks. Of files, and of sinks that keep nothing.
 
@@ -110,7 +110,7 @@ def rebuild(
 
 
 def finish_rebuild(checkpoint: Path) -> None:
-    """Exchange the folders of a complete rebuild that are not exchanged yet.
+    """Swap the remaining folders of a complete rebuild.
 
     Raises `BadInput` if another process is at it.
     """
@@ -132,7 +132,7 @@ def finish_rebuild(checkpoint: Path) -> None:
 def building(
     checkpoint: Path, swaps: Mapping[Path, Path], option: str, beside: Iterable[Path] = ()
 ) -> Generator[Callable[[], None]]:
-    """Hold the folders to be replaced, and yield the function that exchanges them with the new ones.
+    """Lock the folders to be replaced, and yield the function that swaps them with the new ones.
 
     Without it, the new folders are removed. option: of the command, for errors.
     beside: folders that stay.
@@ -184,7 +184,7 @@ def _exchange(aside: Path, target: Path) -> None:
 
 
 def staging_path(path: Path) -> Path:
-    """Return where the new folder for `path` is built."""
+    """Return the path at which the new folder for `path` is built."""
     return path.with_name(f".{path.name}.rebuilt")
 
 
@@ -230,7 +230,7 @@ def _replaceable(path: Path, aside: Path) -> Generator[None]:
 
 @contextmanager
 def _naming(checkpoint: Path, aside: Path, option: str) -> Generator[None]:
-    """Let errors advise commands for the checkpoint, because the new folder is removed."""
+    """Make errors advise commands for the checkpoint, because the new folder is removed."""
     try:
         yield
     except HeadraceError as error:
@@ -250,7 +250,7 @@ def folder_in_use(path: Path) -> BadInput:
 
 
 def _folder_of(name: str, sink: object) -> Path | None:
-    """Return the folder to exchange; None for a sink that keeps nothing. Raises `BadInput` for others."""
+    """Return the folder to swap; None for a sink that stores nothing. Raises `BadInput` for other sinks."""
     if isinstance(sink, Changelog | TableFiles):
         return Path(os.path.realpath(sink.path))
     if isinstance(sink, Call | Memory | Print):
@@ -264,7 +264,7 @@ def _folder_of(name: str, sink: object) -> Path | None:
 
 
 def _check_only_output(checkpoint: Path, swaps: Iterable[Path], beside: Iterable[Path]) -> None:
-    """Raise `BadInput` for a folder with something else in it, which would be removed with the old output."""
+    """Raise `BadInput` if a folder has other contents, which would be removed with the old output."""
     for path in swaps:
         names = sorted(os.listdir(path)) if path.is_dir() else []
         if path == checkpoint:
@@ -375,7 +375,7 @@ class _Held:
     rows: RowCounts
 
     def difference(self, answer: RowCounts) -> list[tuple[Any, ...]]:
-        """Return the changes from these rows to those of `answer`, retractions first."""
+        """Return the changes that turn these rows into the rows of `answer`, retractions first."""
         weights = {row: answer.get(row, 0) - self.rows.get(row, 0) for row in (answer | self.rows)}
         return sorted(((*row, n) for row, n in weights.items() if n), key=itemgetter(-1))
 
@@ -503,7 +503,7 @@ def _never_written(sink: str) -> BadInput:
 
 
 def _check_idle(folder: Path) -> None:
-    """Raise `BadInput` if a run that writes to a sink's folder, or a compaction, is at work."""
+    """Raise `BadInput` while a run or a compaction is writing to a sink's folder."""
     if folder.is_dir():
         lock = FolderLock.take(folder, exclusive=True)
         if lock is None:

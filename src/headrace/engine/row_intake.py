@@ -1,4 +1,4 @@
-"""Checks of what users give a source, and its conversion to internal rows: from rows, and from frames."""
+"""Validation of user input to a source, and its conversion from rows and frames to internal rows."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def source_intake(operator: object, append: bool, trusted: bool) -> Intake:
 
 
 def _elsewhere(append: bool) -> Mapping[type, str]:
-    """Ways out by the classes of items that are no rows of a source."""
+    """Return the fixes to suggest, by class, for items that are not rows of the source."""
     keyed = 'flow.table("name", RowClass, key="...") takes updates and deletions by key'
     table = 'flow.table("name", RowClass) takes changes; a source without changes takes rows alone'
     return {Update: keyed, KeyDeletion: keyed} | ({Change: table} if append else {})
 
 
 def unknown_source(name: str, sources: Collection[str]) -> BadInput:
-    """Build the error for a name that no source has."""
+    """Build the error for an unknown source name."""
     return BadInput(
         f"the flow has no source {name!r}",
         where=[SourceLocation.of_caller()],
@@ -65,7 +65,7 @@ def unnamed_rows(method: str, sources: Iterable[str]) -> BadInput:
 
 
 def check_iterable(name: str, rows: object) -> None:
-    """Raise `BadInput` unless given a collection of rows: no text, no row, no generator that has ended."""
+    """Raise `BadInput` unless given a collection of rows: not a text, a row or an exhausted generator."""
     is_row = hasattr(rows, "_fields")
     if is_row or isinstance(rows, str | bytes) or not isinstance(rows, Iterable):
         got = f"one row, {rows!r}" if is_row else type(rows).__name__
@@ -114,7 +114,7 @@ class FrameIntake:
         return isinstance(self._operator, KeyedSource)
 
     def __call__(self, frame: Any) -> Rows:
-        """Convert a frame that was read whole. Raises `BadInput` and `BadRow`."""
+        """Convert a fully read frame. Raises `BadInput` and `BadRow`."""
         if isinstance(self._operator, KeyedSource):
             return self._intake(rows_of_frame(frame, self._operator.keyed.rows, Change))
         if len(frame) >= CHECKED_IN_COLUMNS:

@@ -210,7 +210,7 @@ class RunModule:
 
     @property
     def _owes_first_tick(self) -> bool:
-        """Return whether the run would end before its first tick although an operator must emit in it."""
+        """Return whether the run would end without a first tick although an operator must emit in it."""
         return self._begins and not self._waits and self._engine.ticks == 0
 
     def _ended(self) -> set[str]:
@@ -257,7 +257,7 @@ class RunModule:
             self._go_on()
 
     def _sample(self, observer: Observer) -> RegionTimer | None:
-        """Return a timer for the tick if the last one that was timed is long enough ago."""
+        """Return a timer for the tick if the last timed tick is long enough ago."""
         now = time.perf_counter()
         if now - self._sampled < observer.region_interval:
             return None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def consolidate(rows: Rows) -> Rows:
-    """Sum the weights (last field) of equal rows and drop rows of weight 0. First seen, first out."""
+    """Sum the weights (last field) of equal rows and drop sums of 0, in order of first appearance."""
     if len(rows) < 2:
         return rows
     weights: dict[tuple[Any, ...], int] = {}
@@ -58,7 +58,7 @@ LARGEST_TICK = 8_192
 
 
 class TickBudget:
-    """Count of the rows that a tick has made so far, with a limit.
+    """Counter of the rows that a tick has produced so far, with a limit.
 
     rows: the limit of the current tick. made: the count, reset before each tick.
 
@@ -77,7 +77,7 @@ class TickBudget:
         self.made = 0
 
     def allow_for(self, given: int) -> None:
-        """Set the limit of ticks with so many rows of input."""
+        """Set the limit for a tick with `given` input rows."""
         self.rows = self._usual * max(1, -(-given // LARGEST_TICK))
 
     def __call__(self, count: int) -> None:

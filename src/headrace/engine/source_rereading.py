@@ -1,4 +1,4 @@
-"""Sources of a run read again from their beginning, cut into ticks as in one run over all of their input."""
+"""Rereading of a run's sources from the beginning, cut into ticks as in one run over all input."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ReplayLimits:
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
-    """A row that was read again. round: of reading, a tick of the flow. row: weight last in a table."""
+    """A reread row. round: of reading, one tick of the flow. row: with the weight last for a table."""
 
     source: str
     round: int
@@ -177,7 +177,7 @@ def _filter(restriction: Restriction, schema: Schema) -> Callable[[Row], bool] |
 
 
 def _agrees(row: Row, equalities: Sequence[tuple[Callable[[Row], Row], Row]]) -> bool:
-    """Return whether a row meets all equalities. One that fails on the row rules nothing out."""
+    """Return whether a row satisfies all equalities. An equality that fails on the row is ignored."""
     for compute, value in equalities:
         try:
             if not same(compute(row), value):

@@ -30,7 +30,7 @@ _LAST = SHARDS - 1
 
 
 class ShardedSlot(MutableMapping[Any, Any]):
-    """Slot sharded by key hash over `SHARDS` dicts. It takes over the entries of `values` bit by bit.
+    """Slot sharded by key hash over `SHARDS` dicts. Entries of `values` are moved gradually.
 
     Entries stay in `values` until they are written or `move_to_shards` takes them, so that no tick pays for
     more than a few.
@@ -160,7 +160,7 @@ class StateInMemory:
         rebind: Callable[[str, SlotMapping], None],
         stored: Callable[[Mapping[str, SlotMapping]], Mapping[str, ArrangedForm]],
     ) -> StateInMemory:
-        """Make the slots of a program but for those that are shared with others.
+        """Create the slots of a program, except slots shared with others.
 
         stored: returns the forms of those that are arrangements, over the mappings of all.
         """
@@ -179,7 +179,7 @@ class StateInMemory:
 
     @property
     def state(self) -> dict[str, SlotMapping]:
-        """Return the slots as they begin."""
+        """Return the initial slots."""
         return {**self.mappings, **{name: slot.mapping for name, slot in self._spilled.items()}}
 
     @property
@@ -188,7 +188,7 @@ class StateInMemory:
         return tuple(self._sharded)
 
     def release(self, name: str) -> None:
-        """Forget a slot, whose values are kept elsewhere from now on."""
+        """Forget a slot whose values are stored elsewhere from now on."""
         self.mappings.pop(name, None)
         sharded = self._sharded.pop(name, None)
         if sharded is not None and sharded in self._moving:
@@ -284,7 +284,7 @@ class StateInMemory:
 
 @runtime_checkable
 class SizedMapping(Protocol):
-    """Mapping that estimates its memory by itself."""
+    """Mapping that estimates its own memory."""
 
     def estimated_bytes(self) -> int:
         """Estimate the memory of the mapping."""

@@ -104,7 +104,7 @@ class _Search:
         return self.runs >= self.limits.runs or time.perf_counter() - self.began >= self.limits.seconds
 
     def gives_row(self, items: list[SourceRow]) -> bool:
-        """Return whether the flow gives the row on these rows. Errors of the flow count as no."""
+        """Return whether the flow produces the row from these rows. An error of the flow counts as no."""
         self.runs += 1
         try:
             return self._count(items) > 0
@@ -113,7 +113,7 @@ class _Search:
             return False
 
     def settle(self, items: list[SourceRow], read: Mapping[str, SourceRead], end: bool | None) -> bool:
-        """Return whether the flow gives the row on all rows that were read. Later runs have the same ticks.
+        """Return whether the flow produces the row from all rows read. Later runs use the same ticks.
 
         end: whether the sources have ended, or None to find out which way gives the row.
         """
@@ -144,7 +144,7 @@ class _Search:
     def _ticks(
         self, engine: Engine, inputs: Mapping[int, Mapping[str, list[Row]]]
     ) -> Iterator[tuple[int, AbstractSet[str]]]:
-        """Yield the ticks of a run (see `RunModule`): the round of its input, and the sources that end in it.
+        """Yield each tick of a run (see `RunModule`): the round of its input, and the sources that end in it.
 
         Rows wait for a tick that has input as long as there is one. Rounds without rows are left out unless
         the sink depends on them.
@@ -183,7 +183,7 @@ def find_witness(
     end: bool | None = None,
     limits: ReplayLimits | None = None,
 ) -> Witness:
-    """Search for source rows that give a sink's internal row.
+    """Search for source rows from which the flow produces a sink's internal row.
 
     sources: as given to the run. Files are read again from their beginning, as they are now.
     end:     whether sources that are read have ended, as in the run; None tries both.
@@ -211,7 +211,7 @@ def find_witness(
 def _find_source_rows(
     search: _Search, sources: Mapping[str, Any], tick_rows: PerSource, end: bool | None
 ) -> tuple[bool, bool, dict[str, SourceRead], list[SourceRow]]:
-    """Search for source rows: whether they produce the row, whether that is conclusive, reads, rows kept.
+    """Search for source rows. Returns whether they give the row, whether conclusively, reads, rows kept.
 
     That is decided on all rows that can influence the row: fewer could produce it for want of those that beat
     it. Then only the rows that agree with it are kept, if they produce it.
@@ -308,7 +308,7 @@ def _without_unmatched_keys(
 def _without_common_values(
     items: list[SourceRow], read: Mapping[str, SourceRead], search: _Search
 ) -> list[SourceRow]:
-    """Leave out, at once, rows of a source with the same value in a column, where there are few values."""
+    """Drop all rows of a source with one value of a column at once, for columns with few values."""
     for name, source in read.items():
         for at in range(len(source.schema.fields)):
             values = {repr(item.row[at]) for item in items if item.source == name}

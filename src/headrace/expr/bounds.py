@@ -1,4 +1,4 @@
-"""Bounds on what one row may cost, for expressions that others give to a process: in views and peeks.
+"""Bounds on the cost per row, for expressions that a process receives from others: in views and peeks.
 
 Within `bounded_code`, code is generated that matches patterns in linear time, and raises
 `LimitExceeded` instead of making a text, a list or a map above a limit. A function that multiplies (`repeat`,
@@ -66,7 +66,7 @@ def _check_elements(count: int) -> None:
 
 
 def check_length(value: Any) -> Any:
-    """Return a text, bytes, a list, a map or None. Raises `LimitExceeded` above the limit."""
+    """Return a text, bytes, list, map or None unchanged. Raises `LimitExceeded` above the limit."""
     kind = value.__class__
     if kind is tuple:
         _check_elements(len(value))
@@ -195,7 +195,7 @@ def like_matcher(pattern: str, escape: str = "\\") -> Callable[[str], object]:
 
 
 def _matcher_of_texts(texts: list[str]) -> Callable[[str], object]:
-    """Return a function that matches some texts in order, with any text between them."""
+    """Return a function that matches the given texts in order, with any text in between."""
     first, *middle = texts
     if not middle:
         return lambda text: True if text == first else None

@@ -86,7 +86,7 @@ def check_ordered(expr: Expr, schema: Schema) -> TypeAndNullability:
 
 
 def checked_tree(expr: Expr, schema: Schema) -> Term:
-    """Return the checked tree of an expression. Raises like `check`."""
+    """Type-check an expression and return its checked tree. Raises like `check`."""
     term = _term(expr, _Scope(schema))
     if term.type == NULL:
         raise WrongType(
@@ -110,7 +110,7 @@ def can_fail(expr: Expr, schema: Schema) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """Names that an expression may use: columns, and the variables of the functions around it.
+    """Names that an expression may use: columns, and the variables of enclosing lambdas.
 
     numbered: how many variables the functions around it have.
     """
@@ -177,7 +177,7 @@ _NO_ZONE = "It has no time zone: give one, such as tzinfo=timezone.utc."
 
 
 def is_naive(found: DataType, wanted: DataType) -> bool:
-    """Return whether a time without a zone stands where one with a zone is wanted."""
+    """Return whether a timestamp without a zone is given where one with a zone is required."""
     return found == TIMESTAMP_NTZ and wanted == TIMESTAMP
 
 
@@ -220,7 +220,7 @@ def _call(expr: FunctionCall, scope: _Scope) -> Term:
 
 
 def _cast_constant(function: Function, arguments: Arguments, wanted: DataType) -> LiteralTerm | None:
-    """Return the constant that a cast of a constant is, if it stays the same value."""
+    """Fold a cast of a constant; None for any other call, or if that changes its value."""
     if function is not CAST or not isinstance(arguments[0], LiteralTerm):
         return None
     return _as_constant(arguments[0], wanted)
@@ -242,7 +242,7 @@ def _variable(expr: FunctionCall, scope: _Scope) -> Term:
 
 
 def _lambda(expr: Expr, function: Function, before: Arguments, scope: _Scope) -> Term:
-    """Return the term of a function that is an argument; its options are Python's names of its variables."""
+    """Return the term of a lambda argument. Its options are the Python names of its variables."""
     assert isinstance(expr, FunctionCall)
     if not isinstance(function, HigherOrderFunction):
         raise Mismatch(f"{function.name} takes no function")
@@ -307,7 +307,7 @@ def _converted(term: Term, wanted: DataType) -> Term:
 
 
 class Monotonicity(Enum):
-    """Direction in which a value moves while a column rises."""
+    """Direction in which a value changes as a column increases."""
 
     CONSTANT = "constant"
     INCREASING = "increasing"
@@ -319,7 +319,7 @@ class Monotonicity(Enum):
         return _FLIPPED.get(self, self)
 
     def with_(self, other: Monotonicity) -> Monotonicity:
-        """Return the monotonicity of a sum, or of any function that rises in both arguments."""
+        """Return the monotonicity of a sum, or of any function that increases in both arguments."""
         if Monotonicity.CONSTANT in (self, other):
             return other if self is Monotonicity.CONSTANT else self
         return self if self is other else Monotonicity.UNKNOWN
@@ -331,7 +331,7 @@ _ORDERED = (*INTEGERS, FLOAT64, DATE, TIMESTAMP, TIMESTAMP_NTZ)
 
 
 def monotonicity(expr: Expr, schema: Schema, column: str) -> Monotonicity:
-    """Determine how `expr` moves while `column` rises and all other columns stay the same.
+    """Determine how `expr` changes as `column` increases and all other columns stay the same.
 
     Raises like `headrace.expr.check.check`.
     """
@@ -389,7 +389,7 @@ def _by_sign(term: CallTerm, moves: Moves) -> Monotonicity:
 
 
 def _if_ordered(term: CallTerm, moves: Moves) -> Monotonicity:
-    """Return the monotonicity of a cast, which must preserve the order of values."""
+    """Return the monotonicity of a cast, provided that it preserves the order of values."""
     types = (term.arguments[0].type, term.type)
     return moves[0] if all(map(_is_ordered, types)) else UNKNOWN
 

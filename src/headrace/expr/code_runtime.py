@@ -21,7 +21,7 @@ NAN = float("nan")
 
 
 def float32(value: float) -> float:
-    """Round to 32 bits; beyond them is infinity."""
+    """Round to 32 bits; overflow gives infinity."""
     return c_float(value).value if value == value else NAN
 
 
@@ -58,7 +58,7 @@ def raise_overflow(value: object, type: str) -> NoReturn:
 
 
 def utf8(text: str) -> bytes:
-    """Return a text as UTF-8. Raises for halves of characters, which only Python's texts can hold."""
+    """Encode a text as UTF-8. Raises for lone surrogates, which only Python strings can contain."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:

@@ -179,13 +179,13 @@ class PythonEmitter(Emitter):
         return GuardedSource(source, guards, canonical)
 
     def _sized(self, term: CallTerm, code: GuardedSource) -> GuardedSource:
-        """Check the size of a function's result, in bounded code, unless it cannot be above the limits."""
+        """In bounded code, check the size of a function's result unless it cannot exceed the limits."""
         if not self._scope.bounded or term.function.keeps_size or not isinstance(term.type, _SIZED_TYPES):
             return code
         return replace(code, source=f"x_sized({code.source})")
 
     def _guarded(self, term: Term, code: GuardedSource) -> GuardedSource:
-        """Bind the value of a lazy function, which may be None, and guard its name."""
+        """Bind the value of a lazy function to a name, guarded because it may be None."""
         if not term.nullable or code.guards:
             return code
         first, again = self.name_value(code.source)

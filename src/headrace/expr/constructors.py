@@ -140,22 +140,22 @@ _IN_USE: ContextVar[tuple[str, ...]] = ContextVar("names of the variables around
 
 
 def variable(name: str) -> FunctionCall:
-    """Return a variable of the function around it."""
+    """Return a variable of an enclosing lambda."""
     return FunctionCall("variable", (), (name,))
 
 
 def lambda_of(body: object, names: tuple[str, ...]) -> FunctionCall:
-    """Return a function of variables."""
+    """Build a lambda over the named variables."""
     return FunctionCall("lambda", (operand(body),), (names,))
 
 
 def is_lambda(expr: Expr) -> bool:
-    """Return whether an expression is a function."""
+    """Return whether an expression is a lambda."""
     return isinstance(expr, FunctionCall) and expr.function == "lambda"
 
 
 def lambda_from(function: Callable[..., object], most: int, what: str) -> FunctionCall:
-    """Return the expression of a Python function of at most `most` arguments, which is called once.
+    """Convert a Python function of at most `most` arguments to a lambda, by calling it once.
 
     Raises `WrongType` if it takes others. what: the function that it is given to.
     """
@@ -186,7 +186,7 @@ def _parameters(function: object) -> tuple[str, ...] | None:
 
 @contextmanager
 def _fresh(names: tuple[str, ...]) -> Generator[tuple[str, ...]]:
-    """Yield names like the given ones, which no function around uses."""
+    """Yield names like the given ones that no enclosing lambda uses."""
     around = _IN_USE.get()
     fresh = fresh_names(names, around)
     token = _IN_USE.set((*around, *fresh))
@@ -197,7 +197,7 @@ def _fresh(names: tuple[str, ...]) -> Generator[tuple[str, ...]]:
 
 
 def fresh_names(names: tuple[str, ...], around: tuple[str, ...]) -> tuple[str, ...]:
-    """Return names like the given ones that are none of those around."""
+    """Return names like the given ones that differ from all names in `around`."""
     made: list[str] = []
     for name in names:
         while name in around or name in made:

@@ -87,7 +87,7 @@ def _needed(taken: Signature) -> str:
 
 
 def _misfit(taken: Signature, of: Sequence[Any], named: Mapping[str, Any]) -> str:
-    """Say why arguments do not fit; "" if they do."""
+    """Explain why arguments do not fit; "" if they do."""
     try:
         taken.bind(*of, **named)
     except TypeError as error:
@@ -96,7 +96,7 @@ def _misfit(taken: Signature, of: Sequence[Any], named: Mapping[str, Any]) -> st
 
 
 def check_function(what: str, function: object, arguments: Sequence[str], location: SourceLocation) -> None:
-    """Raise `WrongType` unless a user's function can be called with these arguments.
+    """Raise `WrongType` unless a user's function accepts these arguments.
 
     what: names it in the error ("sink 'totals'").
     """
@@ -114,7 +114,7 @@ def check_function(what: str, function: object, arguments: Sequence[str], locati
 
 
 def _unfit(function: object, arguments: Sequence[str]) -> str:
-    """Describe what cannot be called with these arguments; "" if it can."""
+    """Describe a value that cannot be called with these arguments; "" if it can."""
     if not callable(function):
         shown = repr(function)
         return shown if len(shown) <= 60 else type(function).__name__
@@ -139,7 +139,7 @@ class UnknownMethod(HeadraceError, AttributeError):
 
 
 class MethodGuesses:
-    """Base of classes whose missing methods raise `UnknownMethod`. A subclass says what its objects are.
+    """Base of classes whose missing methods raise `UnknownMethod`. A subclass names its objects in `_what`.
 
     `Engine` is none: Python looks up attributes of a class with `__getattr__` more slowly, found ones too.
 
@@ -212,7 +212,7 @@ _OPERATORS = {
 
 
 class ValueMisuse(MethodGuesses):
-    """Base of expressions: Python's own functions and statements are refused."""
+    """Base of expressions: refuses Python's built-in functions and statements."""
 
     __slots__ = ()
     _what = "an expression"

@@ -1,4 +1,4 @@
-"""Functions of SQL, each one record: its name, types, Python, Polars and Spark forms, documentation, example.
+"""Records of SQL functions: name, types, Python, Polars and Spark forms, documentation and example.
 
 The catalogue, `hr.functions`, the map from Catalyst's classes, the signatures that plans are checked against,
 the page of functions and the tests by example are made from the records in `headrace.expr.functions`.
@@ -121,7 +121,7 @@ class LazyFunction(Function):
 
 @dataclass(frozen=True, slots=True)
 class HigherOrderFunction(LazyFunction):
-    """Function of which some arguments are functions themselves, which `headrace.expr.constructors` builds.
+    """Function with lambdas among its arguments, which `headrace.expr.constructors` builds.
 
     parameters: of the next function, by the arguments before it; it may take fewer of them.
     most_variables: the largest number of them.
@@ -132,7 +132,7 @@ class HigherOrderFunction(LazyFunction):
 
 
 def holds_for(fact: bool | Callable[[CallTerm], bool], call: CallTerm) -> bool:
-    """Return whether a fact of a function, for all calls or for a given one, holds for a call."""
+    """Return whether a fact of a function, constant or decided per call, holds for a call."""
     return fact if isinstance(fact, bool) else fact(call)
 
 
@@ -148,7 +148,7 @@ def may_raise(term: Term) -> bool:
 
 
 class _Part(DataType):
-    """Parameter whose type depends on the lists and maps of a call."""
+    """Parameter whose type depends on the list and map arguments of a call."""
 
     __slots__ = ()
 
@@ -177,7 +177,7 @@ MAP, KEY = _Map(), _Key()
 
 
 def fitting_type(name: str, found: DataType, parameter: Parameter) -> DataType:
-    """Return the type that an argument converts to. Raises `Mismatch` if it fits none."""
+    """Return the type that an argument converts to. Raises `Mismatch` if it fits no parameter type."""
     wanted = parameter if isinstance(parameter, tuple) else (parameter,)
     if found in wanted:
         return found
@@ -202,21 +202,21 @@ def fitting_type(name: str, found: DataType, parameter: Parameter) -> DataType:
 
 
 def list_type(name: str, argument: Term) -> ListType:
-    """Return the type of an argument that is a list. Raises `Mismatch` for others."""
+    """Return the type of a list argument. Raises `Mismatch` for any other type."""
     if not isinstance(argument.type, ListType):
         raise Mismatch(f"{name} needs a list, got {argument.type}")
     return argument.type
 
 
 def map_type(name: str, argument: Term) -> MapType:
-    """Return the type of an argument that is a map. Raises `Mismatch` for others."""
+    """Return the type of a map argument. Raises `Mismatch` for any other type."""
     if not isinstance(argument.type, MapType):
         raise Mismatch(f"{name} needs a map, got {argument.type}")
     return argument.type
 
 
 def known_type(name: str, what: str, terms: list[Term]) -> DataType:
-    """Return the narrowest type that holds all of some parts. Raises `Mismatch` if there are only nulls."""
+    """Return the narrowest common type of all terms. Raises `Mismatch` if all are null."""
     common = common_type(terms)
     if common == NULL:
         raise Mismatch(f"the type of the {what} of {name} is not known", fix="give them one: lit(None, int)")
@@ -224,7 +224,7 @@ def known_type(name: str, what: str, terms: list[Term]) -> DataType:
 
 
 def key_type(name: str, terms: list[Term]) -> DataType:
-    """Return the type of keys that holds all of some. Raises `Mismatch`."""
+    """Return the narrowest common type of all keys. Raises `Mismatch` if it is unknown or contains maps."""
     common = known_type(name, "keys", terms)
     if holds_maps(common):
         raise Mismatch(f"{name} cannot have the keys {common}", why="A map is never part of a key.")
@@ -232,7 +232,7 @@ def key_type(name: str, terms: list[Term]) -> DataType:
 
 
 def refuse_maps(name: str, compared: DataType) -> None:
-    """Raise `Mismatch` for values that are maps or hold some, which cannot be compared."""
+    """Raise `Mismatch` for values that are or contain maps, which cannot be compared."""
     if holds_maps(compared):
         raise Mismatch(
             f"{name} cannot compare {compared}",
@@ -244,7 +244,7 @@ def refuse_maps(name: str, compared: DataType) -> None:
 def part_types(
     name: str, arguments: Arguments, takes: tuple[Parameter, ...], *, compares: bool = False
 ) -> tuple[DataType, ...]:
-    """Return the types that the arguments convert to: parts all have the narrowest that holds all.
+    """Return the types that arguments convert to. List and map parts get their narrowest common type.
 
     compares: whether elements are compared, so that they cannot be maps.
     """
@@ -386,7 +386,7 @@ def rule_of(
     *,
     compares: bool = True,
 ) -> Rule:
-    """Return the typing rule of a function that takes arguments of these types, see `function`."""
+    """Return the typing rule of a function with arguments of these types (see `function`)."""
     of_parts = any(isinstance(each, _Part) for each in takes)
 
     def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:

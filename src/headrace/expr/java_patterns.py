@@ -1,4 +1,4 @@
-"""Translation of Java's regular expressions to Python's.
+"""Translation of Java regular expressions to Python.
 
 Syntax that both share can differ in meaning: `.` and `$` know six ends of lines in Java, `\\d`, `\\w`, `\\s`
 and `(?i)` only ASCII, and `\\Z` is before a last end of line. The translation spells out Java's meaning; what
@@ -95,7 +95,7 @@ def _refuse(pattern: str, what: str) -> NoReturn:
 
 @lru_cache(maxsize=256)
 def java_pattern(pattern: str) -> re.Pattern[str]:
-    """Compile a regular expression of Java. Raises `EvaluationError` for one that cannot be translated."""
+    """Compile a Java regular expression. Raises `EvaluationError` if it cannot be translated."""
     translated = Translation(pattern).alternatives()
     try:
         return re.compile(translated)
@@ -105,7 +105,7 @@ def java_pattern(pattern: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=64)
 def _category(name: str) -> str:
-    """Return the content of a class of all characters of a Unicode category."""
+    """Return the content of a character class for a Unicode category."""
     ranges: list[tuple[int, int]] = []
     for code in range(sys.maxunicode + 1):
         if unicodedata.category(chr(code)).startswith(name):
@@ -118,7 +118,7 @@ def _category(name: str) -> str:
 
 @dataclass(slots=True)
 class Translation:
-    """One pass over a pattern. `at`: the next character; `flags`: those in force."""
+    """One pass over a pattern. `at`: position of the next character. `flags`: the active flags."""
 
     pattern: str
     at: int = 0
@@ -141,7 +141,7 @@ class Translation:
         return self.pattern[self.at - 1]
 
     def taken(self, text: str) -> bool:
-        """Move past a text if it comes next."""
+        """Consume a text if it is next; return whether it was."""
         if not self.pattern.startswith(text, self.at):
             return False
         self.at += len(text)
@@ -304,7 +304,7 @@ class Translation:
         return self.cased(f"(?:\\{number})")
 
     def predefined(self, character: str) -> str | None:
-        """Return the class that an escaped letter stands for, if it does."""
+        """Return the character class that an escaped letter denotes, if any."""
         if character.lower() in _CLASSES:
             return f"[{'^' if character.isupper() else ''}{_CLASSES[character.lower()]}]"
         if character not in "pP":
@@ -328,7 +328,7 @@ class Translation:
         return f"[{'^' if character == 'P' else ''}{inside}]"
 
     def character(self, escaped: str) -> str:
-        """Return the character that an escape stands for."""
+        """Return the character that an escape sequence denotes."""
         match escaped:
             case "0":
                 digits = self.matched(re.compile(r"[0-3][0-7]{2}|[0-7]{1,2}"), "an escape that is no number")
@@ -376,7 +376,7 @@ class Translation:
         return f"[{'^' if negated else ''}{''.join(parts)}]"
 
     def member(self, parts: list[str]) -> str | None:
-        """Return the next character of a class, or None after a class of several was added to it."""
+        """Return the next character of a class; None if it is a predefined class, then added to `parts`."""
         character = self.take()
         if character == "[":
             self.refuse("a class within a class")
@@ -401,7 +401,7 @@ def _in_class(character: str) -> str:
 
 @lru_cache(maxsize=64)
 def _complement(negated: str) -> str:
-    """Return the content of a class of all characters that a negated class has."""
+    """Return the content of the positive class that is equivalent to a negated class."""
     ranges: list[tuple[int, int]] = []
     excluded = re.compile(negated.replace("[^", "[", 1))
     for code in range(sys.maxunicode + 1):
@@ -414,13 +414,13 @@ def _complement(negated: str) -> str:
 
 
 class Matched(Protocol):
-    """Match, as far as a replacement needs it."""
+    """Part of a match's interface that replacements use."""
 
     def __getitem__(self, group: int, /) -> str | None: ...
 
 
 class RegexGroup(Protocol):
-    """Pattern, as far as a replacement needs it."""
+    """Part of a pattern's interface that replacements use."""
 
     @property
     def groups(self) -> int: ...
@@ -434,9 +434,9 @@ _REFERENCE = re.compile(r"\$(?:\{([a-zA-Z][a-zA-Z0-9]*)\}|([0-9]))")
 
 @lru_cache(maxsize=256)
 def java_replacement(pattern: RegexGroup, text: str) -> Replacement:
-    """Return what a replacement of Java makes of a match: `$1` and `${name}` are groups, a backslash escapes.
+    """Compile a Java replacement text: `$1` and `${name}` are groups, a backslash escapes.
 
-    Raises `EvaluationError` for another dollar, and for a group that the pattern has not.
+    Raises `EvaluationError` for any other dollar sign, and for a group that the pattern lacks.
     """
     parts: list[str | int] = []
     at = 0

@@ -1,4 +1,4 @@
-"""Pull parser of JSON texts that takes and refuses what Spark's parser, Jackson, does.
+"""Pull parser of JSON that accepts and rejects the same texts as Jackson, Spark's parser.
 
 Functions of Spark read a text token by token and mostly stop at the end of the first value: an error behind
 it is never seen, while one before it makes the whole text null. `from_json` even goes on after an error
@@ -53,7 +53,7 @@ _MANY_DIGITS = re.compile(r"[0-9.eE+-]{500}")
 
 
 class Token(Enum):
-    """Part of a JSON text. A name is that of a field."""
+    """Token of a JSON text. A name is a field name."""
 
     START_OBJECT = "{"
     END_OBJECT = "}"
@@ -69,7 +69,7 @@ class Token(Enum):
 
 
 class MalformedJson(Exception):
-    """Raised where a text is not what the reader takes."""
+    """Raised for text that the reader does not accept."""
 
 
 _STARTS = {Token.START_OBJECT: 1, Token.START_ARRAY: 1, Token.END_OBJECT: -1, Token.END_ARRAY: -1}
@@ -77,7 +77,7 @@ _LITERALS = {"true": Token.TRUE, "false": Token.FALSE, "null": Token.NULL}
 
 
 class _Context:
-    """An object, an array, or what is around all of them. kind: its first character. count: values so far."""
+    """An object, an array, or the top level. kind: its first character. count: values so far."""
 
     __slots__ = ("count", "kind", "name", "parent")
 
@@ -177,7 +177,7 @@ class JsonReader:
         return Token.NAME
 
     def skip_children(self) -> None:
-        """Go to the end of an object or array whose start is the last token."""
+        """Skip to the end of the object or array that the last token starts."""
         if self.token is not Token.START_OBJECT and self.token is not Token.START_ARRAY:
             return
         end = self._end_of_plain() if self._at == self._entered else None
@@ -197,22 +197,22 @@ class JsonReader:
 
     @property
     def name(self) -> str | None:
-        """Name of the field that the last token is, or is the value of; None in an array."""
+        """Field name that the last token is or belongs to; None in an array."""
         context = self._context
         if (self.token is Token.START_OBJECT or self.token is Token.START_ARRAY) and context.parent:
             context = context.parent
         return context.name
 
     def string(self) -> str:
-        """Return the string that is the last token, with surrogates for what they encode."""
+        """Return the last token's string, with surrogate pairs decoded."""
         if self._open:
             self._string = _joined(self._content('"'))
         return self._string
 
     def _end_of_plain(self) -> int | None:
-        """Return where the object or array ends that has just started; None if that takes more to find out.
+        """Return the end of the object or array just started; None if a simple scan cannot find it.
 
-        Python's parser takes less than this one, but for the limits.
+        Python's parser accepts less than this one, except for the limits.
         """
         start = self._at - 1
         scan = _SCANNERS[self.controls]
@@ -245,7 +245,7 @@ class JsonReader:
         return self.token
 
     def _after_space(self) -> str:
-        """Return the next character that is no space; "" at the end."""
+        """Return the next non-space character; "" at the end."""
         text, at = self._text, self._at
         found = text[at : at + 1]
         if found <= " ":
@@ -315,7 +315,7 @@ class JsonReader:
                 raise MalformedJson(f"{start!r} instead of a value")
 
     def _word(self, word: str, at: int) -> None:
-        """Read the rest of a word, of which some characters are read."""
+        """Read the rest of a partly read word."""
         text = self._text
         while at < len(word):
             if text[self._at : self._at + 1] != word[at]:
@@ -367,7 +367,7 @@ class JsonReader:
         return Token.INTEGER if plain else Token.FLOAT
 
     def _not_digit(self, sign: str) -> Token:
-        """Read what follows a sign and is no digit."""
+        """Read a token that continues after a sign with a non-digit."""
         found = self._text[self._at : self._at + 1]
         self._at += len(found)
         if found == "I":
@@ -433,12 +433,12 @@ def _pair(match: re.Match[str]) -> str:
 
 
 def _joined(units: str) -> str:
-    """Join the pairs of surrogates in a text; others stay."""
+    """Join surrogate pairs in a text; lone surrogates stay."""
     if units.isascii() or not SURROGATE.search(units):
         return units
     return units.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def _is_of_identifiers(character: str) -> bool:
-    """Return whether a character may be a part of an identifier in Java."""
+    """Return whether a character may be part of a Java identifier."""
     return unicodedata.category(character) in _OF_IDENTIFIERS or bool(_IGNORABLE.match(character))

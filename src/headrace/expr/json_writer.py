@@ -1,4 +1,4 @@
-"""JSON texts as Spark writes them, and parts of JSON texts.
+"""JSON output as Spark writes it, and extraction of parts of JSON texts.
 
 Numbers are written anew: `1.50` becomes `1.5` and `1e2` becomes `100.0`. Floats that are no numbers become
 strings.
@@ -53,7 +53,7 @@ def quoted(text: str) -> str:
 
 
 def quoted_in_bytes(text: str) -> str:
-    """Return a text as a JSON string, with escapes for what lies beyond the basic plane."""
+    """Return a text as a JSON string, with escapes for characters beyond the basic plane."""
     return f'"{_TO_ESCAPE_IN_BYTES.sub(_escape, text)}"'
 
 
@@ -66,7 +66,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def float_text(value: float, of: Callable[[float], str] = format_float) -> str:
-    """Return a float in JSON: NaN and infinities are strings. of: makes its digits."""
+    """Return a float as JSON; NaN and infinities are strings. of: formats the float."""
     text = of(value)
     return text if value - value == 0.0 else f'"{text}"'
 
@@ -95,12 +95,12 @@ class JsonWriter:
         return "".join(self._parts)
 
     def write(self, value: str) -> None:
-        """Write a value that is JSON already."""
+        """Write a value that is already JSON."""
         self._parts += (self._comma, value)
         self._comma = "," if self._depth else " "
 
     def write_raw(self, text: str) -> None:
-        """Write a text that is no JSON."""
+        """Write raw text that is not JSON."""
         self._parts.append(text)
 
     def start(self, token: Token) -> None:
@@ -147,7 +147,7 @@ _NON_NUMBERS = {"+INF": float("inf"), "-INF": float("-inf")}
 
 
 def float_of(number: str) -> float:
-    """Return the float that a number of a text is."""
+    """Convert the text of a JSON number to a float."""
     return _NON_NUMBERS[number] if number in _NON_NUMBERS else float(number)
 
 
@@ -256,7 +256,7 @@ _PATH_END = re.compile(r"\s*\Z", re.ASCII)
 
 @lru_cache(maxsize=256)
 def json_path(text: str) -> Path | None:
-    """Parse a path; None for one that finds nothing: an invalid one, and one with the wildcard of fields.
+    """Parse a path; None for a path that matches nothing: an invalid one, or one with a field wildcard.
 
     Raises `EvaluationError` beyond `MAX_STEPS`.
     """
@@ -288,7 +288,7 @@ def json_path(text: str) -> Path | None:
 
 
 class _Style(Enum):
-    """Form of what is found: a string without quotes, with them, or a list as its elements."""
+    """Output form of a match: a string without or with quotes, or a list as its elements."""
 
     RAW = auto()
     QUOTED = auto()
@@ -296,7 +296,7 @@ class _Style(Enum):
 
 
 def get_json_object(text: str, path: Path | None) -> str | None:
-    """Return the part of a text that a path finds; null if it finds none, or the text is malformed."""
+    """Return the part of a text that a path matches; null if there is none, or the text is malformed."""
     if path is None:
         return None
     reader, writer = JsonReader(text), JsonWriter(quoted_in_bytes)
@@ -311,7 +311,7 @@ def get_json_object(text: str, path: Path | None) -> str | None:
 
 
 def _write(reader: JsonReader, writer: JsonWriter, style: _Style, path: Path) -> bool:
-    """Write what a path finds in the value that starts with the last token; return whether it finds any."""
+    """Write a path's matches in the value that starts with the last token; return whether any exist."""
     if not path:
         return _write_value(reader, writer, style)
     step, rest = path[0], path[1:]
@@ -337,7 +337,7 @@ def _write_value(reader: JsonReader, writer: JsonWriter, style: _Style) -> bool:
 
 
 def _write_flat(reader: JsonReader, writer: JsonWriter) -> bool:
-    """Write the elements of an array, and of those within it."""
+    """Write the elements of an array, with nested arrays flattened."""
     found, depth = False, 1
     while depth:
         token = reader.advance()
@@ -374,7 +374,7 @@ def _write_element(reader: JsonReader, writer: JsonWriter, style: _Style, index:
 
 
 def _write_elements(reader: JsonReader, writer: JsonWriter, style: _Style, rest: Path) -> bool:
-    """Write what is found in each element of an array."""
+    """Write a path's matches in each element of an array."""
     twice = rest[:1] == (Wildcard.EACH,)
     if not twice and style is not _Style.QUOTED:
         return _write_few(reader, writer, _Style.QUOTED if style is _Style.RAW else style, rest)
@@ -388,7 +388,7 @@ def _write_elements(reader: JsonReader, writer: JsonWriter, style: _Style, rest:
 
 
 def _write_few(reader: JsonReader, writer: JsonWriter, style: _Style, rest: Path) -> bool:
-    """Write an array of what is found in each element, or the value alone if one has any."""
+    """Write the elements' matches as an array, or alone if only one element has any."""
     inner = JsonWriter(quoted)
     inner.start(Token.START_ARRAY)
     count = 0
@@ -419,7 +419,7 @@ def json_array_length(text: str) -> int | None:
 
 
 def json_object_keys(text: str) -> tuple[str, ...] | None:
-    """Return the names of the fields of an object, also repeated ones; null for other texts."""
+    """Return the names of the fields of an object, including repeated ones; null for other texts."""
     reader = JsonReader(text)
     names: list[str] = []
     try:

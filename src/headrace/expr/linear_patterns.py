@@ -1,4 +1,4 @@
-"""Java's regular expressions on RE2, which matches in time linear in the text.
+"""Java regular expressions on RE2, which matches in time linear in the text.
 
 Where strangers give patterns and texts, a backtracking engine lets a row of fifty characters occupy a process
 for hours. The meaning stays Java's, as `headrace.expr.java_patterns` spells it out; what RE2 cannot express
@@ -38,7 +38,7 @@ def _refuse(pattern: str, what: str) -> NoReturn:
 
 @lru_cache(maxsize=128)
 def linear_pattern(pattern: str) -> LinearPattern:
-    """Compile a regular expression of Java for RE2.
+    """Compile a Java regular expression for RE2.
 
     Raises `EvaluationError` for one that is wrong, or that RE2 cannot follow.
     """
@@ -63,7 +63,7 @@ def linear_like(pattern: str) -> Any:
 
 
 class LinearPattern:
-    """Compiled pattern, with as much of the interface of `re.Pattern` as the functions use.
+    """Compiled pattern with the part of the `re.Pattern` interface that the functions use.
 
     pattern: empty if that of Java matches the empty text only, since it has no parts.
     """
@@ -85,12 +85,12 @@ class LinearPattern:
 
     @cached_property
     def _after_crlf(self) -> Any:
-        """The pattern for texts that end with CR LF, between which no text ends."""
+        """Pattern for texts that end with CR LF, between which `$` does not match."""
         return _compiled(self._translated(after_crlf=True), self._java) if self._markers else self._usual
 
     @cached_property
     def _numbers(self) -> tuple[int, ...]:
-        """Numbers of Java's groups, and of all of the match, in the translated pattern."""
+        """Group numbers in the translated pattern: of the whole match, then of Java's groups."""
         names = self._usual.groupindex
         markers = {at for name, at in names.items() if name.startswith(b"x_")}
         return tuple(at for at in range(self._usual.groups + 1) if at not in markers)
@@ -142,7 +142,7 @@ class LinearPattern:
 
 @dataclass(frozen=True, slots=True)
 class LinearMatch:
-    """Match of a pattern in an encoded text. spans: of all of it and its groups; -1 without a part in it."""
+    """Match of a pattern in an encoded text. spans: of the match and its groups; -1 for unmatched groups."""
 
     re: LinearPattern
     _data: bytes
@@ -169,7 +169,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _without_fold(source: str) -> str:
-    """Return an equal of a class of one letter's two cases.
+    """Return an equivalent of a class of one letter's two cases.
 
     RE2 takes it for a letter in any case, to which some classes add the long s and the sign of Kelvin.
     """

@@ -79,7 +79,7 @@ def dtype_of(type: DataType) -> pl.DataType:
 
 
 def carried_dtype(type: DataType) -> pl.DataType:
-    """Return the Polars type of a column that no operator compares or holds: also lists of plain values.
+    """Return the Polars type of a column that no operator compares or keeps, including lists of plain values.
 
     Raises `NotLowered` if it has none.
     """
@@ -100,7 +100,7 @@ def unscaled_bounds(type: DataType) -> tuple[int, int] | None:
 
 
 def bounds_in(type: DataType, series: pl.Series) -> tuple[int, int] | None:
-    """Return the bounds that a column's values have, as `unscaled_bounds`."""
+    """Return the actual bounds of a column's values, in the form of `unscaled_bounds`."""
     if unscaled_bounds(type) is None:
         return None
     if series.null_count() == len(series):
@@ -225,7 +225,7 @@ _FROM_SERIES: Mapping[type[DataType], Callable[[Any, pl.Series], list[Any]]] = {
 
 
 def repeated(value: int | None, dtype: pl.DataType, count: int) -> pl.Series:
-    """Return a column of one value."""
+    """Return a column that repeats a value `count` times."""
     # `pl.repeat` plans a query, which takes ten times as long.
     one = _ONE.get((value, dtype))
     if one is None:
@@ -241,7 +241,7 @@ ReadValue: TypeAlias = Callable[[Any], Any]
 
 
 def value_reader(type: DataType) -> ReadValue | None:
-    """Return the conversion of a single value that Polars gives to an internal one; None if it is one."""
+    """Return the converter of a single Polars value to an internal one; None if none is needed."""
     if isinstance(type, FloatingType):
         return lambda value: value if value == value else NAN
     if isinstance(type, TimestampType):
@@ -252,7 +252,7 @@ def value_reader(type: DataType) -> ReadValue | None:
 def row_reader(
     readers: Sequence[ReadValue | None],
 ) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-    """Return the conversion of one row as `DataFrame.row` gives it, which is cheaper than that of columns.
+    """Return the converter of one `DataFrame.row`, which is cheaper than converting columns.
 
     readers: of its first columns. What comes after these stays as it is.
     """
@@ -316,7 +316,7 @@ def replace_negative_zero(value: pl.Expr) -> pl.Expr:
 
 
 def spread(value: pl.Expr | float, beside: pl.Expr, dtype: pl.DataType | None = None) -> pl.Expr:
-    """Return floats with one for each row of `beside`, the same numbers, though they be one for all rows.
+    """Return `value` as a column with one float per row of `beside`, even if it is a single float.
 
     With one for all rows Polars takes short cuts: it adds no 0.0, which turns -0.0 into 0.0,
     and multiplies by the reciprocal of a divisor, which is off in the last bit.
@@ -325,7 +325,7 @@ def spread(value: pl.Expr | float, beside: pl.Expr, dtype: pl.DataType | None = 
 
 
 def quotient(dividend: pl.Expr, divisor: pl.Expr | float) -> pl.Expr:
-    """Divide floats of 64 bits, of which the divisor is not 0."""
+    """Divide 64-bit floats by nonzero divisors."""
     return dividend / spread(divisor, dividend)
 
 

@@ -201,7 +201,7 @@ _UNAVAILABLE = "\0unavailable"
 
 @singledispatch
 def placeholder(data_type: DataType, text: str) -> Any:
-    """Return a text in the form in which it stands for a value of a type; None if it has none."""
+    """Convert a placeholder text to the type of the values it replaces; None if that is impossible."""
     return None
 
 
@@ -231,7 +231,7 @@ def _(data_type: MapType, text: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """Values of rows that a record does not tell, because it does not change them.
+    """Row values that a record omits because it does not change them.
 
     marks: position, name and placeholder of each column that may be unknown.
     """
@@ -240,18 +240,18 @@ class Unavailable:
 
     @classmethod
     def of(cls, fields: tuple[Field, ...], text: str = _UNAVAILABLE) -> Unavailable:
-        """Return the unknown values of rows in which a text stands for them."""
+        """Build the placeholders of rows in which `text` replaces unknown values."""
         found = ((at, f.name, placeholder(f.type, text)) for at, f in enumerate(fields))
         return cls(tuple(each for each in found if each[2] is not None))
 
     def names(self, row: tuple[Any, ...]) -> list[str]:
-        """Return the columns whose value a row does not tell."""
+        """Return the columns whose values a row omits."""
         return [name for at, name, mark in self.marks if row[at] == mark]
 
     def fill(self, row: Any, held: Any) -> Any:
-        """Return a row with the values that it does not tell from another one; null stays null.
+        """Return a row with omitted values filled in from another row; null stays null.
 
-        What the other one does not tell either stays as it is.
+        Values that both rows omit stay as they are.
         """
         if row is None or held is None:
             return row
@@ -261,7 +261,7 @@ class Unavailable:
         return tuple(held[at] if at in unknown else value for at, value in enumerate(row))
 
     def mark(self, row: tuple[Any, ...], others: Unavailable) -> tuple[Any, ...]:
-        """Return a row with other placeholders in place of these."""
+        """Return a row with these placeholders replaced by others."""
         if not self.names(row):
             return row
         marks = {
@@ -276,7 +276,7 @@ class Unavailable:
 class KeyedRows:
     """Rows of a table that are held by key.
 
-    sequence: column that orders the records of a key; None if they count in the order in which they come.
+    sequence: column that orders the records of a key; None if they apply in order of arrival.
     """
 
     rows: Schema
@@ -298,7 +298,7 @@ class KeyedRows:
 
     @property
     def sequence_fields(self) -> tuple[Field, ...]:
-        """The field of the sequence of a record, if there is one."""
+        """The sequence field of a record, if there is one."""
         if self.sequence is None:
             return ()
         return (Field("sequence", self._field(self.sequence).type, nullable=True),)
@@ -309,7 +309,7 @@ class KeyedRows:
 
     @property
     def relaxed(self) -> Schema:
-        """Columns of rows of which only the key need be known."""
+        """Columns of rows in which all but the key may be null."""
         fields = (f if f.name in self.key else replace(f, nullable=True) for f in self.rows.fields)
         return Schema(tuple(fields), self.rows.row_class)
 
@@ -363,7 +363,7 @@ def from_user(
 def from_trusted(
     schema: Schema, *, change: type | None = None
 ) -> Callable[[Iterable[object]], list[tuple[Any, ...]]]:
-    """Make a converter like `from_user` that checks nothing: each value is taken for one of its column's."""
+    """Make a converter like `from_user` without checks: values are assumed to have their column's type."""
     names: dict[str, Any] = {"Change": change}
     exec(compile(_trusting_source(schema, weighted=change is not None), "<trusted rows>", "exec"), names)
     return cast("Callable[[Iterable[object]], list[tuple[Any, ...]]]", names["convert"])

@@ -138,7 +138,7 @@ class RowValidator:
         )
 
     def _other_columns(self, row: Mapping[str, object]) -> tuple[str, str]:
-        """Say which columns a row of names lacks or has too many, with a way out."""
+        """Describe the missing or unknown columns of a row with names, and suggest a fix."""
         known = self.schema.names
         unknown = [name for name in row if name not in known]
         missing = [f.name for f in self.schema.fields if f.name not in row and not f.nullable]

@@ -50,7 +50,7 @@ def spark_schema(schema: Schema) -> spark.StructType:
 
 
 def nullable_type(type: spark.DataType) -> spark.DataType:
-    """Allow nulls in a type at any depth: Spark rejects casts to types that forbid more of them."""
+    """Allow nulls in a type at any depth: Spark rejects casts to types that allow fewer nulls."""
     if isinstance(type, spark.StructType):
         return spark.StructType([spark.StructField(f.name, nullable_type(f.dataType)) for f in type.fields])
     if isinstance(type, spark.MapType):
@@ -170,7 +170,7 @@ def _as_it_is(column: Column) -> Column:
 
 
 def hashable(type: DataType, column: Column) -> Column:
-    """Replace a value by one that Spark hashes, alike for equal values: maps by their sorted entries."""
+    """Replace a value by one that Spark can hash, equal for equal values: maps by sorted entries."""
     if not holds_maps(type):
         return column
     return rebuilt(type, representative(type, column), before=F.map_entries)

@@ -42,7 +42,7 @@ _MILLISECONDS = ("", *(f".{number:03d}".rstrip("0") for number in range(1, 1000)
 
 
 class TextCache(dict[K, str]):
-    """Texts by what they are made of. Old ones are forgotten all at once."""
+    """Cache of texts by the values they are made from, cleared when it is full."""
 
     def __init__(self, make: Callable[[K], str]) -> None:
         self._make = make
@@ -115,7 +115,7 @@ TIME_ALONE = re.compile(r"(?:T(?=\d)|(?=\s*\d{1,2}:))(\s*\d{1,2}.*)", re.ASCII |
 
 
 def shortened(text: str) -> str:
-    """Return the first characters of a text, to be shown."""
+    """Shorten a text for display."""
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -275,7 +275,7 @@ def to_float32(text: str) -> float:
 
 
 def of_float32(value: float) -> str:
-    """Format the shortest digits that read back as a float of 32 bits, in Java's layout."""
+    """Format the shortest digits that read back as a 32-bit float, in Java's layout."""
     if value - value != 0.0 or value == 0.0:
         return format_float(value)
     shown = next(text for digits in range(9) if float32(float(text := f"{value:.{digits}e}")) == value)
@@ -335,8 +335,8 @@ _SPACE = re.compile(JAVA_SPACES)
 class NumberFormat:
     """Format of numbers.
 
-    first, last: signs before and behind: S, MI, PR, or none. groups: the runs of digits before the point,
-    from left to right. places: digits behind the point; None without a point.
+    first, last: signs before and after: S, MI, PR, or none. groups: the runs of digits before the point,
+    from left to right. places: digits after the point; None without a point.
     """
 
     text: str
@@ -348,7 +348,7 @@ class NumberFormat:
 
     @property
     def type(self) -> DecimalType:
-        """The type of the numbers that it reads."""
+        """Type of the numbers that it parses."""
         places = self.places or 0
         return DecimalType(sum(map(len, self.groups)) + places, places)
 
@@ -367,13 +367,13 @@ class NumberFormat:
         return _Reading(self, text).number()
 
     def format(self, value: Decimal) -> str:
-        """Return a number as text, with # for its digits if it has more than the format."""
+        """Format a number. If it has too many digits for the format, they are shown as #."""
         return _Writing(self, value).text()
 
 
 @lru_cache(maxsize=256)
 def number_format(text: str) -> NumberFormat:
-    """Parse a format. Raises `EvaluationError` if it is none."""
+    """Parse a number format. Raises `EvaluationError` if it is invalid."""
     found = _FORMAT.fullmatch(text)
     signs = [sign.upper() for sign in (found[1], found[6]) if sign] if found else []
     if found is None or not (found[3] or found[5]) or len(signs) > len(set(signs)):
@@ -390,12 +390,12 @@ def number_format(text: str) -> NumberFormat:
 
 
 def number_writer(text: str) -> Callable[[Decimal], str]:
-    """Return the function that writes numbers by a format. Raises `EvaluationError` if it is none."""
+    """Return the function that formats numbers. Raises `EvaluationError` for an invalid format."""
     return number_format(text).format
 
 
 class _Reading:
-    """Reads a text from left to right."""
+    """Reader of a number's text, from left to right."""
 
     def __init__(self, format: NumberFormat, text: str) -> None:
         self._format = format
@@ -446,7 +446,7 @@ class _Reading:
             self._negative = not self._negative
 
     def _digits(self, runs: tuple[str, ...]) -> str | None:
-        """Return the next digits; None if their groups are not those of the format."""
+        """Return the next digits; None if their grouping does not follow the format."""
         groups = [""]
         while self._at < len(self._text):
             character = self._text[self._at]
@@ -468,7 +468,7 @@ class _Reading:
 
 
 class _Writing:
-    """Writes a number from left to right."""
+    """Writer of a number, from left to right."""
 
     def __init__(self, format: NumberFormat, value: Decimal) -> None:
         self._format = format
@@ -514,13 +514,13 @@ class _Writing:
             self._written += " "
 
     def _behind(self, character: str) -> None:
-        """Write a character behind the number, before the spaces at its end."""
+        """Write a character after the number, before any trailing spaces."""
         self._point()
         written = self._written.rstrip(" ")
         self._written = written + character + self._written[len(written) :]
 
     def _point(self) -> None:
-        """Make a point without digits behind it a space."""
+        """Replace a decimal point without digits after it by a space."""
         if self._written.endswith("."):
             self._written = f"{self._written[:-1]} "
 
@@ -539,6 +539,6 @@ class _Writing:
             self._space()
 
     def _space(self) -> None:
-        """Write a space, before signs."""
+        """Write a space before any trailing sign."""
         written = self._written.rstrip("+-<")
         self._written = f"{written} {self._written[len(written) :]}"

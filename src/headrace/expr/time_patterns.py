@@ -1,4 +1,4 @@
-"""Patterns of dates and times, by the letters of Spark: `yyyy-MM-dd HH:mm:ss`.
+"""Date and time patterns with Spark's letters: `yyyy-MM-dd HH:mm:ss`.
 
 Times are in UTC, names in English.
 Letters of eras, zones and weeks are refused by name.
@@ -56,7 +56,7 @@ class _Unit(Enum):
 
 
 def _number(target: str, width: int, value: Callable[[datetime], int], most: int = 0) -> _Field:
-    """Return a number: of one letter with any digits, and a sign; of more with so many, or up to `most`."""
+    """Return a number field: one letter takes any digits and a sign, more take `width` to `most` digits."""
     syntax = r"(-?[0-9]{1,19})" if width == 1 else rf"([0-9]{{{width},{most or width}}})"
     read, fixed = _signed if width == 1 else int, width > 1 and most in (0, width)
     return _Field(lambda t: f"{value(t):0{width}d}", syntax, target, read, True, fixed)
@@ -67,7 +67,7 @@ def _signed(text: str) -> int | None:
 
 
 def _year(width: int) -> _Field:
-    """Return a year: from four letters on, one of more digits has a sign."""
+    """Return a year field. With four or more letters, a year of more digits needs a sign."""
 
     def read(text: str) -> int | None:
         if width < 4 or text[0] not in "+-":
@@ -169,7 +169,7 @@ def _fraction(width: int) -> _Field:
 
 @dataclass(frozen=True, slots=True)
 class TimePattern:
-    """A pattern, in parts: fields, the text between them, and brackets around what may be missing."""
+    """A pattern in parts: fields, the text between them, and brackets around optional parts."""
 
     text: str
     parts: tuple[str | _Field | _Bracket, ...]
@@ -180,7 +180,7 @@ class TimePattern:
         return "".join([format(moment) for format in self.formats])
 
     def parse(self, text: str) -> datetime | None:
-        """Return the time that a text tells, what it leaves out being that of 1970; None if it tells none.
+        """Parse a time, with missing parts taken from 1970; None if the text does not match.
 
         Raises `EvaluationError` outside the years 1 to 9999.
         """
@@ -227,7 +227,7 @@ def _day(values: Mapping[str, int], year: int) -> date | None:
 
 
 def _hour(values: Mapping[str, int]) -> int | None:
-    """Return the hour of the day; None if two fields that are compared say different ones."""
+    """Return the hour of the day; None if two compared fields disagree."""
     half = values.get("half")
     hour, agrees = _one_of(values, "hour", "clock_hour", 24)
     within, agrees_within = _one_of(values, "half_hour", "clock_half_hour", 12)
@@ -247,7 +247,7 @@ def _hour(values: Mapping[str, int]) -> int | None:
 
 
 def _one_of(values: Mapping[str, int], name: str, clock: str, hours: int) -> tuple[int | None, bool]:
-    """Return the hour by either count, and whether both agree."""
+    """Return the hour from either field, and whether both agree."""
     one, other = values.get(name), values.get(clock)
     other = None if other is None else other % hours
     return (one if other is None else other), one is None or other is None or one == other
@@ -325,14 +325,14 @@ def _quoted(pattern: str, at: int) -> tuple[str, int]:
 
 @lru_cache(maxsize=256)
 def format_pattern(pattern: str) -> TimePattern:
-    """Read a pattern that formats times. Raises `EvaluationError`."""
+    """Parse a pattern for formatting times. Raises `EvaluationError`."""
     parts = tuple(_parts(pattern))
     fields = [part for part in parts if not isinstance(part, _Bracket)]
     return TimePattern(pattern, parts, None, tuple(_formats(fields)))
 
 
 def _formats(parts: list[str | _Field]) -> Iterator[Format]:
-    """Yield what formats the parts, together those in succession that depend on the same unit of a time."""
+    """Yield formatters of the parts, one for successive parts that depend on the same unit of time."""
     while parts:
         unit = next((part.unit for part in parts if isinstance(part, _Field)), None)
         count = next(
@@ -360,7 +360,7 @@ def _format_of(unit: _Unit | None, parts: list[str | _Field]) -> Format:
 
 @lru_cache(maxsize=256)
 def parse_pattern(pattern: str) -> TimePattern:
-    """Read a pattern that parses texts. Raises `EvaluationError`.
+    """Parse a pattern for parsing texts. Raises `EvaluationError`.
 
     As Java does, a field takes what it can, and gives back only what fixed ones after a number need.
     """

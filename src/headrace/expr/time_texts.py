@@ -160,7 +160,7 @@ def _regions() -> frozenset[str]:
 
 
 def from_utc(moment: datetime, zone: tzinfo) -> datetime:
-    """Return the time of a clock in the zone, as a time in UTC."""
+    """Convert a UTC time to local time in the zone, labelled as UTC."""
     try:
         return moment.astimezone(zone).replace(tzinfo=UTC, fold=0)
     except (OverflowError, ValueError):
@@ -168,7 +168,7 @@ def from_utc(moment: datetime, zone: tzinfo) -> datetime:
 
 
 def to_utc(wall: datetime, zone: tzinfo) -> datetime:
-    """Return the moment of a time of a clock in the zone, the first of two."""
+    """Convert local time in the zone to UTC; an ambiguous time means its first occurrence."""
     try:
         return wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
     except (OverflowError, ValueError):
@@ -176,7 +176,7 @@ def to_utc(wall: datetime, zone: tzinfo) -> datetime:
 
 
 def other_clock(wall: datetime, zone: tzinfo, other: tzinfo) -> datetime:
-    """Return the time of a clock in the other zone, at a time of one in the zone, or at the first of two."""
+    """Convert local time from one zone to another; an ambiguous time means its first occurrence."""
     try:
         return wall.replace(tzinfo=zone, fold=0).astimezone(other).replace(tzinfo=None, fold=0)
     except (OverflowError, ValueError):

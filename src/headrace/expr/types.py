@@ -37,7 +37,7 @@ class BoolType(DataType):
 
 
 class IntegerType(DataType):
-    """Base of the column types of `int` values of a width in `bits`, with a sign. Overflow is an error."""
+    """Base of the column types of signed `int` values of `bits` bits. Overflow is an error."""
 
     __slots__ = ()
     bits: ClassVar[int]
@@ -83,7 +83,7 @@ class FloatingType(DataType):
 
 
 class Float32Type(FloatingType):
-    """Column type of `float` values of 32 bits, Spark's FLOAT. Results are rounded to these, as in Java."""
+    """Column type of `float` values of 32 bits, Spark's FLOAT. Results are rounded to 32 bits, as in Java."""
 
     __slots__ = ()
 
@@ -134,7 +134,7 @@ class TimestampType(DataType):
 
 
 class TimestampNtzType(DataType):
-    """Column type of `datetime.datetime` values without a zone, to the microsecond: what a clock shows."""
+    """Column type of `datetime.datetime` values without a zone, to the microsecond: wall-clock time."""
 
     __slots__ = ()
 
@@ -163,12 +163,12 @@ class IntervalType(DataType):
 
     @property
     def step(self) -> int:
-        """Microseconds that all values are whole multiples of: those of the least unit, one for seconds."""
+        """Microseconds of the smallest unit, of which all values are multiples; 1 for seconds."""
         return 1 if self.last == 3 else INTERVAL_UNITS[self.last]
 
 
 def fits_interval(span: timedelta) -> bool:
-    """Return whether a span fits 64 bits of microseconds."""
+    """Return whether a span in microseconds fits 64 bits."""
     # Of a plain number, since pandas has spans of its own.
     return -(2**63) <= span // timedelta(microseconds=1) < 2**63
 
@@ -208,7 +208,7 @@ class ListType(DataType):
 
 @dataclass(frozen=True, slots=True)
 class MapType(DataType):
-    """Column type of mappings: tuples of entries internally, which are pairs, and `dict`s for users.
+    """Column type of mappings: tuples of (key, value) pairs internally, `dict`s for users.
 
     Keys are never null, differ, and hold no maps. nullable: whether values may be null.
 
@@ -225,7 +225,7 @@ class MapType(DataType):
 
     @property
     def entries(self) -> ListType:
-        """Type of the list of the entries, whose values are those of the map."""
+        """Type of the list of entries. Values are nullable as in the map."""
         return ListType(StructType((Field("key", self.key), Field("value", self.value, self.nullable))))
 
 

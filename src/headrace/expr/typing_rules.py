@@ -115,7 +115,7 @@ SparkForm: TypeAlias = "Callable[[CallTerm, tuple[Any, ...]], Column]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionRecord:
-    """What is known of a function beside its name, types and Python.
+    """Properties of a function besides its name, types and Python form.
 
     arity:    the least and greatest number of arguments; None: unlimited. step: increment above the least.
     options:  test of each option's value.
@@ -149,7 +149,7 @@ class FunctionRecord:
 
 @dataclass(frozen=True, slots=True)
 class Function(FunctionRecord):
-    """Base of catalogue functions: a name, its typing rule, and its record."""
+    """Base of catalogue functions: name, typing rule and record."""
 
     name: str
     rule: Rule
@@ -229,7 +229,7 @@ def _constant_type(number: int, beside: DataType) -> DataType:
 
 
 def smallest_integer(number: int, least: IntegerType) -> IntegerType:
-    """Return `least` if it holds a number, or else int32, Spark's least type of a constant, or int64."""
+    """Return `least` if it holds a number, else int32 (Spark's smallest constant type), else int64."""
     wide = (least, *(each for each in (INT32, INT64) if each.bits > least.bits))
     return next((each for each in wide if each.range[0] <= number <= each.range[1]), INT64)
 
@@ -254,7 +254,7 @@ def wider_type(a: DataType, b: DataType) -> DataType:
 
 
 def _holding_both(a: DataType, b: DataType) -> DataType | None:
-    """Return the type that holds the values of both types as they are, or None.
+    """Return the type that holds the values of both types unchanged, or None.
 
     They differ in what within them may be null and in the units of intervals.
     """
@@ -280,7 +280,7 @@ def _holding_both(a: DataType, b: DataType) -> DataType | None:
 
 
 def holds_all_of(target: DataType, source: DataType) -> bool:
-    """Return whether values of a type are values of another one as they are, which may hold more nulls."""
+    """Return whether `target` holds all values of `source` unchanged. It may allow more nulls."""
     return _holding_both(target, source) == target
 
 
@@ -334,7 +334,7 @@ def limit_decimal_digits(precision: int, scale: int) -> DecimalType:
 
 @dataclass(frozen=True, slots=True)
 class CodeBounds:
-    """Bounds that generated code keeps to: those of `headrace.expr.bounds` for each value, and these.
+    """Bounds on generated code, besides the bounds of `headrace.expr.bounds` on each value.
 
     tick_rows: rows that a tick may make, in all operators together. rounds: of a loop, in a tick.
     """
@@ -348,7 +348,7 @@ _bounds: ContextVar[CodeBounds | None] = ContextVar("bounds of generated code", 
 
 @contextmanager
 def bounded_code(bounds: CodeBounds = CodeBounds()) -> Generator[None]:
-    """Generate code inside this block in which no row may cost much."""
+    """Generate code with a bounded cost per row inside this block."""
     token = _bounds.set(bounds)
     try:
         yield
@@ -357,12 +357,12 @@ def bounded_code(bounds: CodeBounds = CodeBounds()) -> Generator[None]:
 
 
 def code_bounds() -> CodeBounds | None:
-    """Return the bounds of the code that is generated now, if it has any."""
+    """Return the bounds of the code being generated, if any."""
     return _bounds.get()
 
 
 def is_bounded() -> bool:
-    """Return whether the code that is generated now is to be bounded."""
+    """Return whether the code being generated must be bounded."""
     return _bounds.get() is not None
 
 
@@ -389,15 +389,15 @@ class GuardedSource:
 
 
 class Emitter(Protocol):
-    """Writes Python source for checked expressions within one scope."""
+    """Writer of Python source for checked expressions within one scope."""
 
     @property
     def bounded(self) -> bool:
-        """Whether no row may cost much (see `headrace.expr.bounds`)."""
+        """Whether the cost per row is bounded (see `headrace.expr.bounds`)."""
         ...
 
     def prepare(self, make: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what prepares a value, such as a pattern, in this code."""
+        """Return the function that prepares a value, such as a pattern, in this code."""
         ...
 
     def fresh(self) -> str:

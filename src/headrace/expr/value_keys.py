@@ -38,7 +38,7 @@ Key = Callable[[Any], Any]
 
 
 class Descending:
-    """Wrapper that reverses the order of a comparable value, where no other value stands for that."""
+    """Wrapper that reverses the order of a comparable value, used if no plain value can."""
 
     __slots__ = ("value",)
 
@@ -201,7 +201,7 @@ def any_key(value: Any) -> tuple[Any, ...]:
 
 
 class _Comparable:
-    """Wrapper that compares values of a user's class. Raises `EvaluationError` if that fails."""
+    """Wrapper that compares values of a user's class. Raises `EvaluationError` if the comparison fails."""
 
     __slots__ = ("value",)
 
@@ -267,7 +267,7 @@ def _nested(type: DataType, nullable: bool, source: str, name: Name) -> str:
 
 
 def has_representatives(type: DataType) -> bool:
-    """Return whether different values of a type are equal, so that one of them represents the others.
+    """Return whether distinct values of a type may be equal, so that one represents the others.
 
     These are zeros, maps with their entries in another order, and values that contain them, as far as the
     type determines it.
@@ -276,7 +276,7 @@ def has_representatives(type: DataType) -> bool:
 
 
 def key_function(type: DataType) -> Callable[[Any], Any]:
-    """Return a function from values to keys: the representative of those that are equal."""
+    """Return a function from values to keys, with one representative for all equal values."""
     shape = _shape(type)
     return nested_key if shape is None else partial(key_with_maps, shape=shape)
 

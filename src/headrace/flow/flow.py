@@ -226,7 +226,7 @@ class Flow(MethodGuesses, Shown):
     def changing_feedback(
         self, schema: Schema, *, distinct: bool = True, max_iterations: int = 10_000
     ) -> ChangingFeedbackStream[Any]:
-        """Add a stream like `feedback`, of rows of a schema."""
+        """Add a stream like `feedback`, whose rows have the given schema and may be retracted."""
         location = SourceLocation.of_caller()
         return ChangingFeedbackStream(*self._feedback(schema, max_iterations, location, distinct=distinct))
 
@@ -381,11 +381,11 @@ class Flow(MethodGuesses, Shown):
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """Operators added so far, those replaced included. An open feedback has no inputs."""
+        """Operators added so far, including replaced ones. An open feedback has no inputs."""
         return tuple(self._nodes)
 
     def current_nodes(self) -> tuple[tuple[Node, ...], dict[int, int]]:
-        """Return the operators without those replaced, and their new numbers by those in `nodes`, if any."""
+        """Return the operators without replaced ones, and a map from old to new numbers, if any changed."""
         named = (*self._sources.values(), *self._sinks.values())
         return self._redefinitions.current_nodes(self._nodes, named)
 

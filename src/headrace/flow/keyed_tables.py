@@ -104,7 +104,7 @@ def add_rows(
     tombstones: GivenSpan | None,
     location: SourceLocation,
 ) -> AnyStream:
-    """Add the upsert of the records of a keyed source. Raises `WrongType` for unfit `tombstones`."""
+    """Add the upsert of the records of a keyed source. Raises `WrongType` for invalid `tombstones`."""
     keyed = source.keyed
     return add_upsert(
         records,
@@ -164,7 +164,7 @@ def _rule(
     location: SourceLocation,
     keyed: KeyedSource | None = None,
 ) -> tuple[UpsertRule, StructType]:
-    """Return the rule for records, and the type of their rows. Raises `WrongType` for unfit arguments."""
+    """Return the rule for records, and the type of their rows. Raises `WrongType` for invalid arguments."""
     keys = _keys(by, schema, location)
     made, rows = _row(row, schema, location)
     image = None if deleted is None else made

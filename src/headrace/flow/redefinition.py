@@ -26,7 +26,7 @@ class Redefinitions:
     last: object = None
 
     def define(self, node_id: int) -> None:
-        """Record in which execution an operator was added."""
+        """Record the execution in which an operator was added."""
         execution = cell_execution()
         if execution is not None:
             self.defined_in[node_id] = self.last = execution
@@ -39,7 +39,7 @@ class Redefinitions:
     def current_nodes(
         self, nodes: Sequence[Node], named: Iterable[int]
     ) -> tuple[tuple[Node, ...], dict[int, int]]:
-        """Return the operators without those replaced, and their new numbers by those in `nodes`, if any.
+        """Return the operators without replaced ones, and a map from old to new numbers, if any changed.
 
         named: nodes of the current sources and sinks.
         Raises `BadFlow` if a sink depends on a source that was replaced by one with other columns.
@@ -78,7 +78,7 @@ def _live_nodes(nodes: Sequence[Node], ends: Iterable[int]) -> dict[int, int]:
 
 
 def _renumber(nodes: Sequence[Node], ids: Mapping[int, int]) -> tuple[Node, ...]:
-    """Return the nodes in `ids` under their new numbers. Names that hold a number change with it."""
+    """Return the nodes in `ids` with their new numbers. Names that contain a number change with it."""
     return tuple(
         replace(
             node,
@@ -91,7 +91,7 @@ def _renumber(nodes: Sequence[Node], ids: Mapping[int, int]) -> tuple[Node, ...]
 
 
 def automatic_name(node: Node) -> str:
-    """Return the name that an operator has if the user gives none."""
+    """Return an operator's default name, used if the user gives none."""
     return f"{node.operator.kind}_{node.id}"
 
 

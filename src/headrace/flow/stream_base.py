@@ -130,7 +130,7 @@ def _no_operator(sign: str) -> Callable[[Any, object], NoReturn]:
 
 
 class RowMisuse(MethodGuesses):
-    """Base of streams and groups: Python's own functions and statements are refused."""
+    """Base of streams and groups: refuses Python's built-in functions and statements."""
 
     __slots__ = ()
     _rows_fix: ClassVar[str]

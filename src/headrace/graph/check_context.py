@@ -85,7 +85,7 @@ class CheckContext(ABC):
         return check(expr, self.input if schema is None else schema).type
 
     def check_keys(self, exprs: Iterable[Expr], schema: Schema | None = None) -> None:
-        """Raise unless all are expressions over the input."""
+        """Raise unless all keys are expressions over the input."""
         for expr in exprs:
             self.type_of(expr, schema)
 
@@ -98,7 +98,7 @@ class CheckContext(ABC):
         self.require(same, "the columns are not all columns of the input")
 
     def check_order_by(self, by: Iterable[object]) -> None:
-        """Raise unless all order by expressions over the input, whose values have an order."""
+        """Raise unless all sort keys are expressions over the input with ordered values."""
         for each in by:
             if isinstance(each, Ordering):
                 check_ordered(each.expr, self.input)
@@ -143,7 +143,7 @@ class CheckContext(ABC):
         return tuple(replace(f, name=name) for f, name in zip(fields, self.output.names, strict=True))
 
     def all_joined_columns(self, kept: Sequence[int], *, may_lack: bool = False) -> tuple[Field, ...]:
-        """Return the columns of both inputs, like `joined_columns`. Raises if any is left out."""
+        """Return the columns of both inputs, like `joined_columns`. Raises if a column is left out."""
         every = tuple(kept) == tuple(range(len(self.inputs[1].fields)))
         self.require(every, "not all columns of the right are there")
         return self.joined_columns(kept, (may_lack, may_lack))

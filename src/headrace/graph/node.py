@@ -125,7 +125,7 @@ class Operator(ABC):
     def reads(
         self, inputs: Sequence[Schema], output: Schema, live: AbstractSet[str]
     ) -> tuple[AbstractSet[str], ...] | None:
-        """Return the columns read of each input if only the columns `live` of the output matter.
+        """Return the columns read from each input if only the output columns `live` are needed.
 
         None means whole rows of every input; `over` is then never called. Default: None.
         """

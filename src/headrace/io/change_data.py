@@ -156,7 +156,7 @@ class Debezium(ChangeData):
 
 @dataclass(frozen=True)
 class Upserts(ChangeData):
-    """Source of upserts, as compacted topics hold them: `Upserts(JsonFiles("in"))`, for tables with a key.
+    """Source of upserts, as in compacted topics: `Upserts(JsonFiles("in"))`, for tables with a key.
 
     A record has a `key`, an object with the columns of the key, and a `value`: the row that it sets, which
     may leave out the key's columns, or null, which deletes the row of the key. In a table with a sequence,
@@ -256,7 +256,7 @@ def _nested_fields(paths: Sequence[tuple[list[str], DataType]]) -> tuple[Field, 
 
 
 def _value_at(fields: Sequence[Field], path: list[str]) -> Callable[[Row], Any]:
-    """Build a function from a row of these fields to the value at a path; null where there is none."""
+    """Build a function from a row of these fields to the value at a path; null if there is none."""
     at = next(number for number, f in enumerate(fields) if f.name == path[0])
     if len(path) == 1:
         return lambda row: row[at]
@@ -310,7 +310,7 @@ def envelope_reader(source: Debezium, rows: Schema) -> Callable[[Row], tuple[str
 
 
 def _filled(after: Row | None, before: Row, marks: Unavailable) -> Row | None:
-    """Fill in the unknown values of an image from those that the one before has."""
+    """Fill in the unknown values of an image from the image before."""
     known = marks.marks if after is not None else ()
     return Unavailable(tuple(each for each in known if before[each[0]] is not None)).fill(after, before)
 
@@ -346,7 +346,7 @@ def _(source: Debezium, rows: Schema) -> DecodeRecord:
 
 
 def refuse_rows_only(source: ChangeData, name: str, append: bool) -> None:
-    """Raise `BadInput` if the flow's source is append-only, or the records say nothing without a key."""
+    """Raise `BadInput` if the flow's source is append-only, or the records are useless without a key."""
     if isinstance(source, Upserts):
         raise BadInput(
             f"source {name!r} gets upserts, and is no table with a key",

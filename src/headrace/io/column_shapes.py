@@ -54,7 +54,7 @@ _day, _moment = parser_of(DATE), parser_of(TIMESTAMP)
 
 
 def kind_of_text(text: str) -> str:
-    """Classify a text that is not empty: bool, int, number, date, timestamp or text."""
+    """Classify a non-empty text: bool, int, number, date, timestamp or text."""
     if text in ("true", "false", "True", "False", "TRUE", "FALSE"):
         return "bool"
     if _INT.fullmatch(text):
@@ -147,7 +147,7 @@ _TEXTS = {"date": Shape(DATE), "timestamp": Shape(TIMESTAMP)}
 
 
 def shape_of_json(value: Any) -> Shape:
-    """Return the shape of a value of JSON. Numbers with a point are floats."""
+    """Return the shape of a JSON value. Numbers with a decimal point are floats."""
     match value:
         case None:
             return NULL

@@ -264,7 +264,7 @@ def _system_time() -> datetime:
 
 
 def _check_span(every: timedelta | str) -> None:
-    """Raise `WrongType` unless a clock can have this span."""
+    """Raise `WrongType` unless a span is positive, as a clock requires."""
     if duration(every) <= timedelta():
         raise WrongType(
             f"a clock needs a span above 0, got {format_duration(duration(every))}",
@@ -292,9 +292,9 @@ class WallClock(Source):
 
 @dataclass(frozen=True)
 class TickTime(Source):
-    """Time of this machine (UTC), for answers that depend on it: once as a run begins, then while it follows.
+    """Source of this machine's time (UTC), for time-dependent flows: once at the start, then while following.
 
-    every:   time between two of them. A run that does not follow its sources has one time.
+    every:   interval between times. A run that does not follow its sources has one time.
     soonest: in this process, a time comes also when the next row falls due by it, this long after the one
              before at the soonest.
 
@@ -313,7 +313,7 @@ class TickTime(Source):
     def take(
         self, taken: MutableMapping[Any, Any], *, begins: bool, next_due: NextDue | None = None
     ) -> datetime | None:
-        """Return the time if there is to be one, and record it in `taken`.
+        """Return the time if one is due, and record it in `taken`.
 
         begins: none was taken in this run.
         """

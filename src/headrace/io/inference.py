@@ -56,7 +56,7 @@ _RECORDS = 100
 
 
 def sniff(path: Path) -> CsvDialect:
-    """Find the dialect by which most records have as many fields as the first one, and more than one."""
+    """Find the dialect in which most records have as many fields as the first one, at least two."""
     with open_bytes(path) as file:
         encoding = likely_encoding(file.read(_LOOKED_AT))
     dialects = [CsvDialect(sep=sep, encoding=encoding) for sep in ",;\t|"]
@@ -118,7 +118,7 @@ _TAKEN = (
 
 
 def class_name(words: str) -> str:
-    """Make a class name of a file or column name: "order_lines" is OrderLines."""
+    """Make a class name from a file or column name: "order_lines" is OrderLines."""
     parts = "".join(c if c.isalnum() else " " for c in words).split()
     name = "".join(part[0].upper() + part[1:] for part in parts)
     return name if name.isidentifier() else f"Row{name}"
@@ -132,7 +132,7 @@ class _Classes:
     _prefix: str = ""
 
     def add(self, name: str, within: str, fields: Sequence[Field]) -> str:
-        """Add a class, after those that it needs, and return its name."""
+        """Add a class, after the classes that it needs, and return its name."""
         while name in self._names:
             name = f"{within}{name}" if within else f"{name}Row"
         self._names.add(name)
@@ -211,7 +211,7 @@ _FORMATS = {
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """Columns found in files. rows: how many were read. partial: whether there are more.
+    """Columns found in files. rows: number of rows read. partial: whether there are more.
 
     irregular: rows of CSV with more or fewer fields than the header. uri: of a source that reads the files.
     null_texts: text columns that hold a null word of the URI, by word; the URI reads it as null there, too.

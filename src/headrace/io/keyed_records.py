@@ -112,7 +112,7 @@ class RecordBuilder:
         return key, before, row, sequence
 
     def whole_or_none(self, row: Row) -> Row | None:
-        """Return a row unless it is known by its key alone, or lacks a value that it must have."""
+        """Return a row; None if only its key is known, or if it lacks a required value."""
         if self.others and all(row[at] is None for at in self.others):
             return None
         if self.unavailable.names(row):
@@ -120,7 +120,7 @@ class RecordBuilder:
         return None if self._missing(row) else row
 
     def check(self, row: Row) -> Row:
-        """Return a row. Raises `UnfitValue` if a column is null that never is."""
+        """Return a row unchanged. Raises `UnfitValue` for a null in a non-nullable column."""
         missing = self._missing(row)
         if missing is not None:
             raise UnfitValue(f"{missing.name}: expected {missing.type}, found None")
@@ -292,7 +292,7 @@ def _(source: KeyedFiles) -> Join | None:
 
 
 def _join_images(build: RecordBuilder) -> Join:
-    """Build the joiner of the two images of each update, which are one record in place of the second."""
+    """Build the joiner of each update's two images into one record, in place of the second image."""
 
     def join(records: Iterator[Any], path: str) -> Iterator[Any]:
         before: Row | None = None

@@ -52,7 +52,7 @@ class HeldBack:
 
 
 def consolidate_rows(rows: Iterable[Row]) -> dict[Row, int]:
-    """Sum the weights (last fields) of equal rows. Holds no more rows than have a sum other than 0."""
+    """Sum the weights (last fields) of equal rows. Memory use is limited to rows with a non-zero sum."""
     sums: dict[Row, int] = {}
     for *values, weight in rows:
         row = tuple(values)

@@ -192,7 +192,7 @@ def text_of(column: Field, sink: str) -> str:
 
 
 def _from_text(data_type: DataType) -> Callable[[str], Any]:
-    """Build a parser of such a text to internal values, which raises `UnfitValue`."""
+    """Build a parser from such texts to internal values. It raises `UnfitValue`."""
     if isinstance(data_type, BytesType):
         return bytes.fromhex
     if isinstance(data_type, IntervalType):

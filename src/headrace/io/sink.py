@@ -164,7 +164,7 @@ def refuse_later_ticks(sink: str, path: Path | str, found: int, tick: int) -> No
 
 
 def other_rows(sink: str, place: Path | str, why: str) -> BadInput:
-    """Create the error for rows, read back, that are not of the sink's type."""
+    """Create the error for rows read back that do not have the sink's type."""
     return BadInput(
         f"sink {sink!r}: {place} holds other rows than this flow gives",
         why=why,

@@ -196,7 +196,7 @@ class Feed:
 
     @property
     def live_fields(self) -> list[Field]:
-        """The fields that a reader has to look at. At least one, since a table needs it to count its rows."""
+        """The fields that a reader must read. At least one, since a table needs it to count its rows."""
         live = [f for f in self.schema.fields if self.live is None or f.name in self.live]
         return live or [*self.schema.fields[:1]]
 

@@ -1,4 +1,4 @@
-"""Buffers for modules that do not answer ask by ask: pending asks, values fetched ahead, waiting stops."""
+"""Buffers for modules that do not map asks to answers one to one: pending asks, prefetched values, stops."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class IterationState:
-    """Requests and answers of one iteration. Lists in `arrived` and open requests fill at most one window.
+    """Requests and answers of one iteration. Lists in `arrived` plus open requests fill at most one window.
 
     woken: called when a list or the end arrives.
     """
@@ -88,7 +88,7 @@ def iter_values(
     window: int | None = None,
     confirm_within: float | None = CONFIRM_WITHIN,
 ) -> Generator[Any]:
-    """Iterate over the values of a source. It starts at the first `next`, and requests values on demand.
+    """Iterate over the values of a source. Starts at the first `next`, and requests values on demand.
 
     batch:          number of values per request.
     window:         limit on requests in flight, including those whose values wait; None: as many as the

@@ -63,7 +63,7 @@ class Pipeline:
         fuse: bool = True,
         confirm_within: float | None = CONFIRM_WITHIN,
     ) -> Run:
-        """Start the pipeline, and return when it can only continue with outside input. See `run`, `Run`."""
+        """Start the pipeline, and return once it needs outside input to continue. See `run`, `Run`."""
         run = self._prepared(runtime or Runtime(running_loop()), window, fuse, confirm_within)
         try:
             run.runtime.work()

@@ -122,7 +122,7 @@ class ConcurrentCalls:
             asks.popleft()(self._end)
 
     def _note(self, error: Exception | None) -> None:
-        """Attach an unwanted value's error, if any, to the stream's error."""
+        """Attach the error of a discarded value, if any, to the stream's error."""
         if error is not None and isinstance(self._cause, Exception):
             attach_close_error(self._cause, error)
 

@@ -43,7 +43,7 @@ class Deferred(Generic[P]):
         self._waiting: Registry[_Waiting[P]] = Registry()
 
     def when(self, module: Module, connect: Callable[[P], object]) -> None:
-        """Call `connect(module)` when the module is resolved, or now if it is."""
+        """Call `connect(module)` when the module is resolved, or immediately if it already is."""
         if self._actual is not None:
             connect(self._actual)
         else:
@@ -212,7 +212,7 @@ class DeferredSink(PullSink):
         object.__setattr__(self, "_later", later)
 
     def resolve(self, sink: PullSink) -> None:
-        """Connect the sink. Its result becomes that of the pipeline."""
+        """Connect the sink. Its result becomes the pipeline's result."""
         self._later.resolve(sink)
 
     def abort(self, error: Exception | None = None) -> None:

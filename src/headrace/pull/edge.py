@@ -61,7 +61,7 @@ class EdgeRun(Protocol):
         ...
 
     def heard(self, edge: PullEdge) -> None:
-        """Called when the end of an edge was delivered downstream."""
+        """Called when the end of an edge has been delivered downstream."""
         ...
 
 
@@ -156,12 +156,12 @@ class PullEdge:
 
     @property
     def end_delivered(self) -> bool:
-        """Whether downstream has received the end, which may be later than the end itself."""
+        """Whether downstream has received the end, possibly some time after the stream ended."""
         return self._state.end_delivered
 
     @property
     def undelivered_failure(self) -> bool:
-        """Whether the module upstream failed without a request to answer with the failure."""
+        """Whether the module upstream failed while no request was pending to carry the failure."""
         return self._state.undelivered_failure
 
     @property
@@ -282,7 +282,7 @@ class PullEdge:
         self._runtime.post(self, self._deliver, request, None, value)
 
     def _deliver(self, request: PendingRequest, end: End | None, value: Any = None) -> None:
-        """Answer a request of downstream, unless a stop has overtaken the value."""
+        """Answer a downstream request, unless a stop has overtaken the value."""
         if end is None and self._state.stopped_below:
             self._state.drop_value(request)
             return
@@ -344,7 +344,7 @@ class PullEdge:
 
 
 class CallbackEdge(PullEdge):
-    """Edge below a module in callback form, whose `read` is called with one of these answer functions.
+    """Edge below a module in callback form. The edge passes one of its answer functions to `read`.
 
     batches: it answers with lists. linear: it is asked again only after it has answered.
     layer: requests that it understands. For one of layer 1, the edge stops the inputs instead.

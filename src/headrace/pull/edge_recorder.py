@@ -16,7 +16,7 @@ from headrace.pull.rules.trace import Answer, AnswerPort, Event, Request, Reques
 
 @dataclass(eq=False)
 class Recorder:
-    """Events of one edge, or of both edges of a transformer, in the order in which its module met them.
+    """Events of one edge, or of both edges of a transformer, in the order in which its module observed them.
 
     stop_at_once: fail a module that breaks a rule with `ProtocolBroken`, instead of only recording it.
     """
@@ -143,7 +143,7 @@ def probe(recorder: Recorder, *, below: bool = False) -> PullTransformer:
 
 
 def probe_around(transformer: PullTransformer, recorder: Recorder) -> PullTransformer:
-    """Record both edges of a transformer as one trace, in the order in which it met the events."""
+    """Record both edges of a transformer as one trace, in the order in which it observed the events."""
 
     def below(edge: PullEdge) -> None:
         edge.seen_below = LowerObserver(recorder, edge, "TI", "U")

@@ -1,4 +1,4 @@
-"""State of an edge: a request or an answer in, effects out.
+"""State machine of an edge: takes a request or an answer, returns effects.
 
 Pure: `EdgeState` calls nothing. An adapter passes it the messages of an edge and performs the effects that it
 returns, in order: `headrace.pull.edge` by calls, with values or batches, `headrace.pull.dataflow.edge` by
@@ -59,7 +59,7 @@ class PendingRequest:
 
 
 class Direct(Enum):
-    """Effect on the message that came in itself, which is shown to the observer of the module upstream first.
+    """Effect on the incoming message itself, which is first shown to the observer of the module upstream.
 
     Nearly every message has one of these, so they are members of an enum: nothing is allocated for a value.
     """
@@ -92,14 +92,14 @@ class RecordAnswer:
 
 @dataclass(frozen=True, slots=True)
 class RetractAnswer:
-    """Remove the answer that the edge gave for the module upstream, which answers now, too late."""
+    """Remove the answer that the edge gave for the module upstream, which is answering now, too late."""
 
     request: PendingRequest
 
 
 @dataclass(frozen=True, slots=True)
 class DeliverValue:
-    """Queue a value for downstream. When its turn comes, a stop may have overtaken it: `drop_value`."""
+    """Queue a value for downstream. It is dropped if a stop overtakes it: `drop_value`."""
 
     request: PendingRequest
     value: Any
@@ -107,7 +107,7 @@ class DeliverValue:
 
 @dataclass(frozen=True, slots=True)
 class DeliverEnd:
-    """Queue an end for downstream. When its turn comes, it answers the requests `due_with_end`."""
+    """Queue an end for downstream. On its turn, it answers the requests of `due_with_end`."""
 
     request: PendingRequest
     end: End
@@ -131,7 +131,7 @@ class Finish:
 
 
 class Next(Enum):
-    """Effect that names no message."""
+    """Effect that does not refer to a message."""
 
     RELEASE = "call `EdgeState.release` and perform its effects; always the last effect"
     TELL_NEXT = "queue a call of `EdgeState.next_ask`, and pass on the ask that it returns"
@@ -182,12 +182,12 @@ class EdgeState:
         self._failed: Exception | None = None
 
     def note_stop(self) -> None:
-        """Note that downstream stops the stream, before the stop arrives."""
+        """Record that downstream is stopping the stream, before the stop arrives."""
         self.stopped_below = True
 
     @property
     def has_pending(self) -> bool:
-        """Whether requests wait for answers."""
+        """Whether requests are waiting for answers."""
         return bool(self._pending)
 
     @property
@@ -262,7 +262,7 @@ class EdgeState:
         return PASS_ON_AND_TELL_NEXT if pending else PASS_ON
 
     def release(self) -> Effects:
-        """Continue behind an answer: with the next one if it is held, or with a linear module's next ask."""
+        """Continue after an answer: with the next one if it is held, or with a linear module's next ask."""
         pending = self._pending
         if pending and pending[0].progress is HELD:
             request = pending[0]

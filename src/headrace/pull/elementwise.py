@@ -1,4 +1,4 @@
-"""Transformers of single values: `map` and `filter` with their kin, `unique`, `take`, `through`."""
+"""Transformers of single values: `map`, `filter` and their variants, `unique`, `take`, `through`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def filter(test: Callable[[Any], Any] | None = None) -> PullTransformer:
 
 
 def filter_not(test: Callable[[Any], Any] | None = None) -> PullTransformer:
-    """Keep the values for which `test(value)` is false, in order. In other respects like `filter`.
+    """Keep the values for which `test(value)` is false, in order. Otherwise like `filter`.
 
     >>> from headrace.pull import collect, pull, values
     >>> pull(values(range(6)), filter_not(lambda x: x % 2), collect()).run()
@@ -219,7 +219,7 @@ def unique(key: Callable[[Any], Any] | None = None) -> PullTransformer:
 
 
 def non_unique(key: Callable[[Any], Any] | None = None) -> PullTransformer:
-    """Keep the values whose key was seen before, that is, repetitions only. In other respects like `unique`.
+    """Keep the values whose key was seen before, that is, repetitions only. Otherwise like `unique`.
 
     >>> from headrace.pull import collect, pull, values
     >>> pull(values([1, 2, 1, 1, 2]), non_unique(), collect()).run()

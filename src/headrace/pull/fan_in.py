@@ -343,7 +343,7 @@ class _Sorted:
         self._go_on()
 
     def _show_next(self, each: _Input) -> None:
-        """Move a missing input's next value into the heap, if it is known."""
+        """Move a missing input's next value into the heap, if it has arrived."""
         if each.values:
             value = each.values.popleft()
             key = self._key(value)

@@ -33,7 +33,7 @@ class TeeBranch(Buffer):
         self.left = False
 
     def room(self, in_flight: deque[int], ahead: int | None) -> float:
-        """Return how many values one more request may ask for, if those in flight bring their maximum."""
+        """Return the number of values another request may ask for if all those in flight are filled."""
         if len(self.asks) > len(in_flight):
             return self.asks[len(in_flight)][1]
         if ahead is None:

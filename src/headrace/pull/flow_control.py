@@ -301,7 +301,7 @@ class Abortable(PullTransformer):
 
 
 def abortable(on_end: OnEnd | None = None) -> Abortable:
-    """Pass values through until `abort()` of the transformer is called, also before it runs.
+    """Pass values through until `abort()` of the transformer is called, even if called before it runs.
 
     on_end: called once when the stream ends, before downstream is notified: with None after done or an
             abort, otherwise with the error.

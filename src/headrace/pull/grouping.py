@@ -1,4 +1,4 @@
-"""Values grouped into lists, taken out of them, and fetched ahead.
+"""Transformers that group values into lists, flatten lists and streams, and fetch values ahead.
 
 `batch` and `recent` group; `flatten` and `flat_map` take the values out of streams and collections; `eager`
 and `high_watermark` fetch values before they are asked for.

@@ -47,7 +47,7 @@ class Ledger:
 
     @property
     def pending(self) -> int:
-        """Number of values lent to nobody."""
+        """Number of values not lent to any borrower."""
         return len(self._pending)
 
     @property

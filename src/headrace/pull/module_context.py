@@ -116,7 +116,7 @@ class Module:
         self._waits.add(resource)
 
     def closing(self, close: Callable[[Exception | None, Callable[..., object]], object]) -> None:
-        """For sinks: call `close(error, closed)` once when the inputs have ended, before the run is told.
+        """For sinks: call `close(error, closed)` once the inputs have ended, before the run is notified.
 
         error: failure of the sink, or None. `closed()` or `closed(error)` reports that closing is done.
         The call is made however the sink ends: by `done` or `fail` (within them if nothing is left to wait

@@ -50,7 +50,7 @@ def unfinished_run_error(outstanding: int) -> NotFinished:
 
 
 def stalled_pipeline_error(edges: Iterable[PullEdge]) -> NeverAnswered:
-    """Build the error for a pipeline that nothing can finish. edges: those that have not ended.
+    """Build the error for a pipeline that can no longer finish. edges: those that have not ended.
 
     Names outputs that nobody reads although others wait for them; otherwise modules that were asked and ask
     nobody; otherwise modules that nobody asks.
@@ -247,7 +247,7 @@ class Run:
             listener(self)
 
     def when_finished(self, listener: Callable[[Run], object]) -> None:
-        """Call `listener(run)` when the run is finished, or now if it is."""
+        """Call `listener(run)` when the run is finished, or immediately if it already is."""
         refuse_async("when_finished", listener, fix="await the run")
         if self.finished:
             listener(self)

@@ -167,7 +167,7 @@ def no_result() -> None:
 
 
 def collect(*, batch: int = 1) -> PullSink:
-    """Collect all values in a list. If the stream fails, `Run.partial` has those before the error.
+    """Collect all values in a list. If the stream fails, `Run.partial` has the values before the error.
 
     All values are held in memory, unlike with `to_file` and `for_each`.
 

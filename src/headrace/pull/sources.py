@@ -237,7 +237,7 @@ def values(
 
 
 def keys(mapping: Mapping[Any, Any]) -> PullSource:
-    """Emit a mapping's keys in order. In other respects like `values`.
+    """Emit a mapping's keys in order. Otherwise like `values`.
 
     >>> from headrace.pull import collect, pull
     >>> pull(keys({"a": 1, "b": 2}), collect()).run()

@@ -97,7 +97,7 @@ class CatalystNode:
     children: tuple[CatalystNode, ...]
 
     def child(self, name: str) -> CatalystNode:
-        """Return the child that a field means."""
+        """Return the child that a field refers to."""
         return self.children[self.fields[name]]
 
     def trees(self, name: str) -> tuple[CatalystNode, ...]:
@@ -117,14 +117,14 @@ class CatalystNode:
         return self.fields["exprId"]["id"]
 
     def walk(self) -> Iterator[CatalystNode]:
-        """Yield the node and all below it."""
+        """Yield the node and all its descendants."""
         yield self
         for child in self.children:
             yield from child.walk()
 
 
 def conjuncts(condition: CatalystNode) -> Iterator[CatalystNode]:
-    """Yield the conditions that are all to hold."""
+    """Yield the conjuncts of a condition."""
     if condition.kind == "And":
         for child in condition.children:
             yield from conjuncts(child)
@@ -150,7 +150,7 @@ def _holds(value: Any, name: str) -> bool:
 
 
 class RefusedNode(Exception):
-    """Refusal by a lowering. nodes: those that were being lowered, from the innermost on."""
+    """Refusal by a lowering. nodes: the nodes being lowered, innermost first."""
 
     def __init__(self, error: UnsupportedQuery, node: CatalystNode) -> None:
         super().__init__(str(error))
@@ -160,7 +160,7 @@ class RefusedNode(Exception):
 
 @contextmanager
 def refusals_of(node: CatalystNode) -> Generator[None]:
-    """Note in refusals that a node is being lowered."""
+    """Add a node to the refusals raised while it is being lowered."""
     try:
         yield
     except UnsupportedQuery as error:
@@ -195,7 +195,7 @@ def is_tree(value: Any) -> bool:
 
 
 def registrar(table: dict[str, T]) -> Callable[..., Callable[[T], T]]:
-    """Return the decorator that registers a lowering in a table under the kinds of its nodes."""
+    """Return a decorator that registers a lowering in a table under the kinds of its nodes."""
 
     def lowers(*kinds: str) -> Callable[[T], T]:
         def register(lowering: T) -> T:
@@ -230,7 +230,7 @@ class Canonical:
     variables: dict[int, int] = field(default_factory=dict[int, int])
 
     def of(self, node: CatalystNode) -> Any:
-        """Return the form of a tree: nested tuples."""
+        """Return the canonical form of a tree, as nested tuples."""
         if TABLE in node.fields:
             return node.fields[TABLE], tuple(self._id(a.expr_id) for a in node.trees("output"))
         for variable in node.children[1:] if node.kind == "LambdaFunction" else ():
@@ -285,7 +285,7 @@ _TYPES: dict[str, DataType] = {
 
 
 def parse_type(given: Any) -> DataType:
-    """Convert a type of Spark, in its JSON form. Raises `UnsupportedQuery` if it has no counterpart."""
+    """Convert a Spark type from its JSON form. Raises `UnsupportedQuery` if it has no counterpart."""
     if isinstance(given, str):
         if given in _TYPES:
             return _TYPES[given]
@@ -309,13 +309,13 @@ def parse_type(given: Any) -> DataType:
 
 
 def parse_schema(given: Mapping[str, Any]) -> Schema:
-    """Convert the schema of a DataFrame, in its JSON form. Raises `UnsupportedQuery` like `parse_type`."""
+    """Convert the schema of a DataFrame from its JSON form. Raises `UnsupportedQuery` like `parse_type`."""
     fields = (SchemaField(f["name"], parse_type(f["type"]), f["nullable"]) for f in given["fields"])
     return computed_schema(tuple(fields))
 
 
 def has_counterpart(given: Any) -> bool:
-    """Return whether a type of Spark, in its JSON form, is one of columns of a flow."""
+    """Return whether a Spark type, in its JSON form, has a counterpart among the column types of flows."""
     try:
         parse_type(given)
     except UnsupportedQuery:
@@ -326,7 +326,7 @@ def has_counterpart(given: Any) -> bool:
 def readable_schema(given: Mapping[str, Any]) -> Schema:
     """Convert the schema of an input, without columns of types that have no counterpart.
 
-    A query that reads one of these is refused where it does so.
+    A query that reads such a column is refused at that point.
     """
     fields = [each for each in given["fields"] if has_counterpart(each["type"])]
     return parse_schema({"fields": fields or given["fields"]})
@@ -336,12 +336,12 @@ Fields: TypeAlias = dict[str, Any]
 
 
 class UnpairedNode(Exception):
-    """A plan of the JVM is in another order than its JSON."""
+    """The nodes of a JVM plan are in a different order than in its JSON."""
 
 
 @dataclass(slots=True)
 class PlanNode:
-    """Node of a plan. fields: in the JSON. above: the node around it."""
+    """Node of a plan. fields: its fields in the JSON. above: the enclosing node."""
 
     fields: Fields
     above: PlanNode | None
@@ -354,7 +354,7 @@ class PlanNode:
 
     @property
     def tree(self) -> Any:
-        """The node of the JVM. Raises `UnpairedNode`."""
+        """Corresponding node in the JVM. Raises `UnpairedNode`."""
         if self._tree is None:
             tree = self._fetch()
             if tree.getClass().getName() != self.fields["class"]:
@@ -363,7 +363,7 @@ class PlanNode:
         return self._tree
 
     def outwards(self) -> Iterator[PlanNode]:
-        """Yield the node and those around it."""
+        """Yield the node and the nodes enclosing it, innermost first."""
         node: PlanNode | None = self
         while node is not None:
             yield node
@@ -371,7 +371,7 @@ class PlanNode:
 
 
 def plan_nodes(listed: list[Fields], plan: Any) -> Iterator[PlanNode]:
-    """Yield all nodes in the JSON of a plan of the JVM.
+    """Yield all nodes in the JSON of a JVM plan.
 
     Fields that are added to a node before the next one is asked for are read as those of the JSON.
     """
@@ -438,7 +438,7 @@ _LONGEST = 120
 
 @dataclass(frozen=True, slots=True)
 class QuotedLocation(SourceLocation):
-    """Line of a text that may be in no file. quoted: the line."""
+    """Location in a text that may not be in a file. quoted: the text of the line."""
 
     quoted: str = ""
 
@@ -449,14 +449,14 @@ class QuotedLocation(SourceLocation):
 
 @dataclass(frozen=True, slots=True)
 class QueryText:
-    """Text of a query. file: where it stands, if anywhere; first_line: its place there."""
+    """Text of a query. file: the file that contains it, if any. first_line: its first line there."""
 
     text: str
     file: str | None = None
     first_line: int = 1
 
     def bounds(self, node: PlanNode) -> tuple[int, int] | None:
-        """Return where in the text a node comes from, if that is known, and not in the text of a view."""
+        """Return the range of the text that a node comes from; None if unknown or in the text of a view."""
         try:
             origin = node.tree.origin()
         except UnpairedNode:
@@ -467,7 +467,7 @@ class QueryText:
         return origin.startIndex().get(), origin.stopIndex().get() + 1
 
     def step(self, first: int, end: int) -> Step:
-        """Return the step of an error that shows the piece of text from `first` to `end`."""
+        """Return an error step that shows the text from `first` to `end`."""
         before = self.text.count("\n", 0, first)
         line = self.text.split("\n")[before]
         location = QuotedLocation(self.file or _TEXT, before + self.first_line, quoted=line)
@@ -478,7 +478,7 @@ class QueryText:
 def located(
     error: UnsupportedQuery, query: QueryText | None, location: SourceLocation, nodes: Iterable[PlanNode]
 ) -> UnsupportedQuery:
-    """Return an error with the place of the query, and the smallest known piece of its text.
+    """Return an error with the location of the query and the smallest known piece of its text.
 
     location: of the query. nodes: of which the error speaks, the innermost first.
     """

@@ -43,7 +43,7 @@ def _conversion(node: CatalystNode, scope: Scope) -> Expr:
 
 
 def _in_utc(conversion: CatalystNode, scope: Scope) -> Expr:
-    """Lower the time that is converted to microseconds; one without a zone is taken for UTC."""
+    """Lower the time in a conversion to microseconds. A time without a zone is taken as UTC."""
     time = scope.lower(conversion.children[0])
     return (
         FunctionCall("cast", (time,), (TIMESTAMP,))
@@ -53,7 +53,7 @@ def _in_utc(conversion: CatalystNode, scope: Scope) -> Expr:
 
 
 def _moment(node: CatalystNode, scope: Scope) -> Expr:
-    """Lower microseconds since 1970 as a timestamp."""
+    """Lower microseconds since 1970 to a timestamp."""
     if node.kind == "PreciseTimestampConversion":
         return _in_utc(node, scope)
     if node.kind in ("Add", "Subtract"):
@@ -76,7 +76,7 @@ def _window_start(time: CatalystNode, remainder: CatalystNode, scope: Scope) -> 
 
 
 def _offset_and_width(remainder: CatalystNode) -> tuple[int, int]:
-    """Return the microseconds in `(time - offset) mod width`."""
+    """Return the offset and the width of `(time - offset) mod width`, in microseconds."""
     return int(remainder.children[0].children[1].fields["value"]), int(remainder.children[1].fields["value"])
 
 
@@ -93,7 +93,7 @@ def session_key(keys: tuple[CatalystNode, ...]) -> CatalystNode | None:
 
 
 def with_session(below: Relation, key: CatalystNode, group: tuple[Expr, ...]) -> Relation:
-    """Replace the window of each row by that of its session, the rows of a group whose windows overlap."""
+    """Replace each row's window by that of its session: the rows of its group with overlapping windows."""
     name = below.columns[key.expr_id]
     own = Column(name)
     start, end = own.field("start"), own.field("end")
@@ -120,7 +120,7 @@ _UPDATED = "make it a materialized view over the table that the stream reads"
 
 
 def step_of_windows(plan: CatalystNode) -> timedelta | None:
-    """Return the size of the windows of a query, in whose steps its watermark rises; None without windows.
+    """Return the window size of a query, by which its watermark advances in steps; None without windows.
 
     So a row is late only if its window has closed. Raises `UnsupportedQuery` where no step has this effect.
     """
@@ -143,7 +143,7 @@ def step_of_windows(plan: CatalystNode) -> timedelta | None:
 
 
 def _are_keys(plan: CatalystNode) -> bool:
-    """Return whether rows are grouped by all windows that are computed in a query."""
+    """Return whether all windows computed in a query are grouping keys."""
     keys = [
         key for node in plan.walk() if node.kind == "Aggregate" for key in node.trees("groupingExpressions")
     ]
@@ -158,7 +158,7 @@ def _are_keys(plan: CatalystNode) -> bool:
 
 
 def _windows(tree: CatalystNode) -> Iterator[tuple[int, int]]:
-    """Yield the offset and the width of the windows that are computed in an expression."""
+    """Yield the offset and the width of each window computed in an expression."""
     for node in tree.walk():
         if node.kind == "Subtract" and node.children[1].kind == "CaseWhen":
             remainder = node.children[1].children[-1]
@@ -197,7 +197,7 @@ def _watermark(node: CatalystNode, planner: Planner) -> Relation:
 
 
 def _is_of_sources(stream: Any) -> bool:
-    """Return whether no rows of a stream come of a table, over which a watermark means nothing."""
+    """Return whether a stream reads no tables, over which a watermark has no meaning."""
     seen, reached = set[int](), [stream.node_id]
     while reached:
         node = stream.flow.node(reached.pop())
@@ -245,7 +245,7 @@ def _deduplicated_within(node: CatalystNode, planner: Planner) -> Relation:
 
 
 def first_of_each(below: Relation, keys: tuple[Expr, ...]) -> Relation:
-    """Keep one row per key: the least."""
+    """Keep the least row of each key."""
     stream, names = below.stream, below.stream.schema.names
     if _passing(stream, keys) is None or any(isinstance(f.type, MapType) for f in stream.schema.fields):
         return Relation(stream.top_k(1, by=[], per=keys), below.columns)
@@ -257,14 +257,14 @@ def first_of_each(below: Relation, keys: tuple[Expr, ...]) -> Relation:
 
 @dataclass(frozen=True, slots=True)
 class SessionGroups:
-    """Sessions of rows whose time has a watermark. key: the column of their windows. gap: what ends one."""
+    """Sessions of rows with a watermark. key: the column of their windows. gap: inactivity that ends one."""
 
     key: Column
     gap: timedelta
 
 
 def closing_sessions(below: Relation, key: CatalystNode) -> SessionGroups | None:
-    """Return the sessions that are a key of a group; None without a watermark or a constant gap."""
+    """Return the sessions in a grouping key; None without a watermark or a constant gap."""
     column = Column(below.columns[key.expr_id])
     start = column.field("start")
     if not has_watermark(below.stream, start):
@@ -290,7 +290,7 @@ def grouped(
     *,
     closes: bool = False,
 ) -> RowStream:
-    """Aggregate by keys; groups whose time has passed are forgotten. closes: they come only then."""
+    """Aggregate by keys, dropping groups once their time has passed. closes: emit groups only then."""
     wanted = aggregations or {"rows of a group": counts.count()}
     if sessions is not None:
         if closes:
@@ -319,7 +319,7 @@ def grouped(
 
 
 def _passing(stream: RowStream, keys: Iterable[Expr]) -> Expr | None:
-    """Return a time with a watermark that is a key, or that a key's value is of alone."""
+    """Return a time with a watermark that is a key or derived from a single key; None if there is none."""
     return next((time for key in keys for time in _times(key, stream) if has_watermark(stream, time)), None)
 
 

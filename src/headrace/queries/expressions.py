@@ -46,7 +46,7 @@ from headrace.queries.catalyst_plan import (
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Meaning of attributes where an expression stands.
+    """Resolution of the attributes in an expression.
 
     columns:   the column of each attribute, by its id.
     computed:  expressions that are columns already, such as the keys of groups and their aggregates.
@@ -168,7 +168,7 @@ def _alias(node: CatalystNode, scope: Scope) -> Expr:
 
 
 def _is_error(node: CatalystNode) -> bool:
-    """Return whether an expression has no value but null, and an error."""
+    """Return whether an expression can yield an error and otherwise only null."""
     if node.kind in ("CaseWhen", "If"):
         values = [*node.children[1::2], *(node.children[-1:] if len(node.children) % 2 else ())]
         return all(_is_error(value) or _is_null(value) for value in values) and any(map(_is_error, values))
@@ -209,7 +209,7 @@ def _literal(node: CatalystNode, scope: Scope) -> Expr:
 
 
 def constant(text: str | None, type: DataType) -> Expr:
-    """Return a constant of a type from Catalyst's text of it."""
+    """Parse Catalyst's text of a constant of a type."""
     if text is None:
         return FunctionCall("cast", (Literal(None),), (type,))
     read = _CONSTANTS.get(DecimalType if isinstance(type, DecimalType) else type)
@@ -287,7 +287,7 @@ def _when(node: CatalystNode, scope: Scope) -> Expr:
 
 
 def _choice(parts: tuple[Expr, ...]) -> Expr:
-    """Return a conditional of conditions and values by turns, and perhaps a value for all other rows."""
+    """Build a conditional from alternating conditions and values, and an optional default value."""
     return FunctionCall("when", parts if len(parts) % 2 else (*parts, Literal(None)))
 
 
@@ -306,7 +306,7 @@ def _round(node: CatalystNode, scope: Scope) -> Expr:
 
 
 def rounded(node: CatalystNode, scope: Scope, make: Callable[[Expr, int], Expr]) -> Expr:
-    """Lower a rounding to a constant number of digits, which may be null. make: of a value and a number."""
+    """Lower a rounding to a constant number of digits, which may be null. make: from a value and a number."""
     value, digits = node.children
     if digits.kind != "Literal":
         raise UnsupportedQuery(
@@ -346,7 +346,7 @@ def _levenshtein(node: CatalystNode, scope: Scope) -> Expr:
 
 
 def orderings(orders: Iterable[CatalystNode], lower: Callable[[CatalystNode], Expr]) -> Iterator[Ordering]:
-    """Yield the lowered form of `SortOrder`s."""
+    """Yield the lowered orderings of `SortOrder`s."""
     for order in orders:
         expr, descending = lower(order.child("child")), order.setting("direction") == "Descending"
         nulls_first = order.setting("nullOrdering") == "NullsFirst"
@@ -383,7 +383,7 @@ def typed_constant(value: object, type: DataType) -> Expr:
 
 
 def zero_of(type: DataType) -> Expr | None:
-    """Return a constant of a type, any one; None for types without constants."""
+    """Return an arbitrary constant of a type; None for types without constants."""
     if isinstance(type, DecimalType):
         return constant("0", type)
     text = {BOOL: "false", STR: "", DATE: "1970-01-01", TIMESTAMP: "1970-01-01 00:00:00", BYTES: ""}

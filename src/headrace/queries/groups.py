@@ -1,4 +1,4 @@
-"""Lowering of Catalyst's aggregates and window functions: groups, also of sessions and pivots."""
+"""Lowering of Catalyst's aggregates and window functions: groups, sessions and pivots."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _percentile_disc(node: CatalystNode, lower: Lower) -> Aggregation:
 
 
 def _parts(node: CatalystNode) -> float | tuple[float, ...]:
-    """Return the constant parts of a percentile."""
+    """Return the constant fractions of a percentile."""
     parts = node.child("percentageExpression")
     several: Any = parts.fields.get(CONSTANT)
     if several is not None:
@@ -187,7 +187,7 @@ def _count(function: CatalystNode, arguments: tuple[Expr, ...], *, filtered: boo
 
 
 def _is_first(node: CatalystNode) -> bool:
-    """Return whether an aggregate is the value of any one row, as in `dropDuplicates`."""
+    """Return whether an aggregate takes its value from an arbitrary row, as in `dropDuplicates`."""
     function = node.child("aggregateFunction")
     return (
         function.kind in ("First", "AnyValue")
@@ -256,7 +256,7 @@ class _Part:
 
 
 def _of_all(part: _Part, types: Mapping[str, DataType]) -> Expr:
-    """Return the value of an aggregate of everything, which has one also without rows."""
+    """Return the value of a global aggregate, which has one even without rows."""
     nothing = part.aggregations[part.name].of_no_rows if part.name in part.aggregations else None
     if nothing is None:
         return part.value
@@ -273,7 +273,7 @@ def _part(node: CatalystNode, name: str, scope: Scope) -> _Part:
 
 
 def _pivot(function: CatalystNode, values: list[object], name: str, scope: Scope) -> _Part:
-    """Lower a pivot: the list of its values, each of the one row that has a value of the pivoted column."""
+    """Lower a pivot to a list: for each pivot value, the value from the one row that has it."""
     column, value = function.child("pivotColumn"), scope.lower(function.child("valueColumn"))
     type, of = parse_type(column.fields["dataType"]), scope.lower(column)
     aggregations = {
@@ -331,9 +331,9 @@ def _window(node: CatalystNode, planner: Planner) -> Relation:
 
 
 def _in_order_of_rows(node: CatalystNode) -> CatalystNode:
-    """Return a window with the order of the rows that it numbers, if it has none itself.
+    """Return a window ordered like the rows that it numbers, if it has no order of its own.
 
-    So Catalyst writes the limit of a correlated subquery, which may be sorted by columns that it drops.
+    Catalyst writes the limit of a correlated subquery so; it may be sorted by columns that it drops.
     """
     above = node.children[0]
     rows = above.children[0] if above.kind == "Project" else above

@@ -36,9 +36,9 @@ from headrace.queries.relations import (
 
 @dataclass(frozen=True, slots=True)
 class JoinGraph:
-    """Relations that are all joined, in Catalyst's order.
+    """Inner-joined relations, in Catalyst's order.
 
-    pair_tests: semi- and anti-joins that come after.
+    pair_tests: semi- and anti-joins applied afterwards.
     """
 
     leaves: list[CatalystNode] = field(default_factory=list[CatalystNode])
@@ -56,7 +56,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Relations that are joined already. place: of the first among all. weight: of the filters."""
+    """Relations already joined. place: position of the first one. weight: number of selective filters."""
 
     tree: Joined | CatalystNode
     attributes: frozenset[int]
@@ -109,7 +109,7 @@ def _cannot_fail(condition: CatalystNode) -> bool:
 
 
 def in_order(graph: JoinGraph, outputs: Sequence[frozenset[int]]) -> Joined | CatalystNode:
-    """Return the order of the joins. outputs: the attributes of each relation."""
+    """Choose the join order. outputs: the attributes of each relation."""
     parts = [
         _Part(leaf, own, place, _weight(leaf), 1)
         for place, (leaf, own) in enumerate(zip(graph.leaves, outputs, strict=True))
@@ -144,7 +144,7 @@ def _selective_parts(
 
 
 def _meet(one: _Part, other: _Part, conditions: Sequence[CatalystNode]) -> bool:
-    """Return whether a column of one part is to equal one of another."""
+    """Return whether a condition equates a column of one part with a column of another."""
     for condition in conditions:
         if condition.kind == "EqualTo":
             mine, theirs = map(attributes_of, condition.children)
@@ -158,7 +158,7 @@ def _meet(one: _Part, other: _Part, conditions: Sequence[CatalystNode]) -> bool:
 
 
 def _weight(node: CatalystNode) -> int:
-    """Return how many conditions of a relation are likely to leave few rows."""
+    """Return the number of conditions on a relation that are likely to leave few rows."""
     weight = 0
     while node.kind in ("Project", "Filter", "SubqueryAlias"):
         if node.kind == "Filter" and (condition := node.tree("condition")) is not None:
@@ -213,7 +213,7 @@ def _join(node: CatalystNode, planner: Planner) -> Relation:
 
 
 def _free_relations(graph: JoinGraph, planner: Planner) -> dict[int, Relation] | None:
-    """Return the relations of a graph by the identity of their nodes; None if their order is to stay.
+    """Return the relations of a graph by the identity of their nodes; None if their order must not change.
 
     A join on event time forgets rows by the watermarks of both sides, which another join would hide.
     """
@@ -227,7 +227,7 @@ def _free_relations(graph: JoinGraph, planner: Planner) -> dict[int, Relation] |
 def _joined_in_order(
     graph: JoinGraph, relations: Mapping[int, Relation], node: CatalystNode, planner: Planner
 ) -> Relation:
-    """Join relations in the order that `in_order` chooses. node: whose output they are to have."""
+    """Join relations in the order chosen by `in_order`. node: the node that defines the output."""
     pending = list(graph.conditions)
     conditions = [test.tree("condition") for test in graph.pair_tests]
     tests = [[] if condition is None else list(conjuncts(condition)) for condition in conditions]
@@ -254,7 +254,7 @@ def _joined_in_order(
 
 
 def _disjoint(right: Relation, left: Relation, planner: Planner) -> Relation:
-    """Rename the columns of the right side that the left has, too."""
+    """Rename the columns of the right side whose names the left side also uses."""
     taken = set(left.columns.values()) | set(left.stream.schema.names)
     if not taken & {*right.columns.values(), *right.stream.schema.names}:
         return right
@@ -307,7 +307,7 @@ def _joined(left: Relation, right: Relation, kind: str, parts: Sequence[Catalyst
 
 
 def _not_in(condition: CatalystNode) -> CatalystNode | None:
-    """Return the equality of a NOT IN, which is also true where it is null."""
+    """Return the equality in the condition of a NOT IN, which also holds if the equality is null."""
     if condition.kind != "Or":
         return None
     equal, unknown = condition.children
@@ -317,7 +317,7 @@ def _not_in(condition: CatalystNode) -> CatalystNode | None:
 
 
 def _joined_not_in(left: Relation, right: Relation, equal: CatalystNode) -> Relation:
-    """Keep the rows whose value is not among those of the right, where null is among all but none."""
+    """Keep the rows that satisfy NOT IN. A null on either side matches, unless the right side is empty."""
     one, other = equal.children
     if attributes_of(one) - left.columns.keys():
         one, other = other, one
@@ -330,7 +330,7 @@ def _joined_not_in(left: Relation, right: Relation, equal: CatalystNode) -> Rela
 
 
 def _joined_single(left: Relation, right: Relation, parts: Sequence[CatalystNode]) -> Relation:
-    """Join each row with the one that a correlated subquery has for it, or nulls; a second stops the tick."""
+    """Join each row with a correlated subquery's row for it, or nulls; a second row fails the tick."""
     keys = [_equal_attribute(part, left, right) for part in parts]
     if None in keys:
         raise UnsupportedQuery(
@@ -355,7 +355,7 @@ _ROWS = -1
 
 
 def _equal_attribute(part: CatalystNode, left: Relation, right: Relation) -> int | None:
-    """Return the id of the attribute of the right side that a condition has equal something of the left."""
+    """Return the id of the right side's attribute that a condition equates with the left; None if none."""
     if _key(part, left, right) is None:
         return None
     theirs = [
@@ -376,7 +376,7 @@ def _selected(stream: RowStream, columns: Mapping[int, str]) -> Relation:
 
 
 def _key(part: CatalystNode, left: Relation, right: Relation) -> Expr | None:
-    """Return a condition as equalities between the two sides; None if it is no such condition."""
+    """Return a condition as equalities between the two sides; None if it has another form."""
     if part.kind not in ("EqualTo", "EqualNullSafe"):
         return None
     one, other = part.children

@@ -121,7 +121,7 @@ ASSUMED: Mapping[str, str] = MappingProxyType(
 def refuse_other_settings(
     setting: Callable[[str, str | None], str | None], location: SourceLocation | None = None
 ) -> None:
-    """Raise `UnsupportedQuery` if a setting has another value than functions here assume.
+    """Raise `UnsupportedQuery` if a setting differs from the value that functions here assume.
 
     setting: the value of a setting, by its name and what it is unless it is set.
     """
@@ -134,7 +134,7 @@ def refuse_other_settings(
 def refused_setting(
     name: str, value: str, why: str = "", location: SourceLocation | None = None
 ) -> UnsupportedQuery:
-    """Return the refusal of a query under a setting."""
+    """Build the error for a query under an unsupported setting."""
     assumed = "UTC" if name == TIME_ZONE else ASSUMED[name]
     return UnsupportedQuery(
         f"{name} is {value}",
@@ -146,7 +146,7 @@ def refused_setting(
 
 
 def setting_of(session: SparkSession) -> Callable[[str, str | None], str | None]:
-    """Return the values of a session's settings, by their names."""
+    """Return a function from a setting's name and default to its value in a session."""
     return session.conf.get
 
 
@@ -239,14 +239,14 @@ _TRIED = frozenset({"Add", "Subtract", "Multiply", "Divide", "Remainder", "Cast"
 
 
 def _mode(node: PlanNode) -> str:
-    """Return how an expression treats errors; empty if there is one way."""
+    """Return the error mode of an expression; empty if it has only one."""
     if "evalMode" in node.fields:
         return node.tree.evalMode().toString()
     return node.tree.evalContext().evalMode().toString() if "evalContext" in node.fields else ""
 
 
 def _refuse_other_settings(node: PlanNode, inputs: PlanInputs) -> None:
-    """Raise `UnsupportedQuery` for an expression that was made under another setting, which it keeps."""
+    """Raise `UnsupportedQuery` for an expression created under an unsupported setting, which it retains."""
     precise = "evalContext" in node.fields and not node.tree.evalContext().allowDecimalPrecisionLoss()
     lenient = _mode(node) == "LEGACY" and not (
         node.kind == "Cast" and (_cannot_fail(node, inputs) or _reads_time_or_null(node))
@@ -264,14 +264,14 @@ def _needs_zone(cast: PlanNode, inputs: PlanInputs) -> bool:
 
 
 def _cannot_fail(cast: PlanNode, inputs: PlanInputs) -> bool:
-    """Return whether a cast is the same in each mode. Spark makes some of these itself."""
+    """Return whether a cast behaves the same in every mode. Spark inserts some of these itself."""
     source, target = cast.tree.child().dataType(), cast.tree.dataType()
     of_time = (source.simpleString(), target.simpleString()) == ("timestamp", "date")
     return of_time or _casts(inputs).canUpCast(source, target)
 
 
 def _reads_time_or_null(node: PlanNode) -> bool:
-    """Return whether an expression is what Spark makes of `try_to_timestamp` or `try_to_date` of one text."""
+    """Return whether an expression is Spark's form of `try_to_timestamp` or `try_to_date` of one text."""
     if node.kind != "Cast" or _mode(node) != "LEGACY":
         return False
     source, target = node.tree.child().dataType(), node.tree.dataType()
@@ -297,7 +297,7 @@ RELATIONS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _relation(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
-    """Yield what a relation is: a table's name, or constant rows."""
+    """Yield the content of a relation: the name of its table, a range, or constant rows."""
     same, leaf = RELATIONS[node.kind], node.tree
     if node.kind == "HiveTableRelation":
         yield "output", node.fields["dataCols"] + node.fields["partitionCols"]
@@ -321,7 +321,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _constant_rows(leaf: Any, session: SparkSession) -> list[tuple[Any, ...]]:
-    """Return the rows that a query holds itself, by VALUES."""
+    """Return the constant rows in a query, as from VALUES."""
     from headrace.io.arrow import table_to_rows
 
     named = frame_of_plan(leaf, session)
@@ -334,14 +334,14 @@ def _constant_rows(leaf: Any, session: SparkSession) -> list[tuple[Any, ...]]:
 
 
 def _projections(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
-    """Yield the rows of an `Expand`, which the JSON leaves out where they are vectors."""
+    """Yield the projections of an `Expand`, which the JSON omits if they are vectors."""
     if node.fields["projections"] is None:
         rows = map(items, items(node.tree.projections()))
         yield "projections", [[json.loads(value.toJSON()) for value in row] for row in rows]
 
 
 def _dropped_columns(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
-    """Yield the positions of the columns that a `Generate` drops, among those that a flow has."""
+    """Yield the positions of the columns that a `Generate` drops, counting only columns that a flow has."""
     unread = {*items(node.tree.unrequiredChildIndex())}
     columns = enumerate(items(node.tree.child().output()))
     there = [at for at, each in columns if has_counterpart(json.loads(each.dataType().json()))]
@@ -355,7 +355,7 @@ def _nested_constant(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, 
 
 
 def _session_window(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
-    """Yield that an attribute is a session window, a struct as any other in the JSON."""
+    """Yield a mark for a session window, which is an ordinary struct in the JSON."""
     if isinstance(node.fields["dataType"], dict) and node.tree.metadata().contains("spark.sessionWindow"):
         yield SESSION, True
 
@@ -367,19 +367,19 @@ def _function(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
 
 
 def _pivot_values(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
-    """Yield the internal values of a pivot's column that have a column of their own."""
+    """Yield the internal values of a pivot column that get a column of their own."""
     type = node.tree.pivotColumn().dataType()
     yield PIVOT, [_internal(value, type) for value in items(node.tree.pivotColumnValues())]
 
 
 def _delay(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
-    """Yield how much later than others a row may come, in milliseconds."""
+    """Yield the delay of a watermark, in milliseconds."""
     watermarks = java_class(inputs.session, "org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark")
     yield DELAY, watermarks.getDelayMs(node.tree.delay())
 
 
 def _patterns(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
-    """Yield the constant patterns that a text is compared with."""
+    """Yield the constant patterns that a text is matched against."""
     yield PATTERNS, [None if each is None else each.toString() for each in items(node.tree.patterns())]
 
 
@@ -398,7 +398,7 @@ def _input_type(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]
 
 
 def _uncast_type(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
-    """Yield the type of what is given to a function of UTF-8, before a cast of it."""
+    """Yield the type of the argument of a UTF-8 function, before any cast."""
     if node.fields["functionName"].lower().endswith(("valid", "validateutf8string")):
         text = node.tree.children().head()
         is_cast = text.getClass().getSimpleName() == "Cast"
@@ -450,7 +450,7 @@ def with_subqueries(plan: Any) -> list[Any]:
 
 
 def frame_of_plan(plan: Any, session: SparkSession) -> DataFrame:
-    """Return the DataFrame of a plan of the JVM."""
+    """Return the DataFrame of a JVM plan."""
     from pyspark.sql import DataFrame
 
     dataset = java_class(session, "org.apache.spark.sql.classic.Dataset")
@@ -462,7 +462,7 @@ def java_session(session: Any) -> Any:
 
 
 def java_class(session: Any, name: str) -> Any:
-    """Find a class of the JVM by its full name."""
+    """Find a JVM class by its full name."""
     found: Any = session.sparkContext._jvm
     for part in name.split("."):
         found = getattr(found, part)
@@ -470,7 +470,7 @@ def java_class(session: Any, name: str) -> Any:
 
 
 def _internal(value: Any, catalyst_type: Any) -> Any:
-    """Convert an internal value of Catalyst."""
+    """Convert one of Catalyst's internal values."""
     match parse_type(json.loads(catalyst_type.json())):
         case _ if value is None:
             return None
@@ -502,7 +502,7 @@ def _internal(value: Any, catalyst_type: Any) -> Any:
 
 
 def _elements(values: Any, each: Any) -> tuple[Any, ...]:
-    """Convert an array of Catalyst whose elements have a type."""
+    """Convert a Catalyst array with elements of a type."""
     count = values.numElements()
     return tuple(
         _internal(None if values.isNullAt(at) else values.get(at, each), each) for at in range(count)

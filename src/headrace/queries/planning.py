@@ -51,9 +51,9 @@ def _stays(node: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class PlanCopier:
-    """Copies trees of the JVM where something in them is replaced; the rest is shared.
+    """Copier of JVM trees: nodes that contain a replacement are copied, all others shared.
 
-    relations, expressions: return what replaces a leaf of the plan, or an expression; None where it stays.
+    relations, expressions: return what replaces a leaf of the plan, or an expression; None to keep it.
     """
 
     session: SparkSession
@@ -85,7 +85,7 @@ class PlanCopier:
         return node.makeCopy(array)
 
     def _shares_expressions(self, node: Any) -> bool:
-        """Return whether nothing in the expressions of a node is replaced: without a look at each of them."""
+        """Return whether a node's expressions need no replacement, without visiting each of them."""
         if self.expressions is not _stays:
             return False
         patterns = java_class(self.session, "org.apache.spark.sql.catalyst.trees.TreePattern")
@@ -105,7 +105,7 @@ class PlanCopier:
         return node.withNewChildren(self._seq(copied))
 
     def _parameter(self, value: Any) -> Any:
-        """Copy a parameter of a plan's node: an expression, or a collection of some."""
+        """Copy a parameter of a plan node: an expression, or a collection of expressions."""
         if self._is(value, "org.apache.spark.sql.catalyst.expressions.Expression"):
             return self.expression(value)
         if self._is(value, "scala.collection.immutable.Seq"):
@@ -129,7 +129,7 @@ _WITHOUT_ZONE = ("LocalTimestamp", "LocalTimestampNanos", "CurrentTime", "Curren
 
 
 def reads_current_time(plan: Any, session: SparkSession) -> bool:
-    """Return whether an analysed plan may have an expression of the current time."""
+    """Return whether an analysed plan may contain an expression of the current time."""
     patterns = java_class(session, "org.apache.spark.sql.catalyst.trees.TreePattern")
     return any(each.containsPattern(patterns.CURRENT_LIKE()) for each in with_subqueries(plan))
 
@@ -192,7 +192,7 @@ Comparison: TypeAlias = tuple[CatalystNode, Presence, CatalystNode]
 
 
 def comparisons_with_time(condition: CatalystNode) -> list[Comparison]:
-    """Return a condition as comparisons of a rising time with a moment of each row; empty if it is none."""
+    """Return a condition as comparisons of a rising time with a moment per row; empty if it is not one."""
     if condition.kind not in _PRESENCES:
         return []
     (one, other), kind = condition.children, condition.kind
@@ -204,7 +204,7 @@ def comparisons_with_time(condition: CatalystNode) -> list[Comparison]:
 
 
 def _is_time(node: CatalystNode) -> bool:
-    """Return whether an expression is the time of the tick, or rises with it."""
+    """Return whether an expression is the time of the tick, or increases with it."""
     varying = [child for child in node.children if child.kind != "Literal"]
     if node.kind == "ScalarSubquery":
         return reads_table(node, TICK_TIME)
@@ -244,7 +244,7 @@ def plan_query(
     spark: SparkSession,
     location: SourceLocation,
 ) -> PlannedQuery:
-    """Plan a query over tables. append: those whose rows are only added.
+    """Plan a query over tables. append: the append-only ones.
 
     Raises `UnsupportedQuery` with Spark's message if Spark refuses it.
     """
@@ -268,9 +268,9 @@ def plan_query(
 
 
 def plan_frame(frame: DataFrame, inputs: Mapping[str, DataFrame], location: SourceLocation) -> PlannedQuery:
-    """Plan a DataFrame over those that it was made from, each as it was read.
+    """Plan a DataFrame over its input DataFrames, each as it was read.
 
-    Raises `UnsupportedQuery` for one of Spark Connect, and for computed inputs.
+    Raises `UnsupportedQuery` for a DataFrame of Spark Connect, and for computed inputs.
     """
     for each in (frame, *inputs.values()):
         if not hasattr(each, "_jdf"):
@@ -287,7 +287,7 @@ def plan_frame(frame: DataFrame, inputs: Mapping[str, DataFrame], location: Sour
 def plan_over_leaves(
     frame: DataFrame, leaves: Mapping[str, Any], text: QueryText | None, location: SourceLocation
 ) -> PlannedQuery:
-    """Plan a DataFrame over relations of its own plan. text: that it was made from, if any."""
+    """Plan a DataFrame over relations of its own plan. text: the query it comes from, if any."""
     spark = frame.sparkSession
     refuse_other_settings(setting_of(spark), location)
     with _session(spark) as session:
@@ -328,7 +328,7 @@ def _optimised(analysed: Any, inputs: PlanInputs) -> PlannedQuery:
 
 
 def _execution(session: SparkSession, plan: Any) -> Any:
-    """Return Spark's execution of a plan, which runs no command in it."""
+    """Return Spark's execution of a plan, without running commands in it."""
     mode = java_class(session, "org.apache.spark.sql.execution.CommandExecutionMode").SKIP()
     return java_session(session).sessionState().executePlan(plan, mode)
 
@@ -341,9 +341,9 @@ def _streaming(empty: Any, session: SparkSession) -> Any:
 
 @contextmanager
 def _session(spark: SparkSession) -> Generator[SparkSession]:
-    """Provide a session that plans by Headrace's rules, with the functions that are registered in another.
+    """Provide a session that plans by Headrace's rules, with the functions registered in `spark`.
 
-    It is the active one meanwhile, by whose settings Spark parses.
+    It is the active session meanwhile, since Spark parses by the active session's settings.
     """
     from pyspark.sql import SparkSession
 
@@ -367,7 +367,7 @@ def activate(session: SparkSession) -> None:
 
 @contextmanager
 def without_error_log() -> Generator[None]:
-    """Keep PySpark from logging its errors, with the stack of the JVM: who catches them tells the user."""
+    """Keep PySpark from logging errors with JVM stack traces, since the caller reports them."""
     from pyspark.logger.logger import PySparkLogger
 
     loggers = [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")]
@@ -386,7 +386,7 @@ def _keep_no_record(record: object) -> bool:
 
 @contextmanager
 def _spark_errors(location: SourceLocation) -> Generator[None]:
-    """Convert Spark's refusal of a query, and failures of its optimiser, which computes constants."""
+    """Convert Spark's refusals of a query, and failures of its optimiser in constant folding."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -413,7 +413,7 @@ def _java(frame: Any) -> Any:
 
 
 def _leaf(name: str, frame: Any, location: SourceLocation) -> Any:
-    """Return the one relation that an input is. Raises `UnsupportedQuery` for one that is computed."""
+    """Return the relation of an input. Raises `UnsupportedQuery` for a computed input."""
     plan = frame.queryExecution().analyzed()
     while plan.nodeName() in ("SubqueryAlias", "View"):
         plan = plan.children().apply(0)

@@ -1,4 +1,4 @@
-"""Lowering of functions written in Python, of values, groups (`applyInPandas`) and batches (`mapInPandas`).
+"""Lowering of Python functions of values, groups (`applyInPandas`) and batches (`mapInPandas`).
 
 The plan names a function only; Spark has it pickled. It is called with the values that Spark would give it:
 timestamps without a zone, in UTC; nested rows as `Row`; for pandas and Arrow, series and arrays.
@@ -51,7 +51,7 @@ _MAX_PIECE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class PythonFunction:
-    """Python function of a plan. result: the type that it declares."""
+    """Python function in a plan. result: its declared type."""
 
     name: str
     call: Callable[..., Any]
@@ -140,7 +140,7 @@ class WithValue:
 
 @dataclass(frozen=True, slots=True)
 class WithColumnValue(VectorisedFunction):
-    """Function of rows that appends a vectorised `function` of some values, given as columns."""
+    """Row function that appends the result of a vectorised `function` of some values, passed as columns."""
 
     function: PythonFunction
     arguments: tuple[int, ...]
@@ -170,7 +170,7 @@ class WithColumnValue(VectorisedFunction):
         return appended
 
     def _results(self, pieces: Iterable[tuple[Any, ...]], sizes: Sequence[int]) -> list[Any]:
-        """Call the function on the columns of each piece, and return the values of all."""
+        """Call the function on the columns of each piece, and return all values."""
         call, function = self.function.call, self.function
         made: list[Any] = []
         if function.evaluation in (_PANDAS_ITERATOR, _ARROW_ITERATOR):
@@ -188,7 +188,7 @@ class WithColumnValue(VectorisedFunction):
 def _pieces(
     function: PythonFunction, columns: list[list[Any]], fields: tuple[Field, ...], count: int
 ) -> list[Sequence[int]]:
-    """Divide rows, by position, into those that a function gets in one call.
+    """Divide row positions into pieces, each passed to a function in one call.
 
     A row must look to it as it does alone, or its result could not be taken back; so for pandas, rows are
     divided by where they have nulls that change the types of columns.
@@ -217,14 +217,14 @@ def _check_count(function: PythonFunction, made: int, given: int) -> None:
 def _columns(
     function: PythonFunction, columns: Iterable[Sequence[Any]], fields: tuple[Field, ...], *, frames: bool
 ) -> tuple[Any, ...]:
-    """Return columns of values as arrays, or as series; `frames`: those of structs as frames."""
+    """Convert columns of values to arrays or series. frames: convert columns of structs to frames."""
     if function.uses_arrow:
         return tuple(to_batch(columns, fields).columns)
     return tuple(to_series(columns, fields, frames=frames))
 
 
 def _values(function: PythonFunction, made: Any, of: DataType | None = None) -> Iterable[Any]:
-    """Return what a function made, a series or an array, as values of a type: by default that it declares."""
+    """Convert a function's result, a series or an array, to values of a type, by default the declared one."""
     type = function.result if of is None else of
     return to_values(made if function.uses_arrow else from_pandas(made, type), type)
 
@@ -233,7 +233,7 @@ def _values(function: PythonFunction, made: Any, of: DataType | None = None) -> 
 
 
 def collected(udf: CatalystNode, scope: Scope, names: tuple[str, ...] | None = None) -> Aggregation:
-    """Lower the arguments of a function of a group: the sorted list of its rows, with these names."""
+    """Lower the arguments of a group function to the sorted list of the group's rows, with these names."""
     names = names or tuple(f"_{at}" for at in range(len(udf.children)))
     return collected_values.collect(FunctionCall("struct", scope.lower_all(udf.children), (names,)))
 
@@ -253,7 +253,7 @@ def _element_of(schema: Schema, at: int) -> StructType:
 
 @dataclass(frozen=True, slots=True)
 class WithGroupValue:
-    """Function of groups that appends an aggregate of the rows listed at a position."""
+    """Row function that appends an aggregate of the rows listed at a position."""
 
     function: PythonFunction
     rows: int
@@ -267,7 +267,7 @@ class WithGroupValue:
 
 
 def _one(value: Any, function: PythonFunction) -> Any:
-    """Return a value as a series, or as an array."""
+    """Return a series or an array of one value."""
     if function.uses_arrow:
         import pyarrow as pa
 
@@ -297,7 +297,7 @@ def _flat_map_groups(node: CatalystNode, planner: Planner) -> Relation:
 
 @dataclass(frozen=True, slots=True)
 class GroupRows:
-    """Function from a group, its keys and the list of its rows, to the rows of the table made of it."""
+    """Function from a group (its keys and the list of its rows) to the rows of the table computed from it."""
 
     function: PythonFunction
     keys: tuple[Field, ...]
@@ -325,9 +325,9 @@ class GroupRows:
 
 
 def _rows(function: PythonFunction, made: Any, fields: tuple[Field, ...]) -> Iterator[tuple[Any, ...]]:
-    """Return the rows of a table that a function made; a batch of Arrow has its columns in order.
+    """Return the rows of a table returned by a function. A batch of Arrow has its columns in order.
 
-    Others have them by name, or in order if they have no names. A table of nothing may be without columns.
+    Others have them by name, or in order if they have no names. An empty table may have no columns.
     """
     if not function.uses_arrow:
         columns = from_pandas(made, StructType(fields)).flatten()
@@ -369,7 +369,7 @@ def _map_in_batches(node: CatalystNode, planner: Planner) -> Relation:
 
 @dataclass(frozen=True, slots=True)
 class BatchRows:
-    """Function from a row to the rows that `function` makes of it as its only batch."""
+    """Function from a row to the rows that `function` returns for it as its only batch."""
 
     function: PythonFunction
     fields: tuple[Field, ...]

@@ -48,7 +48,7 @@ def sql(
     name: str = "answer",
     spark: SparkSession | None = None,
 ) -> Flow:
-    """Plan a SQL query of Spark as a flow, whose answer is kept up to date by the changes of its tables.
+    """Plan a Spark SQL query as a flow whose result is kept up to date as its tables change.
 
     tables:  relations whose rows may be taken back, by name: row classes or schemas.
     sources: relations whose rows are only added.
@@ -74,7 +74,7 @@ def plan_flow(
     location: SourceLocation,
     streams: Mapping[str, RowStream] | None = None,
 ) -> Flow:
-    """Plan a query that stands at `location` (see `sql`).
+    """Plan a query located at `location` (see `sql`).
 
     append:  relations whose rows are only added.
     streams: the relations, if they are streams of one flow: the query's sink is added to that flow.
@@ -100,7 +100,7 @@ def from_dataframe(
     sources: Mapping[str, DataFrame] | None = None,
     name: str = "answer",
 ) -> Flow:
-    """Plan a DataFrame of PySpark as a flow, whose answer is kept up to date by the changes of its inputs.
+    """Plan a PySpark DataFrame as a flow whose result is kept up to date as its inputs change.
 
     tables:  the DataFrames that it was made from whose rows may be taken back, by a name for each: as they
              were read, before anything is computed.
@@ -131,7 +131,7 @@ def flow_over_leaves(
 ) -> Flow:
     """Plan a DataFrame as a flow over relations of its own plan, by their names.
 
-    text:   that the DataFrame was made from, if any.
+    text:   the query that the DataFrame was made from, if any.
     append: relations whose rows are only added; those of others may be taken back.
     closes: whether groups over a watermark come once, when their time has passed: Spark's append mode.
     then:   what the flow makes of the DataFrame's rows before its sink `name`.
@@ -191,7 +191,7 @@ def _flow_of(
 
 
 def _numbered(wanted: list[str]) -> list[str]:
-    """Return names that differ: of several columns of one name, the second is `name_2`."""
+    """Make names unique: the second of several columns with one name becomes `name_2`."""
     names: list[str] = []
     for name in wanted:
         numbers = (f"{name}_{number}" for number in count(2))

@@ -1,4 +1,4 @@
-"""Files of queries, and of plans that are kept beside them so that nobody needs Spark to run them.
+"""Query files, and the plans saved beside them so that they run without Spark.
 
 A `.sql` file says in its comments what its tables are:
 
@@ -38,7 +38,7 @@ _DECLARED = re.compile(r"^--\s*(source|table)\s+(\w+)\s*:\s*(.+?)\s*$", re.MULTI
 
 @dataclass(frozen=True, slots=True)
 class QueryFile:
-    """A query's text, and its tables as declared: kind and columns in Spark's DDL, by name."""
+    """Text of a query, and its declared tables by name: kind, and columns in Spark's DDL."""
 
     path: Path
     text: str
@@ -68,7 +68,7 @@ class QueryFile:
         return cls(path, text, declared)
 
     def plan(self) -> Flow:
-        """Plan the query by Spark. Raises `UnsupportedQuery`, and `SparkUnavailable`."""
+        """Plan the query with Spark. Raises `UnsupportedQuery`, and `SparkUnavailable`."""
         from headrace.spark.session import need_pyspark
 
         need_pyspark()
@@ -114,25 +114,25 @@ class QueryFile:
 
     @property
     def kept_plan(self) -> Path:
-        """Path of the plan that is kept beside the query."""
+        """Path of the plan saved beside the query."""
         return self.path.with_suffix(".plan")
 
 
 def load_query(path: Path) -> Flow:
-    """Load the flow of a `.sql` file: from the plan beside it, if that is of the same text, or by Spark."""
+    """Load the flow of a `.sql` file: from the plan beside it if its text is unchanged, else with Spark."""
     query = QueryFile.read(path)
     return load_flow(query.kept_plan) if plan_is_kept(query) else query.plan()
 
 
 def plan_is_kept(query: QueryFile) -> bool:
-    """Return whether a query's plan is beside it, made of the same text."""
+    """Return whether a plan of the query's current text is saved beside it."""
     return query.kept_plan.is_file() and _read(query.kept_plan).get("query") == query.text
 
 
 def save_flow(flow: Flow, path: str | Path, *, query: str | None = None) -> None:
-    """Save a flow as a plan, from which `load_flow` makes it again without Spark.
+    """Save a flow as a plan, from which `load_flow` restores it without Spark.
 
-    query: the text that it was made of, for readers.
+    query: the text that it was planned from, for readers.
 
     Needs `headrace[serve]`. Raises `CallableRefused` for a flow with Python functions, `BadInput` without
     protobuf.

@@ -27,7 +27,7 @@ Tree: TypeAlias = list[dict[str, Any]]
 
 @lowers("UnionLoop")
 def _union_loop(node: CatalystNode, planner: Planner) -> Relation:
-    """Lower a recursion: it keeps duplicates, so a condition of it, or a limit, must end it."""
+    """Lower a recursion. It keeps duplicates, so one of its conditions or a limit must end it."""
     anchor, part = node.children
     loop = _Loop(node.fields["id"], planner)
     numbered, attribute = loop.numbered(part)
@@ -78,7 +78,7 @@ def _or_null(expr: Expr) -> Expr:
 
 
 def _like(names: Sequence[str], relation: Relation) -> Mapping[str, Expr]:
-    """Return the columns of a relation by other names, as ones that may be null."""
+    """Return the columns of a relation under other names, as nullable columns."""
     return {name: _or_null(Column(own)) for name, own in zip(names, relation.columns.values(), strict=True)}
 
 
@@ -111,7 +111,7 @@ _ids = count(1 << 40)  # beyond Spark's own
 
 @dataclass(slots=True)
 class _Loop:
-    """A loop whose recursive part is extended by the round of each row.
+    """Loop whose recursive part carries the round of each row.
 
     is_linear: whether no two rows of a round meet in what was extended.
     branches:  whether it may make several rows of one. may_end: whether it has a condition.
@@ -124,9 +124,9 @@ class _Loop:
     may_end: bool = False
 
     def numbered(self, node: CatalystNode) -> tuple[CatalystNode, Tree | None]:
-        """Return a plan that hands on the round, and its attribute; None where it does not read the loop.
+        """Return a plan that passes on the round, and its attribute; None if it does not read the loop.
 
-        Raises `UnsupportedQuery` where rows have no round.
+        Raises `UnsupportedQuery` if rows have no round.
         """
         if node.kind == "UnionLoopRef" and node.fields["loopId"] == self.id:
             if node.fields.get("accumulated"):
@@ -188,14 +188,14 @@ class _Loop:
         return self._projected(joined, others, left), left
 
     def _projected(self, node: CatalystNode, others: Sequence[int], number: Tree) -> CatalystNode:
-        """Return the projection of an operator to some attributes, and the round behind them."""
+        """Return the projection of an operator to some attributes followed by the round."""
         names = dict(zip(output_of(node), self.planner.output_names(node), strict=True))
         listed = [*(_attribute(names[each], each) for each in others), number]
         return CatalystNode("Project", {"projectList": listed}, (node,))
 
 
 def _aggregates(node: CatalystNode) -> bool:
-    """Return whether an Aggregate computes more than its groups, as EXCEPT ALL does."""
+    """Return whether an Aggregate computes more than its grouping keys, as EXCEPT ALL does."""
     trees: list[Tree] = node.fields["aggregateExpressions"]
     return any(part["class"].endswith(".AggregateExpression") for tree in trees for part in tree)
 
@@ -236,7 +236,7 @@ def _generate(node: CatalystNode, planner: Planner) -> Relation:
 
 
 def _stacked(generator: CatalystNode, below: Relation, columns: list[str]) -> RowStream:
-    """Lower `stack(n, ...)`: n rows of as many of the values as there are columns."""
+    """Lower `stack(n, ...)`: n rows, each with as many of the values as there are columns."""
     count, *values = generator.children
     width = len(columns)
     first = below.stream.select(
@@ -255,7 +255,7 @@ def _stacked(generator: CatalystNode, below: Relation, columns: list[str]) -> Ro
 def _exploded(
     generator: CatalystNode, below: Relation, columns: list[str], planner: Planner, *, outer: bool
 ) -> RowStream:
-    """Lower generators of a row for each element of a list, or its fields; a map is its entries."""
+    """Lower generators that emit a row per list element, or its fields. A map is a list of its entries."""
     values = below.scope.lower(generator.children[0])
     position = columns.pop(0) if generator.kind == "PosExplode" else None
     of_map = isinstance(check(values, below.stream.schema).type, MapType)
@@ -283,7 +283,7 @@ def _json_fields(generator: CatalystNode, below: Relation, columns: list[str], p
 
 
 def _replicated(generator: CatalystNode, below: Relation, columns: list[str], planner: Planner) -> RowStream:
-    """Lower `ReplicateRows`: as many copies of a row as its first column says."""
+    """Lower `ReplicateRows`: each row is copied as often as its first column says."""
     count, *values = below.scope.lower_all(generator.children)
     copies = planner.fresh("copies")
     named = dict(zip(columns, values, strict=True))

@@ -44,9 +44,9 @@ RowStream: TypeAlias = Stream[Any, Any, Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Rows of an operator. columns: the name of the column of each attribute, by its id, in order.
+    """Rows of an operator. columns: column names by the ids of the attributes, in order.
 
-    The stream may have further columns, which no attribute is.
+    The stream may have further columns that belong to no attribute.
     """
 
     stream: RowStream
@@ -54,7 +54,7 @@ class Relation:
 
     @property
     def rows(self) -> RowStream:
-        """The stream without further columns; those without any have one that is the same in all rows."""
+        """The stream of only these columns; of a constant column if there are none."""
         # Attributes that are computed alike share a column.
         names = tuple(dict.fromkeys(self.columns.values()))
         if names == self.stream.schema.names:
@@ -103,7 +103,7 @@ class Planner:
         return Relation(relation.stream, dict(zip(output_of(node), names, strict=True)))
 
     def in_order(self, node: CatalystNode) -> Relation:
-        """Lower an operator to a column for each place of its output, also where an attribute has several."""
+        """Lower an operator to one column per output position, even if an attribute has several positions."""
         relation = self.relation(node)
         names = [relation.columns[expr_id] for expr_id in output_of(node)]
         if len(set(names)) == len(names):
@@ -161,7 +161,7 @@ class Planner:
     def with_subqueries(
         self, relation: Relation, exprs: Sequence[CatalystNode], known: Sequence[CatalystNode] = ()
     ) -> tuple[Relation, Scope]:
-        """Add a column for each scalar subquery in expressions over a relation, but for those in `known`."""
+        """Add a column for each scalar subquery in expressions over a relation, except those in `known`."""
         scope, found = relation.scope, dict[int, Expr]()
         stream = relation.stream
         for node in (each for expr in exprs for each in _subqueries_in(expr, known)):
@@ -176,12 +176,12 @@ class Planner:
         return Relation(stream, relation.columns), Scope(scope.columns, (), found)
 
     def clock(self, time: CatalystNode) -> RowStream:
-        """A stream of an expression of the current time."""
+        """Return a stream of an expression of the current time."""
         subqueries = {node.expr_id: Column("value") for node in _subqueries_in(time, ())}
         return self.inputs[TICK_TIME].select(time=Scope({}, (), subqueries).lower(time))
 
     def single_value(self, plan: CatalystNode) -> Relation:
-        """Lower the plan of a scalar subquery: one row, with null if it has none; more stop the tick."""
+        """Lower the plan of a scalar subquery: one row, null if it is empty. Further rows fail the tick."""
         below, relation = plan, self.relation(plan)
         while below.kind == "Project":
             below = below.children[0]
@@ -198,7 +198,7 @@ class Planner:
     def constant_rows(
         self, names: Sequence[str], types: Sequence[DataType], rows: Sequence[tuple[Any, ...]]
     ) -> RowStream:
-        """A stream of rows that the query holds itself, which are there from the first tick on."""
+        """Return a stream of the query's constant rows, present from the first tick on."""
         if len(rows) > _MAX_CONSTANT_ROWS:
             raise UnsupportedQuery(f"the query holds {len(rows):,} rows itself", fix="give them as a table")
         made: list[Relation] = []
@@ -211,7 +211,7 @@ class Planner:
         return whole if rows else whole.filter(Literal(False))
 
     def numbers(self, name: str, numbers: range) -> RowStream:
-        """A stream of a column of numbers, which are there from the first tick on."""
+        """Return a stream of a column of numbers, present from the first tick on."""
         # The number of a larger range is none that `len` returns.
         count = max(0, -((numbers.start - numbers.stop) // numbers.step))
         if count > _MAX_NUMBERS:
@@ -222,7 +222,7 @@ class Planner:
         return self.one_row().select(**{name: FunctionCall("sequence", ends)}).explode(name)
 
     def one_row(self) -> RowStream:
-        """A stream of one row, which is there from the first tick on, with one column."""
+        """Return a stream of one row with one column, present from the first tick on."""
         return self.flow.initialize().select(one=Literal(1))
 
 
@@ -287,7 +287,7 @@ def _names(node: CatalystNode) -> dict[int, str]:
 
 
 def _has_right_columns(node: CatalystNode) -> bool:
-    """Return whether a join has the columns of its right side."""
+    """Return whether a join outputs the columns of its right side."""
     return join_type(node) not in ("LeftSemi", "LeftAnti", "ExistenceJoin")
 
 
@@ -339,7 +339,7 @@ def _filter(node: CatalystNode, planner: Planner) -> Relation:
 
 
 def filtered(below: Relation, conditions: Sequence[CatalystNode], planner: Planner) -> Relation:
-    """Keep the rows for which all conditions are true; those on the time come last."""
+    """Keep the rows for which all conditions are true. Conditions on the time are applied last."""
     plain: list[CatalystNode] = []
     timed: list[Comparison] = []
     for condition in conditions:
@@ -381,7 +381,7 @@ def _union(node: CatalystNode, planner: Planner) -> Relation:
 
 
 def united(parts: Sequence[Relation]) -> RowStream:
-    """Return the rows of relations, named as those of the first. Types may differ in nulls within them."""
+    """Return the union of relations, with the names of the first. Types may differ in nested nullability."""
     first, *others = parts
     types: list[DataType] = [reduce(wider_type, each) for each in zip(*map(_types, parts), strict=True)]
     stream = first.rows if _types(first) == types else _renamed(first, first, types)
@@ -393,7 +393,7 @@ def _types(relation: Relation) -> list[DataType]:
 
 
 def _renamed(relation: Relation, like: Relation, types: list[DataType]) -> RowStream:
-    """Return the rows of a relation with the names of another one, converted to types."""
+    """Return a relation's rows under the names of another one, converted to types."""
     if not types:
         return relation.rows
     columns = zip(like.columns.values(), relation.columns.values(), _types(relation), types, strict=True)
@@ -407,7 +407,7 @@ def _renamed(relation: Relation, like: Relation, types: list[DataType]) -> RowSt
 
 @lowers("Sample")
 def _sample(node: CatalystNode, planner: Planner) -> Relation:
-    """Sample a table by the hash of its rows, whatever columns of it the query reads."""
+    """Sample a table by the hash of its whole rows, regardless of the columns that the query reads."""
     below = node.children[0]
     if below.kind in ("Project", "Filter", "SubqueryAlias"):
         sampled = replace(node, children=below.children)

@@ -49,7 +49,7 @@ def refuse(what: str, function: str, fix: str = "", why: str = "") -> NoReturn:
 
 
 def of_utf8(name: str, node: CatalystNode, scope: Scope) -> Expr:
-    """Lower a test or repair of text, of bytes that become text as they are: a cast of ours refuses some."""
+    """Lower a validity test or repair of text. Bytes are passed uncast, because our cast refuses some."""
     text = node.children[0]
     return FunctionCall(name, (scope.lower(text.child("child") if node.fields[INPUT] == "binary" else text),))
 
@@ -231,7 +231,7 @@ _TIME = ("hours", "minutes", "seconds")
 
 
 def constant_interval(node: CatalystNode) -> Interval:
-    """Return a constant interval: microseconds, or a text such as `1 months 2 days -3.5 seconds`."""
+    """Parse a constant interval: microseconds, or a text such as `1 months 2 days -3.5 seconds`."""
     text = _interval_text(node)
     if node.fields["dataType"] != "interval":
         return Interval(0, 0, timedelta(microseconds=int(text)))
@@ -281,7 +281,7 @@ _DIGITS_OF_INT64 = 19
 
 
 def _amount(node: CatalystNode, scope: Scope) -> Expr:
-    """Lower an interval to its months."""
+    """Lower an interval to its number of months."""
     function = _SCALED_MONTHS.get(node.kind)
     if function is not None:
         interval, number = node.children
@@ -303,7 +303,7 @@ def _months_in(years: Expr, months: Expr) -> Expr:
 
 
 def is_of_months(constant: CatalystNode) -> bool:
-    """Return whether the type of a constant interval is one of years and months."""
+    """Return whether a constant interval has a year-month type."""
     return "year" in constant.fields["dataType"] or "month" in constant.fields["dataType"]
 
 
@@ -344,7 +344,7 @@ def _date_plus(node: CatalystNode, scope: Scope) -> Expr:
 
 
 def _parts_made(interval: CatalystNode) -> tuple[CatalystNode, ...] | None:
-    """Return the numbers of years to seconds that an interval, or one with the other sign, is made of."""
+    """Return the parts, years to seconds, of a constructed interval or its negation; None for others."""
     made = interval.child("child") if interval.kind == "UnaryMinus" else interval
     return tuple(made.children) if made.kind == "MakeInterval" else None
 
@@ -422,7 +422,7 @@ def _sorted(node: CatalystNode, scope: Scope) -> Expr:
 
 
 def _is_default_order(function: CatalystNode) -> bool:
-    """Return whether a comparison is the one of `array_sort` without one: nulls last, then by `<` and `>`."""
+    """Return whether a comparison is the default one of `array_sort`: nulls last, then by `<` and `>`."""
     body, *parameters = function.children
     names = {each.expr_id: name for each, name in zip(parameters, ("left", "right"), strict=True)}
 

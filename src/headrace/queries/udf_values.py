@@ -1,4 +1,4 @@
-"""Conversion between values and those that Spark gives to Python functions, and takes from them.
+"""Conversion of values to and from those that Spark exchanges with Python functions.
 
 Functions of rows get values in which times have no zone and are in UTC, and nested rows are Spark's `Row`, at
 any depth. Functions of pandas and Arrow get columns; conversions to and from pandas are PySpark's own, with
@@ -33,13 +33,13 @@ Convert: TypeAlias = "Callable[[Any], Any]"
 
 @cache
 def to_argument(type: DataType) -> Convert:
-    """Return the function from a value, which may be null, to an argument."""
+    """Return a function that converts a value, which may be null, to an argument."""
     return _nullable(_argument(type))
 
 
 @cache
 def from_result(type: DataType) -> Convert:
-    """Return the function from a result, which may be null, to a value."""
+    """Return a function that converts a result, which may be null, to a value."""
     return _nullable(_value(type))
 
 
@@ -147,7 +147,7 @@ Fields = tuple[Field, ...]
 
 
 def numbered(types: Iterable[DataType]) -> Fields:
-    """Return fields of these types, named as Spark names the arguments of functions."""
+    """Return fields of these types, with the names that Spark gives to function arguments."""
     return tuple(Field(f"_{at}", type, True) for at, type in enumerate(types))
 
 
@@ -155,7 +155,7 @@ def numbered(types: Iterable[DataType]) -> Fields:
 
 
 def to_batch(columns: Iterable[Sequence[Any]], fields: Fields) -> Any:
-    """Convert columns of values, as users get them, to a batch of Arrow."""
+    """Convert columns of values in user form to a batch of Arrow."""
     import pyarrow as pa
 
     schema = _arrow_schema(fields)
@@ -164,7 +164,7 @@ def to_batch(columns: Iterable[Sequence[Any]], fields: Fields) -> Any:
 
 
 def to_series(columns: Iterable[Sequence[Any]], fields: Fields, *, frames: bool = False) -> list[Any]:
-    """Convert columns of values to series. frames: those of structs become frames of their fields."""
+    """Convert columns of values to series. frames: columns of structs become frames of their fields."""
     from pyspark.sql.conversion import ArrowBatchTransformer
 
     return ArrowBatchTransformer.to_pandas(
@@ -173,7 +173,7 @@ def to_series(columns: Iterable[Sequence[Any]], fields: Fields, *, frames: bool 
 
 
 def to_frame(row: Sequence[Any], fields: Fields) -> Any:
-    """Convert a row to a frame, as a function of batches gets it."""
+    """Convert a row to a frame, as passed to a function of batches."""
     (frame,) = to_series([[tuple(row)]], numbered([StructType(fields)]), frames=True)
     return frame
 
@@ -196,7 +196,7 @@ def _spark_schema(fields: Fields) -> Any:
 
 
 def from_pandas(made: Any, type: DataType) -> Any:
-    """Convert a series, or for a struct also a frame, to an array of a type."""
+    """Convert a series, or a frame for a struct type, to an array of the type."""
     from pyspark.sql.conversion import PandasToArrowConversion
 
     batch = PandasToArrowConversion.convert(
@@ -211,7 +211,7 @@ def from_pandas(made: Any, type: DataType) -> Any:
 
 
 def to_values(array: Any, type: DataType) -> Iterator[Any]:
-    """Convert an array, cast to a type, to values as users return them."""
+    """Cast an array to a type, and convert it to values in user form."""
     from headrace.io.arrow import arrow_type, column_to_values
 
     return map(_user_value(type), zip(column_to_values(array.cast(arrow_type(type)), type)))
@@ -229,7 +229,7 @@ _CHANGED_BY_NULLS = BoolType | IntegerType
 
 
 def null_finder(type: DataType) -> Callable[[Any], object] | None:
-    """Make a function that finds the nulls in a value on which its form in pandas depends; None if none can.
+    """Create a function that finds the nulls on which a value's pandas form depends; None if none matter.
 
     Values for which it returns the same may be in one series: each looks there as it does alone.
     """
@@ -253,14 +253,14 @@ def _of_lists(type: DataType) -> Callable[[Any], object] | None:
 
 
 def _has_lists(type: DataType) -> bool:
-    """Return whether a value may hold arrays, of which one with a null changes the others."""
+    """Return whether a value may contain arrays that change if one of them has a null."""
     if isinstance(type, ListType) and isinstance(type.element, _CHANGED_BY_NULLS):
         return True
     return any(map(_has_lists, parts_of(type)))
 
 
 def _lists_with_nulls(type: DataType, value: Any, path: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Return the paths of lists that hold a null: all lists of one path become arrays of one type."""
+    """Return the paths of lists with a null. All lists on one path become arrays of one type."""
     if value is None:
         return
     if isinstance(type, StructType):

@@ -432,7 +432,7 @@ def _gathered(
 
 
 class _Written:
-    """New cells.
+    """Writer of new cells.
 
     pending: cells with rows that start a next tick; waiting: with rows that come with it.
     """
@@ -459,7 +459,7 @@ class _Written:
                     self.pending.add(cell)
 
     def move_arranged(self, chain: BatchChain, shard: int, manifest: Manifest, binding: _Binding) -> None:
-        """Write the rows that a cell's arrangements hold."""
+        """Write the rows of a cell's arrangements."""
         for slot, form in manifest.arranged(chain):
             move = binding.moves.get(slot.rpartition(".")[0])
             if move is None:

@@ -1,4 +1,4 @@
-"""Spark's daemon of Python workers, which has imported what ticks run, once for all workers that it forks."""
+"""Spark's daemon of Python workers. It imports the code of ticks once for all workers that it forks."""
 
 from __future__ import annotations
 

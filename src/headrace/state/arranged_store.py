@@ -43,22 +43,22 @@ _MAX_ROWS = 1 << 20
 
 
 class ArrangedMapping(Protocol):
-    """Slot over an arrangement, some of whose entries may not be written into it yet."""
+    """Slot backed by an arrangement, to which some of its entries may not have been written yet."""
 
     def settle(self) -> None:
         """Write all entries into the arrangement."""
         ...
 
     def discard(self) -> None:
-        """Forget entries that are not in the arrangement."""
+        """Discard entries that are not in the arrangement."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ArrangedForm:
-    """Form of a slot that is kept in an arrangement.
+    """Storage form of a slot backed by an arrangement.
 
-    slot:     makes the slot over it.
+    slot:     creates the slot over it.
     describe: returns the description of its columns (`DescribedRows`).
     """
 
@@ -68,9 +68,9 @@ class ArrangedForm:
 
 
 class ArrangedStore:
-    """Arrangement of one slot as of some runs of a chain.
+    """Arrangement of one slot, as of given runs of a chain.
 
-    name: of the store, among those of all folders.
+    name: of the store, unique among all folders.
 
     Raises `CheckpointDamaged` for a file that is missing, cut off or altered.
     """
@@ -83,7 +83,7 @@ class ArrangedStore:
         self.advance(runs)
 
     def advance(self, runs: Sequence[Run]) -> None:
-        """Continue at other runs."""
+        """Continue from other runs."""
         self._runs = tuple(runs)
         parts = parts_of(runs)
         self._files.keep(parts)
@@ -91,7 +91,7 @@ class ArrangedStore:
         self.discard()
 
     def discard(self) -> None:
-        """Forget what came since the runs were made."""
+        """Discard all changes since the runs were made."""
         self.spine.batches, self.spine.fixed = self._opened, len(self._opened)
         self.slot.discard()
 
@@ -101,12 +101,12 @@ class ArrangedStore:
         self.discard()
 
     def gathered(self) -> int:
-        """Merge small batches that are in no file, and return how many rows there are in such ones."""
+        """Merge small batches that are not in files yet; return the number of rows not in files."""
         self.spine.gather()
         return sum(map(len, self.spine.batches[len(self._opened) :]))
 
     def write(self, name: str) -> tuple[tuple[Run, ...], list[Path]]:
-        """Write what came to files named `name` and something; return the next runs and the files."""
+        """Write new rows to files with names that begin with `name`; return the next runs and the files."""
         self.slot.settle()
         runs, left = self._kept_runs()
         new = [batch for batch in (*left, *self.spine.batches[len(self._opened) :]) if len(batch)]
@@ -118,7 +118,7 @@ class ArrangedStore:
         return tuple(step.runs), step.kept()
 
     def _kept_runs(self) -> tuple[tuple[Run, ...], list[SortedBatch]]:
-        """Return the runs whose batches are as they were, and what is left of those of others."""
+        """Return the runs with unchanged batches, and the remaining batches of the other runs."""
         runs: list[Run] = []
         left: list[SortedBatch] = []
         at = 0
@@ -134,7 +134,7 @@ class ArrangedStore:
 
 
 def pieces_of(folder: Path, layout: Layout, runs: Iterable[Run]) -> Iterator[SortedBatch]:
-    """Yield all rows of an arrangement in files, in the order of codes, those of one code together.
+    """Yield all rows of an arrangement's files in code order, keeping rows of one code together.
 
     Raises `CheckpointDamaged` for a file that is missing, cut off or altered.
     """
@@ -165,7 +165,7 @@ _FIRST, _LAST = -(2**63) - 1, 2**63 - 1
 
 
 class MergeStep:
-    """Change of an arrangement's runs by one tick. name: prefix of the names of its files."""
+    """Changes of one tick to an arrangement's runs. name: prefix of its file names."""
 
     def __init__(self, files: MappedFiles, name: str, runs: list[Run]) -> None:
         self.files = files
@@ -174,7 +174,7 @@ class MergeStep:
         self._written: list[str] = []
 
     def kept(self) -> list[Path]:
-        """Return the files written that the runs name, and remove the others."""
+        """Return the written files that the runs reference, and delete the others."""
         names = {file.name for run in self.runs for file in run.files()}
         for name in self._written:
             if name not in names:
@@ -198,7 +198,7 @@ class MergeStep:
         self._work(WORK * added)
 
     def _work(self, budget: int) -> None:
-        """Merge about so many bytes, those of small batches first."""
+        """Merge about `budget` bytes, the merges with the fewest bytes left first."""
         size = sum(run.size for run in self.runs)
         budget = max(budget, AT_ONCE, size // _MAX_PARTS)
         while budget > 0:
@@ -210,7 +210,7 @@ class MergeStep:
             budget -= self._advance(at, min(budget, MAX_AT_ONCE))
 
     def _begin_merges(self) -> None:
-        """Begin a merge of the last batches, if they are many and the first is no larger than the others."""
+        """Start merging the last batches if they are many and the first is no larger than the rest."""
         last: list[StoredBatch] = []
         for run in reversed(self.runs):
             if not isinstance(run, StoredBatch):
@@ -223,7 +223,7 @@ class MergeStep:
                 return
 
     def _advance(self, at: int, budget: int) -> int:
-        """Merge about so many more bytes, and return how many."""
+        """Merge about `budget` more bytes, and return the number merged."""
         merge = self.runs[at]
         assert isinstance(merge, UnfinishedMerge)
         upto = self._end(merge, budget)
@@ -246,7 +246,7 @@ class MergeStep:
             start = part.upto
 
     def _end(self, merge: UnfinishedMerge, budget: int) -> int:
-        """Return the code up to which a merge comes if it moves about so many more bytes."""
+        """Return the code up to which a merge gets by moving about `budget` more bytes."""
         larger = max(merge.batches, key=lambda batch: batch.rows)
         rows = 1 + budget * larger.rows // max(1, merge.size)
         for part in larger.parts:
@@ -260,7 +260,7 @@ class MergeStep:
         return _LAST
 
     def _divided(self, rows: SortedBatch) -> Iterator[SortedBatch]:
-        """Divide rows into pieces of bounded size; those of one code stay together."""
+        """Divide rows into pieces of bounded size; rows of one code stay together."""
         count = -(-_bytes(rows) // MAX_AT_ONCE)
         if count == 1:
             yield rows
@@ -279,20 +279,20 @@ class MergeStep:
 
     @staticmethod
     def _bytes_left(run: Run) -> int:
-        """Return about how many bytes of a merge are left."""
+        """Return the approximate number of bytes left to merge."""
         assert isinstance(run, UnfinishedMerge)
         return run.size - run.done.size
 
 
 def _bytes(rows: SortedBatch) -> int:
-    """Return about how many bytes rows take in a file."""
+    """Return the approximate number of bytes of rows in a file."""
     # Of texts, Polars counts the characters, not the words that point to them.
     texts = sum(type in (pl.String, pl.Binary) for type in rows.frame.dtypes)
     return int(rows.frame.estimated_size()) + rows.codes.nbytes + 16 * texts * len(rows)
 
 
 def _place(rows: SortedBatch, code: int) -> int:
-    """Return the place behind all rows with codes up to one."""
+    """Return the position after all rows with codes up to `code`."""
     if code >= _LAST:
         return len(rows)
     return 0 if code < -(2**63) else int(np.searchsorted(rows.codes, code, "right"))
@@ -306,12 +306,12 @@ _NUMBER = Struct(">H")
 
 
 def code_of(key: bytes) -> int:
-    """Return the code of a row's key. That of the layout would take as long as all else of a search."""
+    """Return the code of a row's key. The layout's function would take as long as the rest of a search."""
     return xxh3_64_intdigest(key) >> 1
 
 
 class EntryStore:
-    """Slots over the entries of a shard. numbers: of the slots that may have entries, encoded."""
+    """Slots backed by the entries of a shard. numbers: encoded numbers of the slots that may have entries."""
 
     def __init__(self, spine: Spine) -> None:
         self.spine = spine
@@ -320,7 +320,7 @@ class EntryStore:
         self._readers = RowReaders(spine, tuple(ENTRY_LAYOUT.types))
 
     def number(self, slots: Iterable[str]) -> None:
-        """Take the slot numbers of a chain."""
+        """Adopt the slot numbers of a chain."""
         self.numbers = {name: _NUMBER.pack(number) for number, name in enumerate(slots)}
 
     def load(self, slot: str, key: bytes) -> bytes | None:
@@ -357,7 +357,7 @@ class EntryStore:
             self.spine.add_batch(self.batch(changes))
 
     def discard(self) -> None:
-        """Forget values that are not in the arrangement."""
+        """Discard values that are not in the arrangement."""
         # Readers of batches that are gone would keep their files.
         self._readers.current()
         for slot in self.slots.values():

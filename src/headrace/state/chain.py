@@ -1,4 +1,4 @@
-"""Files of state: those that a commit names, and the chains of batches that make up arrangements.
+"""State files: the files referenced by a commit, and the chains of batches that make up arrangements.
 
 A file never changes. A commit names it with its size and digest, by which each process checks it once before
 it maps and reads it in place.
@@ -152,7 +152,7 @@ class StoredBatch:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedMerge:
-    """A merge on its way. upto: rows of the batches with codes up to it are in `done`."""
+    """A merge in progress. upto: rows with codes up to it are already in `done`."""
 
     batches: tuple[StoredBatch, ...]
     upto: int
@@ -160,7 +160,7 @@ class UnfinishedMerge:
 
     @property
     def size(self) -> int:
-        """Bytes of the files that are merged."""
+        """Bytes of the files being merged."""
         return sum(batch.size for batch in self.batches)
 
     def files(self) -> Iterator[FileRef]:
@@ -172,7 +172,7 @@ Run: TypeAlias = StoredBatch | UnfinishedMerge
 
 
 def parts_of(runs: Iterable[Run]) -> list[Part]:
-    """Return the files of rows that are read, oldest first."""
+    """Return the files to read rows from, oldest first."""
     batches = ((run,) if isinstance(run, StoredBatch) else run.batches for run in runs)
     return [part for batch in concatenated.from_iterable(batches) for part in batch.parts]
 
@@ -183,7 +183,7 @@ ENTRIES = ""
 
 @dataclass(frozen=True, slots=True)
 class BatchChain:
-    """Arrangements of a shard, by name: each its runs, oldest first.
+    """Arrangements of a shard, by name, each as a sequence of runs, oldest first.
 
     slots: names of the slots that entries know by number.
     """
@@ -238,7 +238,7 @@ _MANY = 1_000
 
 
 def content_of(layout: Layout, batch: SortedBatch) -> pa.Buffer:
-    """Return the content of a file with a batch."""
+    """Encode a batch as the content of a file."""
     beside = [] if _codes_are_keys(layout) else [pl.Series(_CODES, batch.codes)]
     if len(batch) < _MANY:
         # Polars would plan a query. Readers copy the texts of so few rows.
@@ -259,20 +259,20 @@ def content_of(layout: Layout, batch: SortedBatch) -> pa.Buffer:
 
 
 def _alone(column: pl.Series) -> pl.Series:
-    """Return a column without the texts that lie in its buffers still, of rows that are gone."""
+    """Return a column without texts of removed rows that are still in its buffers."""
     if column.dtype not in (pl.String, pl.Binary):
         return column
     return pl.Series(column.name, column.to_arrow(compat_level=_OLDEST))
 
 
 def alone(batch: SortedBatch) -> SortedBatch:
-    """Return a copy of a small batch, which keeps nothing in memory of larger ones that it was taken from."""
+    """Return a copy of a small batch that does not keep the larger batches it was taken from in memory."""
     frame = pl.DataFrame([_alone(column) for column in own_copy(batch.frame)])
     return SortedBatch(batch.codes.copy(), frame, batch.bounds)
 
 
 def batch_in(layout: Layout, content: pa.Buffer, bounds: tuple[float, ...]) -> SortedBatch:
-    """Return the batch in a file's content, whose columns are read when they are looked at.
+    """Return the batch in a file's content. Columns are read lazily.
 
     bounds: of the batch that was written.
 
@@ -293,7 +293,7 @@ def _codes_are_keys(layout: Layout) -> bool:
 
 
 class MappedFiles:
-    """Files of one arrangement that this process has mapped. folder: what file names are relative to."""
+    """Files of one arrangement, mapped by this process. folder: base of the file names."""
 
     def __init__(self, folder: Path, layout: Layout) -> None:
         self.folder = folder
@@ -301,9 +301,9 @@ class MappedFiles:
         self._mapped: dict[FileRef, tuple[tuple[int, int], SortedBatch]] = {}
 
     def keep(self, parts: Iterable[Part]) -> None:
-        """Forget all files but these. Raise `CheckpointDamaged` if one of these is missing or cut off.
+        """Release all files except these. Raise `CheckpointDamaged` if one of these is missing or truncated.
 
-        One that was touched since it was mapped is mapped and checked anew when it is read.
+        A file modified since it was mapped is mapped and checked again when it is read.
         """
         known, self._mapped = self._mapped, {}
         for part in parts:
@@ -362,7 +362,7 @@ _lock = threading.Lock()
 
 
 def kept_files(folder: Path, name: str, layout: Layout) -> MappedFiles:
-    """Return the files of a named arrangement that this process has mapped, for whoever opens it next."""
+    """Return this process's mapped files of a named arrangement, kept for the next time it is opened."""
     key = str(folder), name
     with _lock:
         found = _kept.get(key)
@@ -375,7 +375,7 @@ def kept_files(folder: Path, name: str, layout: Layout) -> MappedFiles:
 
 
 def forget_folder(folder: Path) -> None:
-    """Release all files in a folder that nothing reads any more."""
+    """Release all files of a folder that is no longer read."""
     with _lock:
         for key in [key for key in _kept if key[0] == str(folder)]:
             del _kept[key]
@@ -392,5 +392,5 @@ def _write_anew(path: str, content: pa.Buffer) -> None:
 
 
 def _stamp(found: os.stat_result) -> tuple[int, int]:
-    """Return what tells whether a file was touched."""
+    """Return a stamp that changes if a file is modified."""
     return found.st_ino, found.st_mtime_ns

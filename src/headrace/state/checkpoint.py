@@ -123,7 +123,7 @@ class Checkpoint:
 
     @property
     def sources(self) -> BatchChain:
-        """Chain of the positions of sources."""
+        """Chain of source positions."""
         return BatchChain() if self.last is None else self.last.sources
 
     def commit(
@@ -355,7 +355,7 @@ class Erased:
 
 
 def erase(checkpoint: str | PathLike[str]) -> Erased:
-    """Erase all values that the state as of the last tick does not hold. The flow must not be running.
+    """Erase all values that are not in the state as of the last tick. The flow must not be running.
 
     If interrupted, the checkpoint is as before, or erased but for files that the next erasure removes.
 
@@ -378,7 +378,7 @@ def erase(checkpoint: str | PathLike[str]) -> Erased:
 
 
 def _anew(folder: Path, name: str, chain: BatchChain, manifest: Manifest) -> BatchChain:
-    """Write the state of a shard to files named `name`; return the chain that has no others."""
+    """Write the state of a shard to new files named `name`; return the chain of only these files."""
     writer = ShardWriter(folder, name)
     for slot, key, value in stored_entries(folder, chain):
         # A header of chunks is no encoded value. It holds no `Erasable`: upsert and history never divide

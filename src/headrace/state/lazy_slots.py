@@ -24,7 +24,7 @@ _NUMBER = Struct(">BI")
 
 
 class Store(Protocol):
-    """Source of a slot's entries, by its name and encoded keys; None where there is none."""
+    """Source of a slot's entries, by slot name and encoded key; None for a missing entry."""
 
     def load(self, slot: str, key: bytes, /) -> bytes | None: ...
 
@@ -43,7 +43,7 @@ class Form:
 
 
 class _Loaded(dict[Any, Any]):
-    """Values in memory; a key that is not there is fetched."""
+    """Values in memory. A missing key is fetched."""
 
     __slots__ = ("_fetch",)
 
@@ -167,7 +167,7 @@ class StateSlot(MutableMapping[Any, Any]):
         return lambda number: load(name, piece_key(key, field, number))
 
     def changes(self) -> tuple[list[bytes], list[bytes | None]]:
-        """Return the keys of the entries that differ from the store, in no order, and their values."""
+        """Return the keys of the entries that differ from the store, unordered, and their values."""
         before, encode, encode_key = self._before, self._encode, self._key
         in_pieces = _IN_PIECES[self._form.divides]
         keys: list[bytes] = []

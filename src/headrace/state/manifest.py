@@ -82,7 +82,7 @@ class Manifest:
         return FileRef(path.relative_to(folder).as_posix(), len(content), digest)
 
     def arranged(self, chain: BatchChain) -> Iterator[tuple[str, DescribedRows]]:
-        """Yield the slots of a chain that are arrangements, with what their columns are."""
+        """Yield the arranged slots of a chain, each with the description of its columns."""
         forms = {
             f"{node['state']}.{what}": text
             for node in self.description
@@ -239,14 +239,14 @@ class DescribedRows:
 
 @dataclass(frozen=True)
 class DescribedPiece:
-    """Rows of some keys of the layout: all that these keys have."""
+    """All rows of some keys of the layout."""
 
     of: DescribedRows
     rows: SortedBatch
 
     @cached_property
     def groups(self) -> Any:
-        """The number of each row's key."""
+        """Number of the key of each row."""
         layout, codes = self.of.layout, self.rows.codes
         if not layout.values:
             return np.arange(len(codes))
@@ -271,7 +271,7 @@ class DescribedPiece:
 
     @property
     def keys(self) -> list[Any]:
-        """Return the keys by number, as operators know them."""
+        """Return the keys by number, in the form used by operators."""
         _, first = np.unique(self.groups, return_index=True)
         if not self.of.keys:
             return [()] * len(first)
@@ -283,7 +283,7 @@ class DescribedPiece:
         return columns[0] if self.of.bare else list(zip(*columns, strict=True))
 
     def value(self, key: int) -> Any:
-        """Return what a key holds: rows with their sums, or only sums. A single sum stands by itself."""
+        """Return the value of a key: rows with their sums, or only sums. A single sum is not in a tuple."""
         rows = take(self.rows.frame, np.flatnonzero(self.groups == key))
         sums = self._values(rows, self.of.layout.sums)
         single = len(sums) == 1
@@ -302,7 +302,7 @@ class DescribedPiece:
 
     @property
     def erased(self) -> SortedBatch:
-        """Return the rows without the values that are put aside."""
+        """Return the rows with their set-aside values erased."""
         rows = self.rows
         if not self.of.aside:
             return rows
@@ -317,7 +317,7 @@ class DescribedPiece:
         return SortedBatch(rows.codes, frame, rows.bounds)
 
     def divided(self, parts: Sequence[int]) -> Iterator[tuple[int, SortedBatch]]:
-        """Divide the rows. parts: for each group the number of the part that it goes to."""
+        """Divide the rows. parts: for each group, the number of its part."""
         to = np.asarray(parts, np.int64)[self.groups]
         rows = self.rows
         for part in np.unique(to).tolist():

@@ -1,4 +1,4 @@
-"""Values in entries of state that are encoded in a way of their own, for operators without the codec."""
+"""Values with an encoding of their own in entries of state, for operators that do not use the codec."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Exact:
 
 @dataclass(frozen=True, slots=True)
 class Erasable:
-    """A part of an entry that no row shows, and that a later record may bring back until it is erased.
+    """A part of an entry that no output row shows, and that a later record may restore until it is erased.
 
     value: None once it is erased.
     """

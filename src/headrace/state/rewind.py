@@ -147,7 +147,7 @@ def _files_gone(folder: Path, to: Commit, last: Commit) -> Iterator[str]:
 
 
 def _positions(folder: Path, commit: Commit) -> Iterator[tuple[tuple[str, bytes], object]]:
-    """Yield how far each file, or other part of a source, was read."""
+    """Yield each file, or other part of a source, with the position up to which it was read."""
     for chain in (*commit.chains.values(), commit.sources):
         entries = stored_entries(folder, chain, lambda slot: slot.endswith(f".{POSITIONS}"))
         yield from (((slot, key), decode(value)) for slot, key, value in entries)
@@ -264,7 +264,7 @@ def _change(folder: Path, add: Iterable[str] = (), remove: Iterable[str] = ()) -
 
 
 def keep_skipping(old: Path, new: Path) -> None:
-    """Let the runs of a new checkpoint skip the files that those of an old one skip, if any."""
+    """Make runs of a new checkpoint skip the files that runs of an old one skip, if any."""
     files = skipped_files(old)
     if files:
         new.mkdir(mode=0o700)

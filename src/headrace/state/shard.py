@@ -74,17 +74,17 @@ class ShardState:
 
     @property
     def seconds_loading(self) -> float:
-        """Return how long values were loaded, of slots that are no arrangements."""
+        """Return the seconds spent loading values of slots without arrangements of their own."""
         return sum(slot.seconds_loading for slot in self._entries.slots.values())
 
     def unwritten_rows(self) -> int:
-        """Return how many rows came in columns that are in no file."""
+        """Return the number of rows that arrived in columns and are not in files yet."""
         return sum(store.gathered() for store in self._stores.values())
 
     def finish(self, tick: int, attempt: str) -> BatchChain:
         """Write the changes as of `tick` and return the chain to commit.
 
-        The same chain if nothing changed. What counts is still the old one, until `advance`.
+        The same chain if nothing changed. The old one stays current until `advance`.
         Files are new in `written`; a commit that is to survive a power cut needs `make_durable` first.
         """
         self.written = []
@@ -101,7 +101,7 @@ class ShardState:
         return before if arranged == before.arranged else BatchChain(arranged, tuple(self._entries.numbers))
 
     def advance(self, chain: BatchChain) -> None:
-        """Continue at `chain`, which has been committed; the slot objects stay the same."""
+        """Continue from `chain`, which has been committed; the slot objects stay the same."""
         if chain == self._chain:
             self.discard()
             return
@@ -141,7 +141,7 @@ class ShardWriter:
         self._bytes = 0
 
     def add(self, slot: str, key: bytes, value: bytes) -> bool:
-        """Add an entry; return whether its key was there already."""
+        """Add an entry; return whether its key already existed."""
         of_slot = self._waiting.setdefault(slot, {})
         known = key in of_slot or self._entries.load(slot, key) is not None
         of_slot[key] = value
@@ -187,7 +187,7 @@ class ScratchFolder:
         self._slots = 0
 
     def add_slot(self, form: Form | ArrangedForm) -> ScratchSlot:
-        """Make an empty slot."""
+        """Create an empty slot."""
         self._slots += 1
         return ScratchSlot(ShardState(self.path, str(self._slots), BatchChain(), {"slot": form}), self)
 
@@ -199,10 +199,10 @@ def _remove(folder: tempfile.TemporaryDirectory[str], path: Path) -> None:
 
 
 class ScratchSlot:
-    """A slot of which what was touched lately is in memory, and all the rest in scratch files.
+    """Slot with recently used entries in memory and all others in scratch files.
 
-    mapping: the slot, for whoever reads and writes it.
-    most:    number of entries and rows above which `settle` writes all that are in memory to files.
+    mapping: the slot, for reading and writing.
+    most:    number of entries and rows above which `settle` writes those in memory to files.
     """
 
     def __init__(self, state: ShardState, folder: ScratchFolder, most: int = 0) -> None:
@@ -220,16 +220,16 @@ class ScratchSlot:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether no file holds anything."""
+        """Return whether there are no entries in files."""
         return not any(self._chain.files())
 
     def settle(self) -> None:
-        """At the end of a tick, write what is in memory to files if it is too much."""
+        """At the end of a tick, write the entries in memory to files if there are too many."""
         if len(self.in_memory) + self._state.unwritten_rows() > self.most:
             self.write()
 
     def write(self) -> None:
-        """Write all that is in memory to files."""
+        """Write all entries in memory to files."""
         self._times += 1
         before = self._chain
         self._chain = self._state.finish(self._times, "s")

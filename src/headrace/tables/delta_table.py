@@ -80,7 +80,7 @@ def check_location(path: str, options: Mapping[str, str], what: str) -> None:
 
 
 class DeltaLakeTable(VersionedTable):
-    """A Delta table. keeps_opened: keep each version that was opened, rather than open it again."""
+    """A Delta table. keeps_opened: cache opened versions instead of reopening them."""
 
     kind: ClassVar[str] = "Delta table"
     feed_setting: ClassVar[str] = f"the table's property {FEED} to true"
@@ -170,7 +170,7 @@ class DeltaLakeTable(VersionedTable):
 
     @staticmethod
     def _is_plain(table: deltalake.DeltaTable) -> bool:
-        """Return whether the files of a table hold its columns, under their names and of their types."""
+        """Return whether the files of a table store its columns under the same names and types."""
         features = frozenset(table.protocol().reader_features or ())
         return features <= _PLAIN and table.metadata().configuration.get(_MAPPING, "none") == "none"
 
@@ -211,7 +211,7 @@ class DeltaLakeTable(VersionedTable):
             return False
 
     def _difference(self, before: int, now: int) -> ChangedFiles | None:
-        """Return the files that one version has and the other has not; None if some are gone."""
+        """Return the files that only one of two versions has; None if some no longer exist."""
         try:
             old, new = self.files(before), self.files(now)
         except self.errors:
@@ -319,15 +319,15 @@ class DeltaLakeTable(VersionedTable):
         return self._last_seen().version()
 
     def refresh(self) -> None:
-        """See the newest version."""
+        """Update `seen` to the newest version."""
         self._last_seen().update_incremental()
 
     def seen_transaction(self, application: str) -> int | None:
-        """Return the last transaction number of an application in the version that was seen."""
+        """Return the last transaction number of an application in the seen version."""
         return self._last_seen().transaction_version(application)
 
     def seen_files(self) -> list[dict[str, Any]]:
-        """Return the files of the version that was seen, with their statistics, in one flat row each."""
+        """Return the files of the seen version with their statistics, one flat row per file."""
         return pa.table(self._last_seen().get_add_actions(flatten=True)).to_pylist()
 
     @property
@@ -337,7 +337,7 @@ class DeltaLakeTable(VersionedTable):
     def commit_next(
         self, rows: Any, transactions: Mapping[str, int], *, instead_of: str | None = None
     ) -> bool:
-        """Commit exactly the version after the one seen; return False, without writing, if another has.
+        """Commit exactly the version after the one seen; return False, without writing, if it exists.
 
         instead_of: SQL condition on the rows to replace; None: none.
 
@@ -392,7 +392,7 @@ def _committing(transactions: Mapping[str, int]) -> CommitProperties:
 
 
 def _partition_text(value: Any) -> str | None:
-    """Return a value of a partition as the log writes it."""
+    """Format a value of a partition as in the log."""
     match value:
         case None | "":
             return None
@@ -418,7 +418,7 @@ class Commits:
 
     @property
     def schemas(self) -> list[Types]:
-        """Types of the columns as commits set them."""
+        """Column types as set by the commits."""
         return [
             types_of_schema(each["metaData"]["schemaString"])
             for commit in self.commits
@@ -447,7 +447,7 @@ class Commits:
 
 
 def read_commits(location: str, first: int, last: int) -> Commits | None:
-    """Read commits of a table; None if the log, which keeps them for a month, has lost some."""
+    """Read commits of a table; None if some have expired from the log, which keeps them for a month."""
     found: list[list[_Action]] = []
     for number in range(first, last + 1):
         try:
@@ -459,7 +459,7 @@ def read_commits(location: str, first: int, last: int) -> Commits | None:
 
 
 def changes_of_commits(commits: Commits) -> ChangedFiles | None:
-    """Sum up what commits changed, one by one; None if files are gone."""
+    """Sum up the changes of commits, one by one; None if files no longer exist."""
     weights, files, feed = Counter[str](), dict[str, DataFile](), list[DataFile]()
     for commit in commits.commits:
         recorded = [commits.file(each["cdc"]) for each in commit if "cdc" in each]
@@ -482,7 +482,7 @@ def changes_of_commits(commits: Commits) -> ChangedFiles | None:
 
 
 def _changing(commit: Iterable[_Action]) -> Iterator[tuple[_Action, int]]:
-    """Yield the files that a commit adds and removes with their rows, and the weight of these."""
+    """Yield the add and remove actions of a commit that change rows, and the weight of their rows."""
     for action in commit:
         for kind, weight in (("add", 1), ("remove", -1)):
             if kind in action and action[kind].get("dataChange", True):
@@ -490,7 +490,7 @@ def _changing(commit: Iterable[_Action]) -> Iterator[tuple[_Action, int]]:
 
 
 def path_of_file(location: str, path: str) -> str:
-    """Return the path of a file as the log has it: encoded, and relative if the table holds it."""
+    """Resolve a path from the log: it is encoded, and relative if the file is inside the table."""
     if scheme_of(path):
         return local_path(path, "Delta table")
     return os.path.join(location, unquote(path))

@@ -29,7 +29,7 @@ TICK = "tick"
 
 @dataclass(frozen=True, slots=True)
 class VersionFolders:
-    """The versions in the folder `path`. prefix: of the names of their folders, before the number."""
+    """Versions in the folder `path`. prefix: part of their folder names before the number."""
 
     path: Path
     prefix: str = ""
@@ -46,7 +46,7 @@ class VersionFolders:
         return int(number) if name.startswith(self.prefix) and number.isdecimal() else None
 
     def numbers(self) -> list[int]:
-        """List the versions that are there, ascending."""
+        """List the existing versions, ascending."""
         names = os.listdir(self.path) if self.path.is_dir() else []
         return sorted(number for name in names if (number := self._number_of(name)) is not None)
 
@@ -55,20 +55,20 @@ class VersionFolders:
         return max((number for number in self.numbers() if before is None or number < before), default=None)
 
     def stage(self, number: int) -> Path:
-        """Return the path at which to write a version. Nothing is there, not even an earlier attempt."""
+        """Return the path to write a version to. Nothing exists there, even after an earlier attempt."""
         return stage_beside(self.folder(number))
 
     def publish(self, number: int, staged: Path, *, durable: bool = True) -> None:
-        """Rename a finished folder to that of a version, replacing what a failed attempt has left there."""
+        """Rename a finished folder to a version's folder, replacing leftovers of a failed attempt."""
         publish_folder(staged, self.folder(number), durable=durable)
 
     def discard_staged(self) -> None:
-        """Remove what attempts at versions have left unpublished."""
+        """Remove unpublished leftovers of attempts to write versions."""
         for each in self.path.glob(f".{self.prefix}*.tmp"):
             remove_folder(each)
 
     def remove(self, number: int) -> None:
-        """Remove a version, if it is there."""
+        """Remove a version if it exists."""
         remove_folder(self.folder(number))
 
     def retain(self, needed: Collection[int]) -> None:
@@ -85,7 +85,7 @@ class VersionFolders:
         return self._number_of(target.name) if target.parent == Path(os.path.normpath(self.path)) else None
 
     def point(self, link: Path, number: int, *, durable: bool = True) -> None:
-        """Let a link point to a version, by one rename."""
+        """Make a link point to a version, by a single rename."""
         aside = link.with_name(f".{link.name}.tmp")
         aside.unlink(missing_ok=True)
         aside.symlink_to(os.path.relpath(self.folder(number), link.parent), target_is_directory=True)
@@ -100,12 +100,12 @@ def tick_folders(path: str | os.PathLike[str]) -> VersionFolders:
 
 
 def data_files(folder: Path) -> list[Path]:
-    """List the files of a version, those in folders of partitions too."""
+    """List the files of a version, including those in partition folders."""
     return [each for each in folder.rglob("*") if each.is_file()] if folder.is_dir() else []
 
 
 def share_files(files: Iterable[Path], old: Path, new: Path, *, durable: bool = True) -> None:
-    """Give files of the version `old` second names in the folder `new`, which may have others."""
+    """Share files of the version `old` with the folder `new`, which may contain others."""
     for file in files:
         at = new / file.relative_to(old)
         at.parent.mkdir(parents=True, exist_ok=True)

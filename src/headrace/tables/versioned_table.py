@@ -47,7 +47,7 @@ ErrorFactory: TypeAlias = Callable[[str, str, str, Exception], HeadraceError]
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
-    """A version of a table. table: id of the table, which one made in its place does not share."""
+    """A version of a table. table: id of the table; a table that replaces it has another id."""
 
     number: int
     table: str
@@ -56,7 +56,7 @@ class TableVersion:
         return f"{self.number} of {self.table}"
 
     def follows(self, other: TableVersion) -> bool:
-        """Return whether it is the other one, or a later one of the same table."""
+        """Return whether it is the other version, or a later one of the same table."""
         return self.table == other.table and self.number >= other.number
 
     @classmethod
@@ -67,7 +67,7 @@ class TableVersion:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A Parquet file of a version. partition: columns that it does not hold, with their values as texts."""
+    """A Parquet file of a version. partition: columns that are not in the file, with their values as text."""
 
     path: str
     partition: tuple[tuple[str, str | None], ...]
@@ -75,10 +75,10 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class ChangedFiles:
-    """Files that make the difference between two versions.
+    """Files that differ between two versions.
 
-    added, removed: their rows came, or went. feed: files of the change feed, with changes of rows.
-    whole: the files do not say; the rows of both versions do.
+    added, removed: files of added or removed rows. feed: files of the change feed, with changes of rows.
+    whole: the files do not suffice; compare the rows of both versions.
     """
 
     added: tuple[DataFile, ...] = ()
@@ -118,7 +118,7 @@ class VersionedTable(ABC):
 
     @contextmanager
     def reporting(self, what: str, fix: str = "") -> Iterator[None]:
-        """Convert the exceptions of the format's library to errors of who uses the table."""
+        """Convert exceptions of the format's library to errors of the table's user."""
         try:
             yield
         except HeadraceError:
@@ -150,7 +150,7 @@ class VersionedTable(ABC):
 
     @abstractmethod
     def stored_types(self, schema: ArrowSchema) -> list[tuple[str, str]]:
-        """Return columns with the format's types for them, as texts; null may be in each.
+        """Return columns with the format's types as text; each column is nullable.
 
         Raises an exception for a type that the format does not have.
         """
@@ -173,11 +173,11 @@ class VersionedTable(ABC):
 
     @abstractmethod
     def row_count(self, number: int) -> int | None:
-        """Return the number of rows of a version; None if the log does not tell."""
+        """Return the number of rows of a version; None if the log does not record it."""
 
     @abstractmethod
     def files(self, number: int) -> tuple[DataFile, ...] | None:
-        """Return the files of a version, which may be gone; None if its rows are not as they stand there."""
+        """Return the files of a version, which may be gone; None if they alone do not give its rows."""
 
     # -- changes ----------------------------------------------------------------------------------------
 
@@ -190,9 +190,9 @@ class VersionedTable(ABC):
 
     @abstractmethod
     def changed_files(self, before: int, now: int, *, wider: bool) -> ChangedFiles | None:
-        """Return the files that changed between versions; None if they do not tell what became of the rows.
+        """Return the files that changed between versions; None if they do not determine the changed rows.
 
-        wider: columns may have come.
+        wider: columns may have been added.
         """
 
     # -- commits ----------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ class VersionedTable(ABC):
         properties: Mapping[str, str] | None = None,
         transactions: Mapping[str, int] | None = None,
     ) -> None:
-        """Create an empty table. Others may be doing the same: one of them succeeds."""
+        """Create an empty table. Of several concurrent attempts, one succeeds."""
 
     @abstractmethod
     def append(self, rows: ArrowReader, transactions: Mapping[str, int]) -> None:
@@ -240,7 +240,7 @@ class VersionedTable(ABC):
 
     @abstractmethod
     def vacuum(self, hours: int) -> None:
-        """Delete files that no version of the last hours has, and the log of versions before."""
+        """Delete files that no version of the last `hours` hours uses, and the log of earlier versions."""
 
 
 __all__ = [

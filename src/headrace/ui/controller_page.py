@@ -123,7 +123,7 @@ class ControllerPage:
 
 
 def _picture(found: ControllerStatus) -> Picture:
-    """Build a picture of all views, what they read, and what they are written into."""
+    """Build a picture of all views with their inputs and outputs."""
     ids = {each.name: f"n{at}" for at, each in enumerate((*found.collections, *found.views))}
     boxes = [
         *(

@@ -446,7 +446,7 @@ def _describe(held: CheckpointStats) -> JsonObject:
 
 
 def _labels(slots: Sequence[SlotStats]) -> list[str]:
-    """Name the operators of slots by the user's name or their kind, and the line; else by the state."""
+    """Label the operators of slots by the user's name or their kind, and the line; else by the slot name."""
     labels: dict[str, str] = {}
     for slot in slots:
         if slot.name not in labels:

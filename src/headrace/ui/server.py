@@ -44,7 +44,7 @@ class Page(Protocol):
     """Subject of a page: a run, a checkpoint, or a controller. The server calls it from its own threads."""
 
     def overview(self) -> JsonObject:
-        """Return what never changes: kind, title, picture, plan, sources and sinks."""
+        """Return the constant part: kind, title, picture, plan, sources and sinks."""
         ...
 
     def flow(self, view: str) -> JsonObject:
@@ -55,7 +55,7 @@ class Page(Protocol):
         ...
 
     def refresh(self) -> None:
-        """Take in what has happened since the last call. Called a few times a second."""
+        """Process everything since the last call. Called a few times a second."""
         ...
 
     def version(self) -> int:
@@ -88,14 +88,14 @@ class Page(Protocol):
 
 
 class OneAtATime:
-    """Answers questions why a row is there, one at a time: a search takes seconds of processor time."""
+    """Runner of provenance queries, one at a time: a search takes seconds of processor time."""
 
     def __init__(self, find: Callable[[str, str], JsonObject]) -> None:
         self._find = find
         self._lock = Lock()
 
     def __call__(self, view: str, row: str) -> JsonObject:
-        """Return the answer, or why there is none while another question is being answered."""
+        """Return the answer, or the reason for none if another query is running."""
         if not self._lock.acquire(blocking=False):
             return {"why_not": "Another question is being answered. Ask again when it is done."}
         try:
@@ -155,7 +155,7 @@ class Closing:
                 self._left.notify_all()
 
     def end_streams(self) -> None:
-        """Let the streams end at their next look, and wait until they have."""
+        """End the streams at their next poll, and wait for them to finish."""
         self._ends.set()
         with self._left:
             self._left.wait_for(lambda: not self._streams, timeout=4 * _BETWEEN_LOOKS)
@@ -242,7 +242,7 @@ async def _refresh(page: Page) -> None:
 
 
 def _checked(given: str) -> str:
-    """Return a token that was given. Raises `BadInput` for a weak one."""
+    """Validate and return a given token. Raises `BadInput` for a weak one."""
     if len(given) < _LEAST_TOKEN or not given.isascii() or not given.replace("-", "").isalnum():
         raise BadInput(
             f"{_TOKEN_VARIABLE} is not a usable token",

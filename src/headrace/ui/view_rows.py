@@ -142,7 +142,7 @@ class ViewRows:
                 yield row, occurrence
 
     def _json(self, row: Row, occurrence: Occurrence) -> str:
-        """Encode a row, once: a search of all rows repeats with every change of the view."""
+        """Encode a row, once, because a search of all rows is repeated with every change of the view."""
         if not occurrence.json:
             occurrence.json = json.dumps(self._encode(row), ensure_ascii=False, default=str)
         return occurrence.json

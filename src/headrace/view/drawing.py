@@ -1,4 +1,4 @@
-"""`draw`: a flow as a drawing that shows itself in notebooks, prints as text and saves itself.
+"""`draw`: a drawing of a flow that displays in notebooks, prints as text and can be saved.
 
 The text is DOT for Graphviz, or Mermaid for GitHub, notebooks and many editors.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Drawing(Shown):
-    """Drawing of a picture: an SVG in notebooks, Mermaid's text elsewhere."""
+    """Drawing of a picture: an SVG in notebooks, Mermaid text elsewhere."""
 
     picture: Picture
 

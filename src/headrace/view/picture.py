@@ -45,7 +45,7 @@ class ArrowKind(Enum):
 
     @property
     def is_backward(self) -> bool:
-        """Whether it leads to what comes before, in the next round or tick."""
+        """Whether it leads back to an earlier box, in the next round or tick."""
         return self in (ArrowKind.BACK, ArrowKind.DELAY)
 
 

@@ -34,7 +34,7 @@ _DEPTH = 22.0
 
 
 def to_svg(picture: Picture) -> str:
-    """Render a picture as a standalone SVG element, readable on light and dark grounds.
+    """Render a picture as a standalone SVG element, readable on light and dark backgrounds.
 
     Thin arrows are append streams, thick ones tables; barred arrows block, dashed ones are delayed. Boxes
     carry the id of their node and bands the class of their stratum, for pages that add to the picture.
@@ -143,7 +143,7 @@ def _through(source: Place, bends: Sequence[Place], course: Course, target: Plac
 
 
 def _round_below(source: Place, target: Place, depth: float) -> tuple[str, float, float]:
-    """Return a curve from under one place to under another, below all others, and where a label ends."""
+    """Return a curve from below one place to below another, under all others, and its label's position."""
     bottom, end = source.y + source.height / 2, target.y + target.height / 2 + 6
     path = f"M{source.x:.1f} {bottom:.1f}C{source.x:.1f} {depth:.1f} {source.x:.1f} {depth:.1f} "
     middle = (source.x + target.x) / 2
@@ -152,7 +152,7 @@ def _round_below(source: Place, target: Place, depth: float) -> tuple[str, float
 
 
 def _text(text: str) -> str:
-    """Return a text as XML holds it, in which control characters have no place."""
+    """Escape a text for XML, with spaces for control characters, which XML does not allow."""
     return escape(re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]", " ", text))
 
 
@@ -171,7 +171,7 @@ _SWEEPS = 6
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Rectangle of a box, or of a bend of an arrow. x, y: of its middle."""
+    """Rectangle of a box, or of a bend of an arrow. x, y: its centre."""
 
     x: float
     y: float
@@ -189,7 +189,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """Straight stretch of an arrow beside its boxes: it turns between the columns, clear of boxes and labels.
+    """Straight parts of an arrow next to its boxes. It turns between columns, clear of boxes and labels.
 
     start: x to which it runs straight from its source. end: x from which it runs straight to its target, at
     height y; its label ends at x `label`.
@@ -212,7 +212,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class PictureLayout:
-    """Places of the parts of a picture.
+    """Positions of the parts of a picture.
 
     bends: of each arrow, by its number, from left to right. backward: arrows that go round below instead,
     from right to left.
@@ -228,7 +228,7 @@ class PictureLayout:
 
 
 def layout_of(picture: Picture) -> PictureLayout:
-    """Place the boxes and arrows of a picture."""
+    """Lay out the boxes and arrows of a picture."""
     return _Columns(picture).layout()
 
 
@@ -319,8 +319,8 @@ class _Columns:
             first = max((known[id_] + 1 for id_ in members), default=first)
 
     def _divide_long_arrows(self) -> None:
-        """Give an arrow over several columns a bend in each between. In a large picture none has any: their
-        number grows with the square of the boxes, and nobody could follow them.
+        """Give an arrow across several columns a bend in each of them. A large picture has no bends: their
+        number grows with the square of the number of boxes, and nobody could follow them.
         """
         lengths = [abs(self.column[a.source] - self.column[a.target]) for _, a in self._forward()]
         bends = sum(lengths) <= _MAX_BENDS
@@ -341,7 +341,7 @@ class _Columns:
         return found
 
     def _ordered(self) -> list[list[BoxId]]:
-        """Order each column by the mean of its neighbours' positions, to and fro."""
+        """Order each column by the mean of its neighbours' positions, sweeping back and forth."""
         count = max(self.column.values(), default=-1) + 1
         columns: list[list[BoxId]] = [[] for _ in range(count)]
         for id_, at in self.column.items():
@@ -360,7 +360,7 @@ class _Columns:
         return columns
 
     def _middles(self, columns: list[list[BoxId]]) -> dict[BoxId, float]:
-        """Place the boxes of each column near what they are linked with, without touching."""
+        """Place the boxes of each column near their neighbours, without overlap."""
         beside = self._neighbours()
         middles = dict.fromkeys(self.column, 0.0)
         for ids in columns:
@@ -375,7 +375,7 @@ class _Columns:
         return middles
 
     def _spread(self, ids: list[BoxId], wanted: Mapping[BoxId, float], middles: dict[BoxId, float]) -> None:
-        """Give each of a column what it wants, or what the ones above leave; then move all to their mean."""
+        """Place boxes at their wanted heights or below one another, then shift them to match on average."""
         down = float("-inf")
         for id_ in ids:
             half = self.size[id_][1] / 2
@@ -401,12 +401,12 @@ class _Columns:
     def _widened(
         self, bend: Place, columns: list[list[BoxId]], left: list[float], room: Mapping[int, float], at: int
     ) -> Place:
-        """Let a bend pass the whole of its column, and the labels before it."""
+        """Widen a bend to the whole of its column and the labels before it."""
         start, end = left[at] - room[at], left[at] + self._width(columns[at])
         return Place((start + end) / 2, bend.y, end - start, bend.height)
 
     def _lefts(self, columns: list[list[BoxId]], room: Mapping[int, float]) -> list[float]:
-        """Return where columns begin; between two is room for the arrows' labels."""
+        """Return the left edges of columns, with room between them for the arrows' labels."""
         found, left = list[float](), 0.0
         for at, ids in enumerate(columns):
             left += room[at] if at else 0.0
@@ -421,7 +421,7 @@ class _Columns:
         left: list[float],
         room: Mapping[int, float],
     ) -> dict[int, Course]:
-        """Let the arrows to a box meet it one below the other, in the order in which they come."""
+        """End the arrows to a box one below the other, in the order of the heights they come from."""
         found: dict[int, Course] = {}
         come: defaultdict[BoxId, list[tuple[float, int]]] = defaultdict(list)
         for number, arrow in self._forward():

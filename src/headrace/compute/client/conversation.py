@@ -119,7 +119,7 @@ class Wait:
         return self._until
 
     def remaining_milliseconds(self) -> int | None:
-        """Return the controller's time limit: slightly less than is left, so that it can respond first."""
+        """Return the time limit for the controller: slightly less than is left, so that it responds first."""
         if self._until is None:
             return None
         left = max(self._until - asyncio.get_running_loop().time(), 0.0)

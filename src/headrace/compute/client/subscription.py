@@ -97,7 +97,7 @@ class CachedDescription:
         return to_user(self.schema)
 
     def projection(self, columns: Sequence[str | Expr]) -> tuple[tuple[int, ...], Schema]:
-        """Return the positions of columns, and the schema of rows of them.
+        """Return the positions of columns, and the schema of rows with these columns.
 
         Raises `UnknownColumn`.
         """
@@ -128,7 +128,7 @@ class CachedDescription:
         return at
 
     def ordering(self, order_by: object) -> list[tuple[int, bool]]:
-        """Return the positions of the columns to sort by, each with whether it is descending."""
+        """Return the positions of the sort columns, each with a flag for descending order."""
         several = isinstance(order_by, list | tuple)
         each = cast("Sequence[object]", order_by) if several else [order_by]
         return [self._ordered(one) for one in each]
@@ -253,7 +253,7 @@ def decode_peek_answers(
 
 @contextmanager
 def collecting_no_garbage() -> Generator[None]:
-    """Pause Python's collector: among many new rows it finds nothing, and takes longer than making them."""
+    """Pause garbage collection: it finds nothing among many new rows, and takes longer than creating them."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -276,7 +276,7 @@ class TimedUpdate(NamedTuple, Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class UpdateBatch(Shown, Generic[T]):
-    """All changes at times from `lower` up to but excluding `upper`, or without end if `upper` is None.
+    """All changes at times in [`lower`, `upper`), or from `lower` on if `upper` is None.
 
     A reader that stores `upper` together with the applied batch can resume there later:
     `subscribe(view, as_of=upper - 1, snapshot=False)`.

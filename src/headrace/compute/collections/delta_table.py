@@ -167,7 +167,7 @@ class CollectionTable:
         *,
         instead_of: str | None = None,
     ) -> bool:
-        """Commit the next version; return False, without writing, if another process has.
+        """Commit the next version; return False, without writing, if another process has committed it.
 
         frontiers: new frontiers by kind and number. instead_of: condition on the rows to replace.
         """
@@ -195,7 +195,7 @@ _BATCH = 50_000
 
 
 def changes_to_table(number: int, changes: Sequence[StoredChange]) -> ArrowTable:
-    """Convert the changes that an append makes to one collection to an Arrow table."""
+    """Convert an append's changes to one collection into an Arrow table."""
     return pa.table(
         [
             [number] * len(changes),

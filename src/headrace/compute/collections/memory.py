@@ -1,4 +1,4 @@
-"""Collections in this process's memory, for tests and the simulator. They outlive their handles only."""
+"""In-memory collections, for tests and the simulator. They outlive their handles, but not the process."""
 
 from __future__ import annotations
 

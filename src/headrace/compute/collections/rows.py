@@ -114,7 +114,7 @@ def hash_row_key(key: bytes) -> int:
 
 
 def other_hashes(rows: Sequence[bytes], places: int | Sequence[int], hashes: Sequence[int]) -> Sequence[int]:
-    """Return which encoded rows have not the hash of these bytes. places: with their collection's number."""
+    """Return the positions of rows that do not match their stored hash. places: with collection numbers."""
     if len(rows) < _MANY:
         each = zip(rows, (places,) * len(rows) if isinstance(places, int) else places, hashes, strict=True)
         hashed = (hash - (place >> HASH_BITS << HASH_BITS) != hash_row_key(row) for row, place, hash in each)
@@ -185,7 +185,7 @@ def damaged_store_error(location: str, why: str) -> StoreDamaged:
 
 
 def changed_row_error(location: str, row: Row) -> StoreDamaged:
-    """Return the error for a row that does not have its hash."""
+    """Return the error for a row that does not match its hash."""
     return damaged_store_error(location, f"the bytes of a row have changed; it reads {row!r:.200}")
 
 

@@ -126,7 +126,7 @@ def _same(
 
 
 def sweep(tx: Transaction) -> None:
-    """Delete some updates of collections that were dropped or whose since is END."""
+    """Delete some updates of collections that were dropped or have reached since END."""
     gone = tx.run(
         "SELECT number, id, next, merged FROM headrace_collections "
         "WHERE since IS NULL AND (id IS NULL OR merged < next) ORDER BY number LIMIT 1"
@@ -248,7 +248,7 @@ class SqlCollections(Collections):
         return {id: bounds for id, bounds in found.items() if not bounds.since.ended and _has_history(bounds)}
 
     def _merge_some(self, id: Id | None) -> bool:
-        """Merge a slice of a collection, or sweep one of those dropped; return whether that did anything."""
+        """Merge a slice of a collection, or sweep a dropped one (None). Return whether anything changed."""
         with self._database.write_transaction() as tx:
             if id is None:
                 before = tx.run("SELECT count(*) FROM headrace_updates")
@@ -343,7 +343,7 @@ class SqlCollections(Collections):
     def _rows_in(
         self, places: int | Sequence[int], hashes: Sequence[int], encoded: Sequence[bytes]
     ) -> list[Row]:
-        """Decode the rows of updates. Raises `StoreDamaged` for one that does not have its hash.
+        """Decode the rows of updates. Raises `StoreDamaged` for one that does not match its hash.
 
         places: of all, or one of their collection.
         """

@@ -87,7 +87,7 @@ class Database(ABC):
         return
 
     def erase_deleted(self) -> None:
-        """Remove all bytes of deleted rows from disk. Raises `BadInput` where the database has to do it."""
+        """Remove all bytes of deleted rows from disk. Raises `BadInput` if that is up to the database."""
         raise BadInput(
             f"Headrace cannot erase what was deleted in {self.location}",
             why="The database keeps deleted rows in its files and logs.",
@@ -219,7 +219,7 @@ class PageSizer:
         return page
 
     def adapt_to(self, page: Sequence[tuple[Any, ...]]) -> None:
-        """Adapt to the rows of a page, which are last in its entries."""
+        """Adapt to the row sizes of a page. Rows are the last element of its entries."""
         size = 1 + sum(map(len, map(itemgetter(-1), page))) // max(1, len(page))
         self.most = min(self.chunk, max(1, _PAGE_BYTES // size), self.most * 8)
 

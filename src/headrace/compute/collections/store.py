@@ -144,11 +144,11 @@ class Collections(ABC):
         Each call merges a bounded slice of the updates that can be merged, so call it regularly."""
 
     def check(self, *, thorough: bool = False) -> None:
-        """Raise `StoreDamaged` if the storage is damaged. thorough: read all rows to tell."""
+        """Raise `StoreDamaged` if the storage is damaged. thorough: read all rows."""
         return
 
     def erase(self) -> dict[Id, CollectionBounds]:
-        """Remove from disk what was deleted up to the since of each collection.
+        """Erase from disk the rows deleted up to the since of each collection.
 
         Returns the collections that can be read as of earlier times, for which rows stay that are deleted
         since. Raises `BadInput` where the store cannot do it, and `StoreUnavailable` while it is read.

@@ -321,7 +321,7 @@ class Controller(ControllerState):
         exports.pushed = lambda: replicas.wake_connections(self)
 
     def _keep_of(self, id: Id) -> int:
-        """Return how many milliseconds of a view's past to keep readable."""
+        """Return the number of milliseconds of a view's past to keep readable."""
         view = self.catalog.views.get(id)
         return view.keep if view else self.settings.keep
 

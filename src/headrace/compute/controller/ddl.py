@@ -55,7 +55,7 @@ class _ViewRequest:
 
 @dataclass(frozen=True, slots=True)
 class _NewEntries:
-    """Entries to create. for_clients: collections. written: those for the view, from `as_of` on."""
+    """Entries to create. for_clients: clients' collections. written: the view's, from `as_of` on."""
 
     for_clients: list[CollectionEntry]
     written: list[CollectionEntry]
@@ -122,7 +122,7 @@ def create_view(
 
 
 def drop(state: ControllerState, name: str) -> None:
-    """Drop a view, with the collection it is written into, or a collection.
+    """Drop a collection, or a view with the collection that it is written into.
 
     Its subscriptions end; accepted peeks are still answered. Raises `UnknownName`, `StillInUse`.
     """
@@ -242,7 +242,7 @@ def _check_key(key: Sequence[str], schema: Schema) -> None:
 
 
 def _request_of(state: ControllerState, view: ViewEntry) -> _ViewRequest:
-    """Return the request that a view was created by."""
+    """Return the request that created a view."""
     into = view.into and state.catalog.collections[view.into.collection].name
     return _ViewRequest(view.name, view.plan, view.key, view.keep, into, view.limits)
 

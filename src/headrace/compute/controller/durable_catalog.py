@@ -156,7 +156,7 @@ class DurableCatalog:
         self._file = OpenFile(self.location, connection)
 
     def _version(self) -> int | None:
-        """Version of the file's layout; None if it is empty. Raises `StoreDamaged` for files of others."""
+        """Version of the file's layout; None if it is empty. Raises `StoreDamaged` for other files."""
         (application,) = self._connection.execute("PRAGMA application_id").fetchone()
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if application == _APPLICATION and version in (_VERSION, _UNSEALED):
@@ -179,7 +179,7 @@ class DurableCatalog:
         run(f"PRAGMA user_version = {_VERSION}")
 
     def _check_damage(self) -> None:
-        """Raise `StoreDamaged` for corrupt pages, or small tables that do not have their checksum."""
+        """Raise `StoreDamaged` for corrupt pages, or for small tables that do not match their checksum."""
         found = damage_in(self._connection, thorough=True)
         if found is not None:
             raise _damaged(self.location, found)

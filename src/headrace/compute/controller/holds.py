@@ -223,7 +223,7 @@ class _Readers:
 
 
 class Leases:
-    """Positions of readers by view or collection, with leases on those already left.
+    """Positions of readers by view or collection, with leases on positions they have moved past.
 
     keep_of: returns the milliseconds for which to lease positions of a view or collection.
     """
@@ -238,17 +238,17 @@ class Leases:
         return iter(self._readers)
 
     def earliest_position(self, id: Id) -> Frontier:
-        """Return the earliest position, of a connected reader or leased; END if there is none."""
+        """Return the earliest position of connected readers and leases; END if there is none."""
         readers = self._readers.get(id)
         return readers.earliest if readers else END
 
     def add_reader(self, id: Id, position: Frontier) -> None:
-        """Add a connected reader at a position, on which it has its own hold."""
+        """Add a connected reader at a position. The reader has its own hold there."""
         readers = self._readers.setdefault(id, _Readers())
         readers.standing = min(readers.standing, position)
 
     def move_reader(self, id: Id, position: Frontier) -> None:
-        """Move the earliest position of connected readers to `position`, and lease the one left behind.
+        """Move the earliest position of connected readers to `position`, and lease the previous one.
 
         END means that there are no connected readers any more.
         """
@@ -315,7 +315,7 @@ class Positions:
                 self._hold(id, Frontier(time))
 
     def record_before_write(self, time: int) -> None:
-        """Record the positions that the read policies would give up after a write at a time.
+        """Record the positions that the read policies would no longer keep after a write at `time`.
 
         Raises `StaleEpoch`, `StoreUnavailable`.
         """

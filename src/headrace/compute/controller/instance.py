@@ -278,7 +278,7 @@ class ExportProgress:
         return self.scheduled and not self.hydrated and self.input != END and not is_transient(self.id)
 
     def measure_lag(self, since: Frontier, now: int) -> int:
-        """Return for how long reading has been behind the earliest time that is still of use.
+        """Return how long reading has been behind the earliest time that is still useful.
 
         since: that time now. It is the next goal, once the present one is reached.
         """
@@ -287,7 +287,7 @@ class ExportProgress:
         return 0 if self.input > self.goal else now - self.goal_since
 
     def update_frontiers(self, report: Frontiers) -> list[str]:
-        """Update the frontiers from a report. Returns complaints about regressing ones, which are ignored."""
+        """Update the frontiers from a report. Returns messages about regressing ones, which are ignored."""
         wrong: list[str] = []
         for kind in ("write", "input", "output"):
             reported: Frontier | None = getattr(report, kind)
@@ -367,13 +367,13 @@ class Tracking:
         return [t.id for t in live if t.measure_lag(self._holds.since(t.id), now) >= most]
 
     def release_inputs(self, id: Id) -> dict[Id, Frontier]:
-        """Release the holds on the inputs of an export. Returns where they were."""
+        """Release the holds on the inputs of an export. Returns their frontiers."""
         held = {hold.id: hold.frontier for hold in self._kept.get(id, ())}
         self.forget(id)
         return held
 
     def hold_again(self, id: Id, held: Mapping[Id, Frontier]) -> bool:
-        """Restore released holds. Returns False, doing nothing, if an input has been given up meanwhile."""
+        """Restore released holds. Returns False, without effect, if an input has been compacted meanwhile."""
         if any(self._holds.since(read) > frontier for read, frontier in held.items()):
             return False
         self._kept[id] = [self._holds.acquire(read) for read in held]

@@ -57,7 +57,7 @@ class PendingRead:
 
     @property
     def what(self) -> str:
-        """The read, as a noun."""
+        """Noun phrase for the read."""
         return f"{self.kind} {self.view!r}"
 
     def accepts(self, replica: str) -> bool:

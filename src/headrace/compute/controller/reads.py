@@ -180,7 +180,7 @@ def _missing_condition(
 
 
 def _lacking(state: ControllerState, read: PendingRead, connection: ReplicaConnection) -> Missing | None:
-    """Return the condition for an answer that a replica does not meet yet, if any."""
+    """Return the condition for answering that a replica does not meet yet, if any."""
     entry = state.catalog.find(read.view)
     if not isinstance(entry, ViewEntry):
         settled = entry is None or state.instance.upper(entry.id).has_passed(read.time)

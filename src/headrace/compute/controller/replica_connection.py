@@ -50,7 +50,7 @@ Answer: TypeAlias = PeekResponse | SubscribeResponse | CopyToResponse
 
 @dataclass(frozen=True, slots=True)
 class ConnectionContext:
-    """Parts of a controller shared by all its connections, and its reactions to what happens on one.
+    """Parts of a controller shared by all its connections, and its callbacks for connection events.
 
     deliver: takes the answer of a replica to a read.
     lost:    called when a connection has ended by itself.
@@ -66,7 +66,7 @@ class ConnectionContext:
 
 @dataclass(frozen=True, slots=True)
 class HistoryOverrides:
-    """Values of one connection that replace those in the commands of the shared history."""
+    """Per-connection values that override those in the commands of the shared history."""
 
     replica: str
     timely: TimelyConfig
@@ -164,7 +164,7 @@ class ReplicaConnection:
                     self.status[id] = response
 
     def give_up(self) -> None:
-        """End the connection because some inputs are no longer kept. On the next, the replica rebuilds."""
+        """End the connection because some inputs are no longer kept. The replica rebuilds on the next one."""
         self.gave_up = True
         self.wake()
 
@@ -318,7 +318,7 @@ class CrashRecord:
             self.until = now + settings.quarantine
 
     def record_rebuild(self, now: int, settings: ControllerSettings) -> int:
-        """Record that it has to rebuild dataflows. Returns how often it had to in the window."""
+        """Record that the replica has to rebuild dataflows. Returns the number of rebuilds in the window."""
         self.rebuilds = [at for at in self.rebuilds if at > now - settings.window] + [now]
         return len(self.rebuilds)
 

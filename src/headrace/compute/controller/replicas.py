@@ -200,7 +200,7 @@ def _wait_after_refusal(state: ControllerState, replica: ReplicaRecord) -> None:
 
 
 def _rest(state: ControllerState, replica: ReplicaRecord, times: int) -> None:
-    """Retry a replica later, the later the more often this has happened."""
+    """Schedule a later retry of a replica, with a delay that grows with `times`."""
     first, longest = state.settings.first_rest, state.settings.longest_rest
     replica.retry_at = state.clock() + retry_delay(state.random, times, first, longest)
 

@@ -122,7 +122,7 @@ class _Range:
         self.lower = max(self.lower, bound)
 
     def lower_upper(self, bound: Frontier) -> bool:
-        """Lower the upper end to the bound, as far as the range allows. Returns whether it got there."""
+        """Lower the upper end to the bound, as far as the range allows. Returns whether it was reached."""
         self.upper = max(min(self.upper, bound), self.lower)
         return self.upper <= bound
 
@@ -250,7 +250,7 @@ def start(durable: DurableCatalog, collections: Collections) -> InitialState:
 
 
 def create_views(state: ControllerState, bounds: Mapping[Id, CollectionBounds]) -> None:
-    """Create the dataflows of all views, and note those with a gap."""
+    """Create the dataflows of all views, and report the views that start with a gap."""
     catalog = state.catalog
     dataflows = {view.id: view.dataflow(catalog.collections) for view in catalog.views.values()}
     policies = {

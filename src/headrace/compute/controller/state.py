@@ -118,7 +118,7 @@ class WriteState:
 
 @dataclass(eq=False, kw_only=True)
 class ControllerState:
-    """Everything that a controller knows. Not thread-safe.
+    """Complete state of a controller. Not thread-safe.
 
     durable:       catalogue on disk; a later controller on the same file supersedes this one.
     catalog:       collections, views and replicas, as in `durable`.

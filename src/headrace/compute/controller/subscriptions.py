@@ -75,7 +75,7 @@ def unsubscribe(state: ControllerState, id: Id) -> None:
 
 
 def time_out_subscription(state: ControllerState, id: Id) -> None:
-    """End a subscription that has not begun with a `ReadTimeout`."""
+    """Deliver a `ReadTimeout` to a subscription that has not begun, which ends it."""
     subscription = state.pending.subscriptions.get(id)
     if subscription is not None:
         fail(state, subscription, reads.timeout_problem(state, subscription))

@@ -71,7 +71,7 @@ def end_write(state: ControllerState, write: Write) -> None:
 
 
 def fail_write(state: ControllerState, write: Write) -> bool:
-    """Settle a write whose append raised. Returns whether it is durable nevertheless, and so finished.
+    """Settle a write after its append raised. Returns whether it is durable nevertheless, and so finished.
 
     Raises `StaleEpoch`, and `StoreUnavailable` if the outcome is unknown for now: the write stays in doubt
     until the next one, and a client that repeats it should use the same id.

@@ -206,7 +206,7 @@ class _PlanContext(FlowContext):
         self._position.check_name(name)
 
     def agree(self, columns: Columns) -> None:
-        """Raise `BadPlan` if the plan declares other columns than the operator's output has.
+        """Raise `BadPlan` if the columns declared by the plan do not match the operator's output.
 
         A row class may declare a column nullable that is not, but not the reverse.
         """

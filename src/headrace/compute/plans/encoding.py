@@ -191,7 +191,7 @@ class ValueEncoder:
         return pb.Type(map=pb.MapType(key=key, value=value, nullable=type.nullable))
 
     def text(self, text: str) -> str:
-        """Validate text for use in a message. Raises `BadPlan` for text that is no Unicode."""
+        """Validate text for use in a message. Raises `BadPlan` for invalid Unicode."""
         try:
             text.encode()
         except UnicodeEncodeError:
@@ -275,7 +275,7 @@ def encode_body(nodes: tuple[Node, ...], writer: ValueEncoder, *, given_ticks: b
 
 
 def encode_node(node: Node, writer: ValueEncoder) -> pb.Node:
-    """Encode one operator. Raises `BadPlan` for one that no plan can have."""
+    """Encode one operator. Raises `BadPlan` for one that a plan cannot contain."""
     if type(node.operator) not in RECORD_NAMES:
         raise BadPlan(f"{node.operator.kind} is no operator that a plan can have", where=[node.location])
     with writer.position.enter(node.name):
@@ -284,7 +284,7 @@ def encode_node(node: Node, writer: ValueEncoder) -> pb.Node:
 
 
 def encode_locations(flow: str, nodes: Sequence[Node]) -> bytes:
-    """Encode source locations and user-given names of operators. Of files, only the names travel."""
+    """Encode source locations and user-given names of operators. Paths of files are omitted."""
     named = [_text(file_name(node.location.file)) for node in nodes]
     files = {file: at for at, file in enumerate(dict.fromkeys(named))}
     places = [

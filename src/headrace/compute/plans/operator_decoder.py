@@ -105,7 +105,7 @@ def parse_message(message: Message, data: bytes, what: str, limits: PlanLimits) 
 
 
 class ValueDecoder:
-    """Decoder of values. Raises `BadPlan` for what cannot be one, naming the part.
+    """Decoder of values. Raises `BadPlan` for an invalid value, naming the part.
 
     functions: the plan's opaque objects.
     """

@@ -283,7 +283,7 @@ class PlanPosition:
         return ", ".join(self._parts)
 
     def check_name(self, text: str) -> str:
-        """Check the name of a column, source or sink. Raises `BadPlan` for text that cannot be one."""
+        """Check the name of a column, source or sink. Raises `BadPlan` for an invalid name."""
         if not text or len(text) > _LONGEST_NAME or any(c < " " for c in text):
             raise self.build_error(f"{text[:40]!r} is no name")
         return text

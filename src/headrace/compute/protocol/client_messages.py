@@ -126,7 +126,7 @@ class PeekRequest:
 
 @dataclass(frozen=True, slots=True)
 class PeekMessage:
-    """Peek of a view that the client knows by `id`, to be answered within `patience` milliseconds."""
+    """Peek at the view with the given `id`, to be answered within `patience` milliseconds."""
 
     id: str
     request: PeekRequest
@@ -154,7 +154,7 @@ class CopyRequest:
 
 @dataclass(frozen=True, slots=True)
 class AddReplica:
-    """Request to add a replica. runtime: empty: in process. workers: 0: one."""
+    """Request to add a replica. runtime: empty for in-process. workers: 0 for one."""
 
     name: str
     address: str

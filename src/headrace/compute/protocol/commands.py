@@ -24,7 +24,7 @@ from headrace.compute.frontier import END, LAST_TIME, Frontier
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """Condition on values from the network. why: the sentence with which violations are reported."""
+    """Condition on values from the network. why: sentence for reporting violations."""
 
     holds: Callable[[Any], bool]
     why: str
@@ -152,7 +152,7 @@ Export: TypeAlias = IndexExport | SubscribeExport | CollectionExport | CopyToExp
 
 @dataclass(frozen=True, slots=True)
 class DataflowLimits:
-    """Limits on what a dataflow may use of a replica. One that exceeds a limit fails, and others go on.
+    """Limits on what a dataflow may use of a replica. One that exceeds a limit fails; others continue.
 
     tick_rows:    rows that a tick may make, in all operators together. A tick has up to 8,192 rows of input.
     rounds:       of a loop in a tick; the flow may have a lower limit.

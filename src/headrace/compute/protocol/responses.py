@@ -93,7 +93,7 @@ class Stashed:
 
 @dataclass(frozen=True, slots=True)
 class StashToken:
-    """Request of a controller for the rows of a `Stashed`, sent in a separate call."""
+    """A controller's request for the rows of a `Stashed`, sent in a separate call."""
 
     token: Key
 

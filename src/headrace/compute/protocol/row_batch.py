@@ -39,7 +39,7 @@ _FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, dat
 
 
 class RowBatch(Sequence[Counted]):
-    """Rows with their counts in columns. Whoever reads it as a sequence gets rows, made once.
+    """Rows with their counts in columns. As a sequence, it consists of rows, which are created once.
 
     frame: columns "0", "1", ... of the schema, and "w", counts other than 0.
     """
@@ -60,7 +60,7 @@ class RowBatch(Sequence[Counted]):
 
     @classmethod
     def together(cls, schema: Schema, frames: Sequence[pl.DataFrame]) -> RowBatch:
-        """Put several frames, one or more, into one batch."""
+        """Concatenate one or more frames into a batch."""
         import polars as pl
 
         return cls(schema, pl.concat(frames))
@@ -96,7 +96,7 @@ class RowBatch(Sequence[Counted]):
 
     @property
     def size(self) -> int:
-        """Bytes of the rows as `rows_size` estimates them."""
+        """Size of the rows in bytes, as estimated by `rows_size`."""
         columns = self.frame.get_columns()[:-1]
         known = [_size_of(f.type, c) for f, c in zip(self.schema.fields, columns, strict=True)]
         if None in known:
@@ -109,7 +109,7 @@ class RowBatch(Sequence[Counted]):
         return self if kept.all() else RowBatch(self.schema, self.frame.filter(kept))
 
     def project(self, positions: Sequence[int]) -> RowBatch:
-        """Return columns of the rows in this order."""
+        """Return a batch with the columns at these positions, in this order."""
         import polars as pl
 
         schema = Schema(tuple(self.schema.fields[at] for at in positions))
@@ -118,7 +118,7 @@ class RowBatch(Sequence[Counted]):
 
 
 class EncodedRows(Sequence[Counted]):
-    """Encoded part of a result, made into rows only where somebody reads them.
+    """Encoded part of a result, decoded only when its rows are read.
 
     schema: schema of the rows.
     """
@@ -143,11 +143,11 @@ class EncodedRows(Sequence[Counted]):
 
 
 class NotColumnar(Exception):
-    """Exception for rows with a value that columns cannot hold, such as half a surrogate."""
+    """Exception for rows with a value that columns cannot hold, such as a lone surrogate."""
 
 
 def is_columnar(schema: Schema) -> bool:
-    """Return whether columns can hold a schema's rows, but for odd values.
+    """Return whether columns can hold a schema's rows, apart from unusual values.
 
     Any values cannot be columns: 1, 1.0 and True are equal there.
     """
@@ -177,7 +177,7 @@ def column_types(schema: Schema) -> dict[str, pl.DataType]:
 
 
 def encoder_of(type: DataType) -> Callable[[Any], bytes] | None:
-    """Return the encoder of a column whose values are kept as bytes: equal values have equal bytes."""
+    """Return the encoder of a column stored as bytes, else None. Equal values have equal bytes."""
     if not _is_encoded(type):
         return None
     encode, key = codec.value_encoder(), key_function(type)
@@ -207,14 +207,14 @@ def frame_of(schema: Schema, rows: Sequence[Row], counts: Sequence[int]) -> pl.D
 
 
 def reader_of(type: DataType) -> Callable[[pl.Series], list[Any]]:
-    """Return the conversion of a column to values. It raises `CheckpointDamaged` for bytes that are none."""
+    """Return a converter of columns to values. It raises `CheckpointDamaged` for invalid bytes."""
     from headrace.expr.polars_columns import from_series
 
     return _decoded if _is_encoded(type) else partial(from_series, type)
 
 
 def single_row_decoder(types: Sequence[DataType]) -> Callable[[tuple[Any, ...]], Row]:
-    """Return the conversion of one row as `DataFrame.row` gives it, which is cheaper than that of columns."""
+    """Return a converter of single rows from `DataFrame.row`, which is cheaper than converting columns."""
     from headrace.expr.polars_columns import row_reader, value_reader
 
     return row_reader([codec.decode if _is_encoded(type) else value_reader(type) for type in types])
@@ -225,7 +225,7 @@ def _decoded(series: pl.Series) -> list[Any]:
 
 
 def _size_of(type: DataType, series: pl.Series) -> int | None:
-    """Return the bytes of a column as `rows.row_size` counts them; None if it has to see the values."""
+    """Return the bytes of a column as `rows.row_size` counts them; None if that requires decoding it."""
     import polars as pl
 
     if _is_encoded(type):
@@ -305,7 +305,7 @@ def decode(data: bytes, schema: Schema, field: str = "rows") -> Sequence[Counted
 
 
 def decode_batch(data: bytes, schema: Schema, field: str) -> RowBatch:
-    """Decode a batch of rows of `schema`. Nothing in it is trusted. Raises `BadMessage`."""
+    """Decode an untrusted batch of rows of `schema`. Raises `BadMessage`."""
     import polars as pl
 
     pa: Any = import_module("pyarrow")

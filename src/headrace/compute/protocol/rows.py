@@ -156,7 +156,7 @@ MAX_BYTES = 1024 * 1024
 
 
 def encode_chunks(all_rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[bytes, bool]]:
-    """Encode rows, in order, in chunks of at most `MAX_BYTES` (or one row), each with whether more follow.
+    """Encode rows, in order, in chunks of at most `MAX_BYTES` (or one row), each with a flag if more follow.
 
     No rows make one empty chunk.
     """

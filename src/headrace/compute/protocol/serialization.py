@@ -330,7 +330,7 @@ _FRAME = 1 + 5
 
 
 def assemble_group(messages: Iterable[bytes], limit: int, kind: str) -> Iterator[bytes]:
-    """Assemble `Commands` or `Responses` from serialised members: each is field 1, with its length."""
+    """Assemble `Commands` or `Responses` from serialised members: each is field 1, length-delimited."""
     group: list[bytes] = []
     size = 0
     for message in messages:

@@ -94,7 +94,7 @@ class ExportProtocolState:
 
 @dataclass(slots=True)
 class FrontiersState(ExportProtocolState):
-    """Frontiers reported of an index or collection export; the last of each kind is END."""
+    """Reported frontiers of an index or collection export. The last one of each kind is END."""
 
     reported: dict[Kind, Frontier] = field(default_factory=dict[Kind, Frontier])
 
@@ -121,7 +121,7 @@ class FrontiersState(ExportProtocolState):
 
 @dataclass(slots=True)
 class SubscriptionState(ExportProtocolState):
-    """Batches sent of a subscription, up to `upper`. failed: whether one had a problem."""
+    """Sent batches of a subscription, up to `upper`. failed: whether one had a problem."""
 
     upper: Frontier = START
     failed: bool = False
@@ -167,7 +167,7 @@ def _times(updates: tuple[Update, ...] | EncodedUpdates) -> Iterable[int]:
 
 @dataclass(slots=True)
 class CopyResponseState(ExportProtocolState):
-    """Answer to a copy: owed, or sent; there is exactly one."""
+    """Answer to a copy, owed or sent. There is exactly one."""
 
     def answer(self, result: RowCount | Problem | Dropped) -> str | None:
         assert isinstance(self.export, CopyToExport)

@@ -188,7 +188,7 @@ class RuntimeContext(Generic[IndexT]):
 
 
 class DataflowBuild(ABC, Generic[IndexT, ImportT, RunT]):
-    """Construction of one dataflow. imports: those built so far."""
+    """Construction of one dataflow. imports: imports built so far."""
 
     def __init__(self, around: RuntimeContext[IndexT], dataflow: Dataflow) -> None:
         assert dataflow.as_of.time is not None
@@ -225,7 +225,7 @@ class DataflowBuild(ABC, Generic[IndexT, ImportT, RunT]):
         return later and self._passes_through
 
     def _discard(self) -> None:
-        """Release what the build has acquired so far."""
+        """Release the imports acquired so far."""
         for each in self.imports:
             each.close()
         self.imports = []

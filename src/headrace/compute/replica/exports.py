@@ -43,7 +43,7 @@ class FailedExport:
 
 
 def failure_of(id: Id, name: str, time: int, cause: Exception) -> FailedExport:
-    """Create the failure of a dataflow from `cause`, which may be the failure of one it reads."""
+    """Create the failure of a dataflow from `cause`, such as the failure of a dataflow it reads."""
     known = cause if isinstance(cause, HeadraceError) else None
     what = known.what if known is not None else f"{type(cause).__name__}: {cause}"
     lasting = origin_of(cause) is Origin.DATA
@@ -219,7 +219,7 @@ class MissingCollection(ExportWriter):
 
 
 def merge_changes(parts: Sequence[Sequence[Counted]]) -> Sequence[Counted]:
-    """Consolidate changes from several parts, in each of which a row occurs at most once."""
+    """Consolidate changes from several parts. A row occurs at most once per part."""
     if len(parts) == 1:
         return parts[0]
     total: dict[Row, int] = {}

@@ -76,7 +76,7 @@ class VersionAssembler:
 
 
 def check_not_back(id: Id, before: Frontier, upper: Frontier) -> None:
-    """Raise `StoreDamaged` if the upper of a collection is before one that was seen: its past is another."""
+    """Raise `StoreDamaged` if a collection's upper has moved back: its history was replaced."""
     if upper < before:
         raise StoreDamaged(
             f"collection {id} has gone back from time {before.time} to {upper.time}",
@@ -155,7 +155,7 @@ class CollectionFeed:
             self.start = Frontier(oldest.time + 1)
 
     def _skip(self) -> bool:
-        """Skip to the since after a compaction beyond what was read; False if nothing is left to read.
+        """Skip to the since if compaction has overtaken the reader; False if nothing is left to read.
 
         Cursors that need the skipped changes read on their own, and get the error.
         """
@@ -355,12 +355,12 @@ class DataflowRun(ABC):
 
     @property
     def broken(self) -> bool:
-        """Return whether the dataflow has failed or will fail, while a rebuilt one may succeed."""
+        """Return whether the dataflow has failed or will fail, although a rebuilt one may succeed."""
         return self.failed is not None and not self.failed.lasting
 
     @property
     def fell_behind(self) -> bool:
-        """Return whether changes of a collection that the dataflow has yet to read are compacted."""
+        """Return whether changes that the dataflow has yet to read from a collection are compacted."""
         cause = None if self.failed is None else self.failed.error.__cause__
         return isinstance(cause, SinceViolation) and any(
             cause.facts.get("id") == each.id for each in self.dataflow.collections

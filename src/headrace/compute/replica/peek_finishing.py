@@ -21,7 +21,7 @@ RUN = 4096
 
 
 class PeekFinisher(ABC):
-    """Finishing of one peek: takes candidate rows and returns those to send.
+    """Finishing of one peek: takes candidate rows and returns the rows to send.
 
     held: maximum number of rows held at a time.
     """
@@ -30,7 +30,7 @@ class PeekFinisher(ABC):
 
     @abstractmethod
     def add_rows(self, rows: Iterable[Counted]) -> bool:
-        """Take some rows. Returns whether more can make a difference."""
+        """Add some rows. Returns whether more rows can change the result."""
 
     def ready(self) -> list[Sequence[Counted]]:
         """Take the parts that can be sent regardless of later rows."""
@@ -205,7 +205,7 @@ def _order(finishing: Finishing, schema: Schema) -> _Key:
 
 
 def _part(field: Field, at: int, down: bool, keys: dict[str, Any]) -> str:
-    """Generate the code for a column's part of the sort key; functions that it calls are put into `keys`."""
+    """Generate the code for a column's part of the sort key; `keys` receives the functions that it calls."""
     key = order_key(field.type, field.nullable, down)
     if key is None:
         return f"row[{at}]"

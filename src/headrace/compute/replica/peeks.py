@@ -370,7 +370,7 @@ def in_pieces(parts: Iterable[Iterable[Counted]]) -> Iterator[Sequence[Counted]]
 
 
 def filter_rows(predicate: Predicate | None, rows: Iterable[Counted]) -> Sequence[Counted]:
-    """Filter rows by a peek's predicate, dropping negative counts, whose insertions may yet arrive."""
+    """Filter rows by a peek's predicate, dropping negative counts, as insertions may still follow."""
     if predicate is None:
         return rows.positive() if isinstance(rows, RowBatch) else [each for each in rows if each[1] > 0]
     return [counted for counted in rows if counted[1] > 0 and predicate(counted[0]) is True]
@@ -406,7 +406,7 @@ def check_not_failed(failed: FailedExport | None, time: int) -> None:
 
 
 def collection_parts(store: Collections, peek: Peek) -> Iterator[Iterable[Counted]]:
-    """Yield a collection's candidate rows for a peek: those with its keys, or all."""
+    """Yield a collection's candidate rows for a peek: rows with its keys, or all rows."""
     wanted = None if peek.keys is None else set(peek.keys)
     for part in store.snapshot(peek.target.id, peek.time, CHUNK):
         yield part if wanted is None else [counted for counted in part if counted[0] in wanted]

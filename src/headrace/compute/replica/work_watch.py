@@ -1,4 +1,4 @@
-"""Watch over the work of a replica's one thread, which interrupts a piece that takes too much.
+"""Watchdog of a replica's single thread, which interrupts a piece of work that exceeds its limits.
 
 Commands are received between pieces of work: ticks of dataflows, and parts of peeks. Most pieces take a few
 milliseconds. A signal handler looks at one that takes longer, in the same thread and between two
@@ -44,7 +44,7 @@ dropped, perhaps while the replica was away."""
 
 
 class _Deaths(NamedTuple):
-    """Deaths of one dataflow. time: greatest time of the dataflow at which it ended the process."""
+    """Process deaths caused by one dataflow. time: latest time of the dataflow at such a death."""
 
     number: int
     time: int
@@ -54,7 +54,7 @@ _NONE = _Deaths(0, 0)
 
 
 class DeathRecord:
-    """Deaths by dataflow. folder: of the replica's process; None: nothing is recorded."""
+    """Record of process deaths by dataflow. folder: folder of the process; None disables recording."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
@@ -69,13 +69,13 @@ class DeathRecord:
                 _replace(self._at_work(self._folder), json.dumps([dataflow, time]))
 
     def end_work(self) -> None:
-        """Clear the note."""
+        """Clear the record of `begin_work`."""
         if self._folder is not None:
             with suppress(OSError):
                 self._at_work(self._folder).unlink(missing_ok=True)
 
     def forget_before(self, dataflow: str, upper: Frontier) -> None:
-        """Forget the deaths of a dataflow that has come past the time at which it ended the process."""
+        """Forget the deaths of a dataflow that has advanced past the time at which the process died."""
         death = self._deaths.get(dataflow)
         if death is not None and upper.has_passed(death.time):
             del self._deaths[dataflow]
@@ -125,7 +125,7 @@ class DeathRecord:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Replace a file as a whole, readable by its owner only. Raises OSError."""
+    """Replace a file atomically, readable by its owner only. Raises OSError."""
     part = path.with_name(f"{path.name}.part")
     make_private_file(part)
     part.write_text(text)
@@ -145,7 +145,7 @@ _SUSPECT_MEMORY = 256 << 20
 
 
 class WorkStopped(BaseException):
-    """Raised in a piece of work because the process is to end. The dataflow is then half of a tick."""
+    """Raised in a piece of work if the process must end. The dataflow is left in the middle of a tick."""
 
 
 def memory_of_process() -> int:
@@ -172,7 +172,7 @@ class PieceLimits:
 
 
 class WorkWatch:
-    """Watch of one thread. Without `installed`, it interrupts nothing.
+    """Watchdog of one thread. It interrupts nothing unless `installed`.
 
     timer: seconds of processor time. memory: bytes of the process. deaths: record of what it dies of.
     stopping: whether the process is to end, so that no work should begin.
@@ -209,7 +209,7 @@ class WorkWatch:
             self.deaths.end_work()
 
     def look(self) -> None:
-        """Raise `WorkStopped` or `WorkLimitExceeded` if the current piece is to end."""
+        """Raise `WorkStopped` or `WorkLimitExceeded` if the current piece must stop."""
         limits = self._limits
         if limits is None:
             return
@@ -235,7 +235,7 @@ class WorkWatch:
 
     @contextmanager
     def finishing(self) -> Generator[None]:
-        """Do a short part of a piece as a whole: it is interrupted only after this block."""
+        """Run a short part of a piece without interruption: a pending one takes effect after this block."""
         self._whole = True
         try:
             yield
@@ -247,7 +247,7 @@ class WorkWatch:
 
     @contextmanager
     def installed(self, *, stops: bool = True) -> Generator[None]:
-        """Look at work inside this block, in the main thread only.
+        """Install the signal handlers that watch work inside this block, in the main thread only.
 
         stops: stop it at SIGINT and SIGTERM, and then do what was done at them before. Where that is the
             system's default, nothing changes: it ends the process at once, or ignores the signal.
@@ -274,7 +274,7 @@ class WorkWatch:
 
     @contextmanager
     def looking(self) -> Generator[None]:
-        """Look at the pieces of work inside this block every few hundredths of a second."""
+        """Check the pieces of work inside this block every few hundredths of a second."""
         if not self._installed:
             yield
             return

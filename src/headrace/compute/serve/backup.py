@@ -1,4 +1,4 @@
-"""Backups of a controller with its collections in SQLite: taken while it runs, restored while nothing does.
+"""Backup and restore of a controller with SQLite collections: online backup, offline restore.
 
 Both files are copied from snapshots of one moment. A controller writes to its own file before and after it
 creates or drops a collection, so while that file is locked, the collections have everything that it names.
@@ -28,7 +28,7 @@ _BUSY_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class ControllerFiles:
-    """Files of a controller. collections: None where they are in another store than SQLite."""
+    """Files of a controller. collections: None if they are in a store other than SQLite."""
 
     state: Path
     collections: Path | None
@@ -89,7 +89,7 @@ def save(place: ControllerFiles, folder: Path) -> ControllerFiles:
 def restore(
     copies: ControllerFiles, place: ControllerFiles, *, replace: bool = False, state_only: bool = False
 ) -> None:
-    """Put the files of a backup in the place of a controller's.
+    """Replace the files of a controller with the files of a backup.
 
     replace: whether files that are there are overwritten.
     state_only: whether a backup without rows is restored: they are in another store, and of its moment.
@@ -163,7 +163,7 @@ def _snapshot(file: Path) -> sqlite3.Connection:
 
 
 def _copy(source: sqlite3.Connection, file: Path, *, keep: bool = False) -> None:
-    """Copy the snapshot of a connection to a file. keep: leave it under the name given, already final."""
+    """Copy a connection's snapshot to a file. keep: write directly under the given, final name."""
     part = file if keep else Path(f"{file}{_PART}")
     part.unlink(missing_ok=True)
     make_private_file(part)
@@ -185,7 +185,7 @@ def _rename(file: Path, to: Path) -> None:
 
 
 def _check_unused(file: Path) -> None:
-    """Raise `StoreUnavailable` while a process has a file open as a database."""
+    """Raise `StoreUnavailable` if any process has a file open as a database."""
     if not file.exists():
         return
     with closing(sqlite3.connect(file, timeout=0, isolation_level=None)) as alone:

@@ -62,7 +62,7 @@ MAX_ROWS = 50_000
 
 @dataclass(frozen=True)
 class _Asked:
-    """Pending write of a client. id: identifies a repeated write. time: set once the write is durable."""
+    """Pending write of a client. id: identifies retries of the write. time: set once it is durable."""
 
     changes: dict[str, list[Counted]]
     id: bytes
@@ -78,7 +78,7 @@ class _Asked:
 
 
 class GroupCommit:
-    """Writes of all clients, committed one group after another.
+    """Group commit of the writes of all clients, one group at a time.
 
     open_collections: opens the store, in the thread that appends.
     fenced: called when a later controller has taken over.
@@ -170,7 +170,7 @@ class GroupCommit:
                     asked.time.set_result(time)
 
     def _was_done(self, asked: _Asked) -> bool:
-        """Whether the write was already durable; if so, set its time."""
+        """Return whether the write is already durable; if so, set its time."""
         time = self._controller.time_of_write(asked.id)
         if time is not None and not asked.time.done():
             asked.time.set_result(time)
@@ -228,7 +228,7 @@ class SessionHost(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _PendingRequest:
-    """Peek or copy without an answer: how to cancel it, and the timer of its patience, if it has one."""
+    """Unanswered peek or copy: its cancel function, and the timer of its patience, if it has one."""
 
     cancel: Callable[[], None]
     timer: asyncio.TimerHandle | None = None
@@ -287,7 +287,7 @@ class ClientSession:
         self._pending[number].timer = timer
 
     def _settle(self, number: int) -> None:
-        """Forget a request that is answered, and stop its timer."""
+        """Forget an answered request, and stop its timer."""
         pending = self._pending.pop(number, None)
         if pending is not None and pending.timer is not None:
             pending.timer.cancel()
@@ -407,7 +407,7 @@ class ClientSession:
                 self._answer(number, problem_of(error))
 
     async def _pass_on(self, number: int, stash: StashedOnReplica) -> None:
-        """Pass on all rows stashed at a replica, as fast as the client reads them."""
+        """Forward all rows stashed at a replica, as fast as the client reads them."""
         try:
             async for chunk in self._around.fetch(stash):
                 self._answer(number, RowsPart(chunk, more=True))
@@ -503,7 +503,7 @@ _REQUESTS: dict[type[Any], Callable[[ClientSession, int, Any], None]] = {
 
 
 def _named(error: Exception, names: Mapping[str, str]) -> Exception:
-    """Rewrite an error of the store, which knows only ids, to name the collection as users do."""
+    """Rewrite a store error, which contains only ids, to name the collection as users do."""
     if not isinstance(error, NegativeMultiplicity) or error.facts["id"] not in names:
         return error
     name, row = names[error.facts["id"]], error.facts["row"]
@@ -516,7 +516,7 @@ def _named(error: Exception, names: Mapping[str, str]) -> Exception:
 
 
 def _limits_of(asked: CreateView) -> DataflowLimits:
-    """Return the limits of a view. Raises `BadMessage` for one that is 0 or too large for the catalog."""
+    """Return the limits of a view. Raises `BadMessage` if a limit is 0 or too large for the catalog."""
     named = {f.name: getattr(asked, f.name) for f in fields(DataflowLimits)}
     given = {name: value for name, value in named.items() if value is not None}
     for name, value in given.items():

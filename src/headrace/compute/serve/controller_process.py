@@ -182,7 +182,7 @@ class SubscriptionBuffer:
 
 
 def _count(batch: BatchResponse) -> int:
-    """Return how many updates a batch has, about, if they are encoded."""
+    """Return the number of updates in a batch, estimated if they are encoded."""
     match batch.updates:
         case Problem():
             return 0
@@ -277,7 +277,7 @@ class ClientService:
             outlet.close()
 
     async def _admit(self, call: Any) -> bool:
-        """Refuse a call with wrong credentials or another version. Returns whether it is an operator's."""
+        """Refuse a call with wrong credentials or another version. Returns whether an operator made it."""
         try:
             metadata = metadata_mapping(call.invocation_metadata())
             operator = self._security.admit(metadata, names_of_peer(call))

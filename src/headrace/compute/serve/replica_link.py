@@ -1,4 +1,4 @@
-"""Link: a controller's connection to one replica, from connecting to its end."""
+"""Link: a controller's connection to one replica, from the connection attempt to the end."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class LinkController(Protocol):
 
 
 class ReplicaLink:
-    """Single connection to one replica. The controller decides about the next one.
+    """Single connection to one replica. The controller decides when to connect again.
 
     error:   the first error, with which the connection ended; None if it ended normally, or has not ended.
     welcome: the replica's reply to the greeting; None before it arrives.
@@ -129,7 +129,7 @@ class ReplicaLink:
             call.cancel()
 
     async def _reached(self) -> Any:
-        """Open a connected channel. Raises `ConnectionBroken`, `NotAuthorized`, `InsecureAddress`."""
+        """Return a connected channel. Raises `ConnectionBroken`, `NotAuthorized`, `InsecureAddress`."""
         if needs_lookup(self.address):
             target = await asyncio.to_thread(self._security.target, self.address)
         else:
@@ -159,7 +159,7 @@ class ReplicaLink:
             state = channel.get_state(try_to_connect=True)
 
     async def _ask_why(self, channel: Any) -> None:
-        """Raise the channel's failure by making a call, since only a call reveals the details."""
+        """Make a call to raise the channel's error, since only a call reveals its details."""
         try:
             await channel.unary_unary(channels.FETCH)(b"")
         except _aio.AioRpcError as error:

@@ -107,7 +107,7 @@ class ReplicaSession:
             await abort_call(self._context, self._error)
 
     async def send(self, responses: Iterable[Response]) -> None:
-        """Send responses after those of earlier calls. Does nothing once the stream is over."""
+        """Send responses, in the order of calls. Does nothing once the stream is over."""
         if self._own:
             responses, self._own = [*self._own, *responses], []
         if not responses or self.is_over:
@@ -253,7 +253,7 @@ class _Serving(_grpc.GenericRpcHandler):
                 return None
 
     async def work(self) -> None:
-        """Step the replica whenever it has work. Raises the error that it halts with."""
+        """Step the replica whenever it has work. Raises the error that halts it."""
         self._bell.attach_to_loop()
         while True:
             await self._bell.wait_for_ring(IDLE)
@@ -325,7 +325,7 @@ class _Serving(_grpc.GenericRpcHandler):
                 self._replica.end_connection()
 
     def _greeted(self, context: Any) -> Greeting:
-        """Read and check the greeting of a call. Raises the error to refuse it with."""
+        """Read and check the greeting of a call. Raises the error that refuses the call."""
         metadata = self._admitted(context)
         greeting = Greeting.read(metadata)
         greeting.check_name(self._name)

@@ -81,7 +81,7 @@ class ArrangedSlot:
             self._entries.pop(key, None)
 
     def reached(self, now: Any) -> tuple[list[Any], Any]:
-        """Return the keys in the arrangement whose moment has come, and the next moment (`HeldForm`)."""
+        """Return the arranged keys whose moment `now` has reached, and the next moment (`HeldForm`)."""
         return cast("Any", self._form).reached(self.spine, now)
 
     @property
@@ -126,7 +126,7 @@ class ArrangedSlot:
         self.discard()
 
     def _came(self) -> dict[Any, Any]:
-        """Return the rows appended to each entry, a list, since it was read."""
+        """Return the rows appended to each list entry since it was read."""
         # To take back all rows and add them again would add up 0.0 and -0.0.
         asked, rows = self.spine.probe(self._key_columns(list(self._entries)))
         (copies,) = self.spine.layout.sums
@@ -142,7 +142,7 @@ class ArrangedSlot:
             raise ColumnarDeclined from error
 
     def _before(self) -> pl.DataFrame:
-        """Return the rows of the arrangement that entries replace, or that are dropped."""
+        """Return the rows of the arrangement that are dropped or replaced by entries."""
         dropped, group = self._dropped, self._form.group
         if not dropped or group is None:
             return self.spine.probe(self._key_columns(list(self._entries))).rows
@@ -195,7 +195,7 @@ class ArrangedSlot:
         return found
 
     def _read(self, reader: RowReader, places: range, key: Values | None) -> list[Values]:
-        """Return the rows of a code, at `places`. key: to filter by, if other keys may share the code."""
+        """Return the rows of a code, at `places`. key: filter, if other keys may share the code."""
         rows = reader.rows(places)
         if key is not None:
             rows = [
@@ -238,7 +238,7 @@ class ArrangedSlots:
 
     @property
     def least(self) -> int:
-        """Break-even row count, above which columns cost less than row-by-row lookups in arrangements."""
+        """Break-even row count: above it, columns cost less than row-by-row lookups in arrangements."""
         arranged = (self.arranged(name) for name in self.forms)
         rows = max((slot.rows_per_key for slot in arranged if slot is not None), default=1.0)
         return max(1, int(COLUMNS / (KEY + ROW * rows)))
@@ -250,7 +250,7 @@ class ArrangedSlots:
 
     @property
     def are_new(self) -> bool:
-        """Return whether the state comes into arrangements in this tick, unless it is declined."""
+        """Return whether this tick moves the state into arrangements, unless it is declined."""
         return bool(self._arranging)
 
     def arranged(self, name: str) -> ArrangedSlot | None:
@@ -263,7 +263,7 @@ class ArrangedSlots:
         return slot if isinstance(slot, ArrangedSlot) else None
 
     def pays(self, rows: int) -> bool:
-        """Return whether arrangements pay, now that there is a tick with this many rows."""
+        """Return whether arrangements pay off for a tick with this many rows."""
         slots = {name: self.slot(name) for name in self.forms}
         shared = {name: slot for name, slot in slots.items() if isinstance(slot, SharedSide)}
         if not all(
@@ -285,7 +285,7 @@ class ArrangedSlots:
         return sum(_size(entry) for entries in held for entry in entries.values()) <= most
 
     def arrange(self) -> None:
-        """Bring the state into arrangements. Only if it `pays`.
+        """Move the state into arrangements. Called only if that `pays`.
 
         Until `add` what is no arrangement yet stays as it is.
 
@@ -303,7 +303,7 @@ class ArrangedSlots:
 
     @property
     def most(self) -> int | None:
-        """Return the limit on the rows that a tick makes."""
+        """Return the limit on the number of rows that a tick produces."""
         return None if self.limit is None else self.limit.rows
 
     def spine(self, name: str) -> Spine:
@@ -313,7 +313,7 @@ class ArrangedSlots:
         return slot.spine
 
     def prepare(self, name: str, frame: pl.DataFrame) -> SortedBatch:
-        """Make new rows of a slot into a batch, which has no effect until `add`, or another one is made.
+        """Build a batch of a slot's new rows. It takes effect on `add`, unless another one replaces it.
 
         Raises `ColumnarDeclined` if sums might leave 64 bits.
         """
@@ -324,17 +324,17 @@ class ArrangedSlots:
         return batch
 
     def prepare_batch(self, name: str, batch: SortedBatch, left: Sequence[SortedBatch] | None = None) -> None:
-        """Note new rows of a slot, as `prepare` does. left: of its batches, if some are replaced."""
+        """Register new rows of a slot, like `prepare`. left: its remaining batches, if some are replaced."""
         self._new[name] = batch
         if left is not None:
             self._left[name] = left
 
     def value(self, name: str) -> Any:
-        """Return the one value of a slot that holds no more; None without any."""
+        """Return the value of a single-value slot; None if it is empty."""
         return self.slot(name).get(())
 
     def prepare_value(self, name: str, value: Any) -> None:
-        """Note the next value of such a slot, which has no effect until `add`."""
+        """Register the next value of a single-value slot. It takes effect on `add`."""
 
         def keep() -> None:
             self.slot(name)[()] = value
@@ -357,7 +357,7 @@ class ArrangedSlots:
         self._new, self._left, self._effects, self._arranging = {}, {}, {}, {}
 
     def bind(self) -> None:
-        """Put arrangements in the places of slots that were none before this tick."""
+        """Replace slots by the arrangements that this tick made of them."""
         arranging, self._arranging = self._arranging, {}
         for name, slot in arranging.items():
             self.replace(name, slot)
@@ -379,7 +379,7 @@ def _size(entry: Any) -> int:
 
 
 def stored_form(form: SlotForm) -> ArrangedForm:
-    """Return how a store keeps a slot of this form."""
+    """Return the form in which a store keeps a slot of this form."""
     return ArrangedForm(form.layout, partial(StoredSlot, form), partial(_description, form))
 
 
@@ -413,7 +413,7 @@ class StoredSlot(ArrangedSlot):
         return rows
 
     def settle(self) -> None:
-        """Write all entries that changed into the arrangement. Raises `NotPlainData` if columns can't."""
+        """Write all changed entries into the arrangement. Raises `NotPlainData` if columns can't hold one."""
         try:
             if self._dropped:
                 super().settle()

@@ -87,7 +87,7 @@ class RowWiseWriter(RegionWriter):
 
 
 class LoopWriter(RegionWriter):
-    """Writer of a loop as a function of a round and of the rows that its feedbacks hand out in it."""
+    """Writer of a loop as a function of a round's number and the rows that its feedbacks emit in it."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ def loop_function(part: str, first: int) -> str:
 
 
 def reader_of(node: int) -> str:
-    """Return the name of the function that entries of a node's slot are completed with."""
+    """Return the name of the function that builds the entries of a node's slot."""
     return f"of_state_{node}"
 
 
@@ -201,7 +201,7 @@ class ColumnarProgram:
         return any(shape.uses_frames for shape in self.shapes)
 
     def forms(self, slot: Callable[[str], SlotMapping]) -> dict[str, SlotForm]:
-        """Return the forms of slots that a store keeps as arrangements. slot: returns the mapping of one."""
+        """Return the forms of slots that a store keeps as arrangements. slot: returns a slot's mapping."""
         names: dict[str, Any] = {
             **runtime_names(bounded=self.program.bounds is not None),
             **RUNTIME,
@@ -227,7 +227,7 @@ def large_ticks_code(program: Program, *, arranged: bool) -> ColumnarProgram:
 
 
 def stored_forms(program: Program, slots: Mapping[str, SlotMapping]) -> dict[str, ArrangedForm]:
-    """Return how a store keeps those slots of a program that are arrangements.
+    """Return the stored forms of a program's arranged slots.
 
     slots: mappings of all its slots, which need not be there before something is read.
     """
@@ -321,7 +321,7 @@ class ColumnarExecutor:
         }
 
     def to_keep(self, columns: Columns) -> Columns | Rows:
-        """Return rows for a delay to keep, in memory of their own; changes without those that cancel out."""
+        """Return rows for a delay to keep, copied to memory of their own; changes are consolidated."""
         schema, append, frame = columns.schema, columns.append, columns.frame
         if not append:
             try:
@@ -332,7 +332,7 @@ class ColumnarExecutor:
 
 
 def _unread(graph: FlowGraph, consumers: Consumers) -> dict[int, frozenset[str]]:
-    """Return for each source the columns that none of its readers looks at or hands on."""
+    """Return for each source the columns that none of its readers uses or passes on."""
     found: dict[int, frozenset[str]] = {}
     for node in graph.sources.values():
         readers = [graph.nodes[edge.target].operator for edge in consumers[node]]
@@ -352,7 +352,7 @@ def _arranged_node(
     *,
     in_loop: bool,
 ) -> ArrangedNode:
-    """Start a node with state. names: where the generated code finds slots, and forms their readers."""
+    """Create a stateful node. names: variables with the slots, and the readers of their forms."""
 
     def slot(name: str) -> SlotMapping:
         return names[slot_variable(name)]

@@ -104,7 +104,7 @@ def _frame_of_table(table: Any, schema: Schema, unread: AbstractSet[str]) -> pl.
 
 @cache
 def _takes(type: DataType, arrow: Any) -> bool:
-    """Return whether a column of a type may have a type of Arrow."""
+    """Return whether a column of a type accepts an Arrow type."""
     nothing = cast("pl.Series", pl.from_arrow(_arrow.array([], arrow)))  # pyright: ignore[reportUnknownMemberType]
     return _accepted(type, nothing) is not None
 

@@ -74,7 +74,7 @@ class ColumnarPlan:
 
 
 def takes_values(graph: FlowGraph, plans: Sequence[ColumnarPlan], source: int) -> bool:
-    """Return whether lists of an append-only source's bare values become a column in large ticks.
+    """Return whether large ticks convert lists of an append-only source's bare values to a column.
 
     They do if all readers compute on it, or read it reduced: one column costs less to build than it saves.
     """
@@ -107,7 +107,7 @@ def plan_columnar(
 
 
 def _read_row_by_row(graph: FlowGraph, plan: ColumnarPlan) -> set[int]:
-    """Return the columnar nodes of whose rows some reach a row-wise operator one by one."""
+    """Return the columnar nodes that pass some rows to a row-wise operator one by one."""
     found = {feed.source for feed in plan.feeds if feed.reduction is None}
     for node_id in reversed(plan.columnar):
         # A set that goes round has fewer rows than what is found on the way.

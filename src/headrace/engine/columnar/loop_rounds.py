@@ -1,4 +1,4 @@
-"""Loops without retractions in large ticks: rounds on frames, and the small ones among them in rows.
+"""Loops without retractions in large ticks: large rounds run on frames, small ones on rows.
 
 A round is to the operators of a loop what a tick is to others: they answer the rows that the round before
 found, and then their slots take these in, until the tick is over beside the state
@@ -68,7 +68,7 @@ def plan_loop(graph: FlowGraph, loop: tuple[int, ...], read_outside: Set[int]) -
 
 @dataclass
 class RoundSlots(ArrangedSlots):
-    """Slots of an operator in a loop, which take in rows round by round.
+    """Slots of an operator in a loop, which receive rows round by round.
 
     branches: of arrangements, with the rows of the rounds so far. before: batches as of the tick's beginning.
     """
@@ -79,7 +79,7 @@ class RoundSlots(ArrangedSlots):
     )
 
     def spine(self, name: str) -> Spine:
-        """Return the arrangement of a slot as of the present round."""
+        """Return the arrangement of a slot as of the current round."""
         return self._branches[name] if name in self._branches else super().spine(name)
 
     def begin_rounds(self) -> None:
@@ -96,7 +96,7 @@ class RoundSlots(ArrangedSlots):
         self._new = {}
 
     def keep_rounds(self) -> None:
-        """Add the rows of all rounds to the state, so that rows go on from there, until `add` or `undo`."""
+        """Add the rows of all rounds to the state for row-wise rounds to read, until `add` or `undo`."""
         self.bind()
         branches, self._branches = self._branches, {}
         for name, branch in branches.items():
@@ -195,7 +195,7 @@ class ColumnarLoop:
         return {n: self._stream(n, frames) for n, frames in left.items()}
 
     def go_on(self, rounds: int, *news: Rows) -> WentOn | None:
-        """Run the next rounds of a loop that runs in rows, until they are small; None if it must go on there.
+        """Run the next rounds of a row-wise loop on frames until they are small; None if it must stay so.
 
         Then nothing has changed.
         """
@@ -238,7 +238,7 @@ class ColumnarLoop:
         news: Mapping[int, pl.DataFrame | None],
         left: dict[int, list[pl.DataFrame]],
     ) -> tuple[int, dict[int, pl.DataFrame]]:
-        """Run rounds until one finds few rows; return the next round's number and its input.
+        """Run rounds until one has few input rows; return the next round's number and its input.
 
         news: rows of the feedbacks; None without any. left: takes the rows that leave.
         """
@@ -271,7 +271,7 @@ class ColumnarLoop:
             news, entering = made, {}
 
     def _closed(self, node: int, stream: ColumnStream) -> pl.DataFrame:
-        """Return the rows that a feedback hands to the next round."""
+        """Return the rows that a feedback passes to the next round."""
         return self._apply(node, [stream]).collected()
 
     def _stream(self, node: int, frames: Sequence[pl.DataFrame]) -> ColumnStream:
@@ -287,7 +287,7 @@ class ColumnarLoop:
     def _go_on_in_rows(
         self, rounds: int, news: Mapping[int, pl.DataFrame], left: dict[int, list[pl.DataFrame]]
     ) -> None:
-        """Run the remaining rounds in rows. Raises `ColumnarDeclined` if that fails."""
+        """Run the remaining rounds row by row. Raises `ColumnarDeclined` if that fails."""
         nodes, before = self._graph.nodes, 0 if self._limit is None else self._limit.made
         for slots in self._slots:
             slots.keep_rounds()

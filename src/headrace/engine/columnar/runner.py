@@ -203,7 +203,7 @@ class PartRunner:
         return FrameResults(left, feeds)
 
     def _applied(self, node_id: int, read: Sequence[ColumnStream]) -> ColumnStream:
-        """Return a node's answer to its inputs."""
+        """Return a node's output for its inputs."""
         node = self._graph.nodes[node_id]
         if not any(each.most for each in read) and not self._acts_alone(node_id):
             return self._nothing(node_id)
@@ -225,7 +225,7 @@ class PartRunner:
         return node in self.arranged and self.arranged[node].slots.alone
 
     def _nothing(self, node: int) -> ColumnStream:
-        """Return the stream of a node without rows."""
+        """Return the empty output stream of a node."""
         found = self._without_rows.get(node)
         if found is None:
             made = empty_stream(self._graph.nodes[node].schema, self._append[node]).kept()

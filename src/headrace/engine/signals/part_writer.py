@@ -86,12 +86,12 @@ class PartWriter:
         return self._constants.name(prefix, value)
 
     def fresh(self, name: str) -> str:
-        """New local variable, unique in the function."""
+        """Return a new local variable, unique in the function."""
         self._fresh += 1
         return f"{name}_{self._fresh}_{self.part.at}"
 
     def cell(self, node: Node, name: str) -> str:
-        """Return the variable with a piece of an operator's state."""
+        """Return the variable that holds a piece of an operator's state."""
         return self.register_lasting(cell_name(node.id, name))
 
     def register_lasting(self, name: str) -> str:
@@ -107,7 +107,7 @@ class PartWriter:
         return self.register_lasting(value_name(node))
 
     def has_value(self, node: Node, port: int) -> str | None:
-        """Return a test for a value of an input; None if it certainly has one."""
+        """Return a test whether an input has a value; None if it certainly has one."""
         source = node.inputs[port]
         fires_in = self._arrangement.fires_in.get(source)
         if fires_in is not None and self._here.is_within(fires_in):
@@ -115,7 +115,7 @@ class PartWriter:
         return f"{self.register_lasting(value_name(source))} is not {NOTHING}"
 
     def fired_test(self, node: Node, port: int) -> str | None:
-        """Return a test for an input's firing in this tick; None if it certainly fired."""
+        """Return a test whether an input fired in this tick; None if it certainly did."""
         source = node.inputs[port]
         fires_in = self._arrangement.fires_in.get(source)
         if fires_in is None:
@@ -311,7 +311,7 @@ def cell_name(node: int, name: str) -> str:
 
 
 def flag_name(block: Block) -> str:
-    """Return the variable that tells whether a block was entered in this tick."""
+    """Return the variable that flags whether a block was entered in this tick."""
     return f"f_{block.name}"
 
 

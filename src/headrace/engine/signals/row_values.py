@@ -37,7 +37,7 @@ class LoopFunction(PartWriter):
     """
 
     def write(self, sources: tuple[int, ...]) -> SourceCode:
-        """Write the source of the function. `it` tells the caller how far the loop got."""
+        """Write the source of the function. The position of `it` shows how far the loop got."""
         self._counts_ticks = False
         self._left: list[tuple[int, bool]] = []
         self._ready: list[str] = []
@@ -332,7 +332,7 @@ def _reader_of_every_value(nodes: Mapping[int, Node], source: int) -> Node | Non
 def _entering(
     graph: FlowGraph, part: CompiledPart, node: int
 ) -> list[tuple[int, Callable[[tuple[Any, ...]], Any]]]:
-    """Signal sources fed by a node's rows, with each one's function from row to value."""
+    """Return the signal sources fed by a node's rows, each with its function from row to value."""
     operator = graph.nodes[node].operator
     if isinstance(operator, SignalOperator):
         rows = isinstance(operator, SignalSource) and not operator.schema.scalar
@@ -347,7 +347,7 @@ def _only(row: tuple[Any, ...]) -> Any:
 
 
 def _leaving(node: Node) -> Callable[[list[Any]], Rows]:
-    """Return the function from values to rows. Values of a stream are fitted to its row type."""
+    """Return the function from values to rows. Values of a stream are converted to its row type."""
     if isinstance(node.operator, ValueRows) and not isinstance(node.schema.fields[0].type, AnyType):
         return from_user(node.schema, what=f"a row made by {node.name!r}")
     return lambda values: [(value,) for value in values]

@@ -240,7 +240,7 @@ class SignalMachine:
             self._notified.readers.pop(block, None)
 
     def _keep(self, nodes: Mapping[int, Node]) -> set[ScheduledPart]:
-        """Record values that must outlive their run; return the parts of older ones among them.
+        """Record values that must outlive their run; return the parts of those that existed before.
 
         Lifts can be computed again of the values of what they read; what others remember cannot.
         """

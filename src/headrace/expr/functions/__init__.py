@@ -1,4 +1,4 @@
-"""Function catalogue: the records of the chapters beside this file."""
+"""Function catalogue: the records of the modules in this package."""
 
 from __future__ import annotations
 

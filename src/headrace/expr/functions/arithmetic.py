@@ -68,7 +68,7 @@ def overflow_checked(emitter: Emitter, source: str, type: DataType) -> str:
 
 
 def in_bits(type: DataType, source: str) -> str:
-    """Wrap float source so that it has the bits of its type."""
+    """Wrap float source so that it is rounded to the width of its type."""
     return f"x_f32({source})" if type == FLOAT32 else source
 
 
@@ -148,7 +148,7 @@ def _plain(symbol: str, helper: str) -> Callable[[Emitter, CallTerm, tuple[str, 
 
 
 def _loses_digits(symbol: str, a: DataType, b: DataType) -> bool:
-    """Return whether a decimal result may have to be rounded, or not fit."""
+    """Return whether a decimal result may be rounded or overflow."""
     assert isinstance(a, DecimalType)
     assert isinstance(b, DecimalType)
     if symbol == "*":
@@ -259,7 +259,7 @@ def _subtract_spark(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
 
 
 def tried_spark(name: str) -> SparkForm:
-    """Lower arithmetic that is null where it fails, but raises where its operands do.
+    """Lower arithmetic that gives null if it fails itself, but raises if its operands do.
 
     Of times and intervals, Spark makes a `TryEval` of it, in which operands are null, too: they are computed
     before, and an element of a list.

@@ -1,4 +1,4 @@
-"""Functions of lists, under Spark's names.
+"""List functions, under Spark's names.
 
 Elements are equal where Spark groups them as one: NaN equals itself, and the zeros are equal. Positions count
 from 1, other than those of `get`.
@@ -71,7 +71,7 @@ def _with_nulls_of_all(types: tuple[DataType, ...]) -> DataType:
 
 
 def joined_lists(name: str, arguments: Arguments) -> Signature:
-    """Typing rule of lists that are joined to one."""
+    """Typing rule of functions that join lists into one."""
     types = part_types(name, arguments, (LIST,) * len(arguments))
     return Signature(types, _with_nulls_of_any(types))
 
@@ -131,7 +131,7 @@ def check_size(count: int) -> None:
 
 
 def sequence(start: int, stop: int, step: int | None = None) -> tuple[int, ...]:
-    """Return the numbers from a first one to a last one, by steps. Raises for steps away from the last."""
+    """Return the numbers from `start` to `stop` by `step`. Raises if `step` leads away from `stop`."""
     step = (1 if start <= stop else -1) if step is None else step
     if (step == 0 and start != stop) or (stop - start) * step < 0:
         raise EvaluationError(f"a sequence from {start} to {stop} cannot have steps of {step}")

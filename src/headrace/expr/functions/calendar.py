@@ -1,4 +1,4 @@
-"""More of Spark's functions of dates and timestamps: weeks, units, zones, instants as numbers."""
+"""More of Spark's date and timestamp functions: weeks, units, zones, instants as numbers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _SECONDS_OF_31_DAYS = 31 * 86_400
 
 
 def months_between(one: datetime, other: datetime, rounded: bool) -> float:
-    """Return the months from the second to the first; a whole number of the same day or of two last ones."""
+    """Return the months from `other` to `one`: whole for equal days, or if both are a month's last day."""
     months = float((one.year - other.year) * 12 + one.month - other.month)
     last = [t.day == monthrange(t.year, t.month)[1] for t in (one, other)]
     if one.day == other.day or all(last):
@@ -74,7 +74,7 @@ _WEEKDAYS = {
 
 @lru_cache(maxsize=64)
 def weekday_of(name: str) -> int:
-    """Return the number of a day of the week, by two or three letters or its name; Monday is 0."""
+    """Return the number of a weekday by name or its first two or three letters; Monday is 0."""
     found = _WEEKDAYS.get(name.upper())
     if found is None:
         raise EvaluationError(f"{name!r} is no day of the week")
@@ -93,7 +93,7 @@ def add_days(day: date, count: int) -> date:
 
 
 def add_months(day: date, count: int) -> date:
-    """Return the day some months later, the last of the month where that has not as many days."""
+    """Return the day `count` months later, or that month's last day if the month is too short."""
     months = day.year * 12 + day.month - 1 + count
     if not 12 <= months < 120_000:
         _out_of_range(day, count, "months")
@@ -110,7 +110,7 @@ def last_day(day: date) -> date:
 
 
 def make_date(year: int, month: int, day: int) -> date:
-    """Return a day of the calendar. Raises `EvaluationError` if there is none."""
+    """Return a date. Raises `EvaluationError` if it does not exist."""
     try:
         return date(year, month, day)
     except (ValueError, OverflowError) as error:
@@ -137,7 +137,7 @@ def _days_later_columns(sign: int) -> Lowering:
 
 
 def months_later(day: pl.Expr, count: pl.Expr) -> LoweredExpression:
-    """Move a date by months, to the last day of the month where that has not as many."""
+    """Move a date by months, to the last day if the month is too short."""
     month = day.dt.year().cast(pl.Int64) * 12 + day.dt.month().cast(pl.Int64) - 1 + count
     within = (month >= _FIRST_MONTH) & (month < END_OF_MONTHS)
     month = pl.when(within).then(month)

@@ -138,7 +138,7 @@ def _text_of_time(a: LoweredExpression, source: DataType, target: DataType) -> L
 
 
 def parsed_text(form: str, of: Callable[[pl.Expr], pl.Expr]) -> Cast:
-    """Parse the texts of the usual form. Others, and those that cannot be read, are marked."""
+    """Parse texts of the usual form. Other and unreadable texts are marked as failed."""
 
     def cast(a: LoweredExpression, source: DataType, target: DataType) -> LoweredExpression:
         usual = a.value.str.contains(rf"\A{form}\z")
@@ -182,7 +182,7 @@ _CLOCK = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?"
 
 
 def since_first_year(value: pl.Expr) -> pl.Expr:
-    """Drop dates and times that Python does not have."""
+    """Replace dates and times before the year 1, which Python lacks, by null."""
     return pl.when(value.dt.year() > 0).then(value)
 
 
@@ -361,7 +361,7 @@ def interval_micros(span: Column) -> Column:
 
 
 def spark_time_sum(call: CallTerm, arguments: tuple[Column, ...]) -> Column | None:
-    """Lower a sum or a difference of times and intervals; None if it is of neither. No zone has a say."""
+    """Lower a sum or difference of times and intervals, free of time zones; None for other types."""
     (a, b), (first, second) = arguments, (argument.type for argument in call.arguments)
     if first == second == TIMESTAMP:
         return without_zone(a) - without_zone(b)
@@ -377,7 +377,7 @@ _UTC_NAMES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 
 
 def in_utc(function: str | Callable[..., Column]) -> SparkForm:
-    """Lower to a function of Spark that looks at the session's time zone, which must be UTC."""
+    """Lower to a Spark function that depends on the session's time zone, which must be UTC."""
 
     def lowering(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
         message = f"{call.function.name} needs a session with spark.sql.session.timeZone = UTC"
@@ -389,7 +389,7 @@ def in_utc(function: str | Callable[..., Column]) -> SparkForm:
 
 
 def without_zone(moment: Column) -> Column:
-    """Return what a clock in UTC shows."""
+    """Convert a timestamp to its UTC wall-clock time, without a zone."""
     seconds = (F.unix_micros(moment).cast("decimal(20,0)") * F.lit(0.000001).cast("decimal(6,6)")).cast(
         "decimal(18,6)"
     )
@@ -489,7 +489,7 @@ def _casted(value: Column, source: DataType, target: DataType) -> Column:
 
 
 def _with_texts(source: DataType) -> DataType:
-    """Return a type with text for what within it becomes text by a special cast."""
+    """Replace the parts of a type that have a special cast to text by the text type."""
     if isinstance(source, ListType):
         return replace(source, element=_with_texts(source.element))
     if isinstance(source, MapType):

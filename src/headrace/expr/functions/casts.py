@@ -190,7 +190,7 @@ def _parts(source: DataType) -> list[tuple[DataType, bool]]:
 
 
 def _makes_null(source: DataType, target: DataType) -> bool:
-    """Return whether a cast makes null of some value: of NaN and infinities, which no decimal is."""
+    """Return whether a cast turns some values into null: NaN and infinities, for casts to decimal."""
     return isinstance(source, FloatingType) and isinstance(target, DecimalType)
 
 
@@ -343,7 +343,7 @@ CAST = function(
 
 
 def int_of_float(value: float, bits: int) -> int:
-    """Truncate towards zero. Raises for NaN and out of range; 2**63 itself gives the greatest int64."""
+    """Truncate towards zero. Raises for NaN and out of range; 2**63 gives the greatest int64."""
     low, high = -(1 << bits - 1), (1 << bits - 1) - 1
     if value - value != 0.0 or math.floor(value) > float(high) or math.ceil(value) < float(low):
         raise_overflow(value, f"int{bits}")
@@ -366,7 +366,7 @@ def float_seconds(value: datetime) -> float:
 
 
 def timestamp_of_float(value: float) -> datetime:
-    """Convert seconds since 1970, of which less than a microsecond is cut off. Raises as for integers."""
+    """Convert seconds since 1970, truncated to microseconds. Raises as for integers."""
     micros = value * 1e6
     if micros - micros != 0.0:
         raise_overflow(value, "timestamp")
@@ -374,7 +374,7 @@ def timestamp_of_float(value: float) -> datetime:
 
 
 def timestamp_of_decimal(value: Decimal) -> datetime:
-    """Convert seconds since 1970, of which less than a microsecond is cut off. Raises as for integers."""
+    """Convert seconds since 1970, truncated to microseconds. Raises as for integers."""
     return _timestamp_of_micros(int(value.scaleb(6, EXACT)), value)
 
 
@@ -394,7 +394,7 @@ def timestamp_of_seconds(value: int) -> datetime:
 
 
 def ntz_of_str(text: str) -> datetime:
-    """Parse like a timestamp; a zone must be one, and has no meaning."""
+    """Parse like a timestamp. A zone must be valid, but is ignored."""
     if TIME_ALONE.fullmatch(text.strip()):
         malformed_error(text, "timestamp")
     moment = timestamp_of_str(text)

@@ -74,9 +74,9 @@ def _is_number(term: Term) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _FloatComparison:
-    """Source of a comparison of floats `{a}` and `{b}`, of which any may be NaN, the greatest.
+    """Source of a comparison of floats `{a}` and `{b}`, either of which may be NaN, the greatest.
 
-    Python's comparisons are false for NaN. number_left, number_right: where that operand is a constant other
+    Python's comparisons are false for NaN. number_left, number_right: if that operand is a constant other
     than NaN, which spares a test. both: otherwise; the operands are evaluated at {first_a} and {first_b}.
     """
 

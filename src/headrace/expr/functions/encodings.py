@@ -34,14 +34,14 @@ _BITS = 64
 
 
 def to_hex(value: int | str | bytes) -> str:
-    """Return an integer as the hexadecimal digits of its 64 bits, text and bytes as those of each byte."""
+    """Return the hexadecimal digits of an integer's 64 bits, or of each byte of text or bytes."""
     if isinstance(value, int):
         return f"{value & (1 << _BITS) - 1:X}"
     return (utf8(value) if isinstance(value, str) else value).hex().upper()
 
 
 def of_hex(text: str) -> bytes | None:
-    """Return the bytes of hexadecimal digits, the first digit alone if they are odd; None for others."""
+    """Decode hexadecimal digits, the first one alone if their number is odd; None for other texts."""
     if not _HEX.fullmatch(text):
         return None
     return bytes.fromhex(f"0{text}" if len(text) % 2 else text)
@@ -54,9 +54,9 @@ def to_base64(value: bytes) -> str:
 
 
 def of_base64(text: str) -> bytes:
-    """Return the bytes of a base64 text; characters that are none of base64 are left out.
+    """Decode base64 text; characters outside the base64 alphabet are ignored.
 
-    Raises `EvaluationError` where it ends too early, or goes on after its end.
+    Raises `EvaluationError` if it ends too early, or continues after its end.
     """
     kept = "".join(character for character in text if character in _BASE64 or character == "=")
     letters, _, rest = kept.partition("=")
@@ -88,7 +88,7 @@ _READERS = {"hex": of_hex_or_raise, "base64": of_strict_base64, "utf-8": utf8, "
 
 
 def reader_of(format: str) -> Callable[[str], bytes]:
-    """Return the function that reads the bytes of a text in a format. Raises `EvaluationError` for others."""
+    """Return the function that decodes texts of a format. Raises `EvaluationError` for unknown formats."""
     reader = _READERS.get(format.lower())
     if reader is None:
         raise EvaluationError(f"the format {format!r} of bytes", fix="take hex, base64 or utf-8")
@@ -100,7 +100,7 @@ def url_encode(text: str) -> str:
 
 
 def url_decode(text: str) -> str:
-    """Decode a text as of a form in a URL. Raises `EvaluationError` for a percent sign without digits."""
+    """Decode URL-encoded form text. Raises `EvaluationError` for a percent sign without digits."""
     if "%" not in text:
         return text.replace("+", " ")
     found = bytearray()
@@ -128,7 +128,7 @@ def try_url_decode(text: str) -> str | None:
 
 
 def sha2(value: bytes, bits: int) -> str | None:
-    """Return the SHA-2 digest of 224, 256 (or 0), 384 or 512 bits; None for other sizes."""
+    """Return the SHA-2 digest of 224, 256 (or 0), 384 or 512 bits; None for any other size."""
     if bits not in (0, 224, 256, 384, 512):
         return None
     return hashlib.new(f"sha{bits or 256}", value).hexdigest()
@@ -230,7 +230,7 @@ def luhn_check(text: str) -> bool:
 
 
 def try_validate_utf8(value: str | bytes) -> str | None:
-    """Return the text, or that of UTF-8 bytes; None if they are none."""
+    """Return a text, or decode UTF-8 bytes; None if they are invalid."""
     try:
         if isinstance(value, bytes):
             return value.decode()
@@ -248,7 +248,7 @@ def validate_utf8(value: str | bytes) -> str:
 
 
 def make_valid_utf8(value: str | bytes) -> str:
-    """Return the text, or that of bytes, with U+FFFD for each part that is not UTF-8."""
+    """Return a text, or decode bytes, with U+FFFD for each invalid part."""
     octets = value.encode(errors="surrogatepass") if isinstance(value, str) else value
     return octets.decode(errors="replace")
 

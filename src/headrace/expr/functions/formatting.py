@@ -1,4 +1,4 @@
-"""Functions that format values by a pattern of Java's."""
+"""Functions that format values by a Java pattern."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _TAKES = {
 
 
 def format_number(value: int | float | Decimal, digits: int) -> str | None:
-    """Group the digits before the point by commas, and round half even; None for digits below 0."""
+    """Group the digits before the point by commas, and round half even; None for negative `digits`."""
     if digits < 0:
         return None
     if isinstance(value, float):
@@ -93,7 +93,7 @@ Format = tuple[str | Directive, ...]
 
 @lru_cache(maxsize=256)
 def parse_format(text: str) -> Format:
-    """Parse a format of `java.util.Formatter`. Raises `EvaluationError` for what has no counterpart."""
+    """Parse a format of `java.util.Formatter`. Raises `EvaluationError` for parts without a counterpart."""
     parts: list[str | Directive] = []
     at = taken = 0
     while at < len(text):
@@ -263,7 +263,7 @@ def _format_of(name: str, given: Term) -> NumberFormat:
 
 
 def _of_format(name: str, meaning: str, parse: Callable[[NumberFormat], object], **how: Any) -> Function:
-    """Build a function that reads numbers by a format. parse: the function of texts that a format is."""
+    """Build a function that parses numbers by a format. parse: returns the parser of a format."""
 
     def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
         text, format = arguments
@@ -299,7 +299,7 @@ def _mask(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
 
 
 def mask(text: str, by: tuple[str | None, ...]) -> str:
-    """Replace letters of either case, digits and other characters, each kind by one or, if None, not."""
+    """Replace each kind of character (upper, lower, digit, other) by its mask; None leaves it unchanged."""
     upper, lower, digit, other = by
     kinds: dict[str, str | None] = {"Lu": upper, "Ll": lower, "Nd": digit}
     return "".join(kinds.get(unicodedata.category(each), other) or each for each in text)

@@ -72,7 +72,7 @@ _Fields: TypeAlias = dict[str | None, tuple[int, Convert]]
 
 
 def json_parser(type: DataType, mode: ParseMode) -> Callable[[str], Any]:
-    """Return the function from a text to its value of a type, a struct, list or map."""
+    """Return the parser of texts to values of a struct, list or map type."""
     parse = _parser(type, mode)
     check = _key_check(type)
     if check is None:
@@ -111,7 +111,7 @@ def _parsed(
     mode: ParseMode,
     text: str,
 ) -> Any:
-    """Read a text. nothing: the value of one that does not fit. with_text: puts the text into a bad value."""
+    """Parse a text. nothing: the value if it does not fit. with_text: adds the text to a bad value."""
     reader = ScalarReader(text)
     found, fits = nothing, False
     try:
@@ -200,7 +200,7 @@ def _map(convert: Convert, reader: ScalarReader) -> tuple[tuple[str, Any], ...]:
 
 
 def _key_check(type: DataType) -> Callable[[Any], None] | None:
-    """Return the function that raises for a map in which a key comes twice; None for types without maps."""
+    """Return the function that raises for a map with a duplicate key; None for types without maps."""
     match type:
         case StructType(fields):
             checks = [(at, check) for at, field in enumerate(fields) if (check := _key_check(field.type))]
@@ -233,7 +233,7 @@ def _check_entries(check: Callable[[Any], None] | None, value: tuple[tuple[str, 
 
 
 def _list_at_top(type: ListType) -> Convert:
-    """Return the reader of a list; an object is one of a single struct."""
+    """Return the reader of a top-level list; an object counts as a list of one struct."""
     element = _converter(type.element)
 
     def convert(reader: ScalarReader) -> Any:
@@ -249,7 +249,7 @@ def _list_at_top(type: ListType) -> Convert:
 
 
 def _checked(convert: Convert, *tokens: Token) -> Convert:
-    """Return the reader of values that start with one of some tokens; null for null."""
+    """Return the reader of values that must start with one of `tokens`; null stays null."""
 
     def checked(reader: ScalarReader) -> Any:
         token = reader.token
@@ -292,7 +292,7 @@ def _converter(type: DataType) -> Convert:
 
 
 def _nullable(type: DataType) -> DataType:
-    """Allow nulls at any depth of a type. Raises `Mismatch` for types that are not read from JSON."""
+    """Allow nulls at any depth of a type. Raises `Mismatch` for types that cannot be read from JSON."""
     match type:
         case StructType(fields):
             named = tuple(Field(field.name, _nullable(field.type), nullable=True) for field in fields)
@@ -335,7 +335,7 @@ def _fallible(call: CallTerm) -> bool:
 
 
 def _holds_times(type: DataType) -> bool:
-    """Return whether a type has dates or timestamps, some of which Spark alone can hold."""
+    """Return whether a type contains dates or timestamps, some of which only Spark can represent."""
     return type in (DATE, TIMESTAMP, TIMESTAMP_NTZ) or any(map(_holds_times, parts_of(type)))
 
 

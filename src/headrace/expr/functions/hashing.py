@@ -68,7 +68,7 @@ Hash = Callable[[Any, int], int]
 
 @dataclass(frozen=True, slots=True)
 class HashFamily:
-    """Hash function, over bytes. Integers are hashed as four or eight of them.
+    """Hash function over bytes. Integers are hashed as four or eight bytes.
 
     bits: of the hashes.
     """
@@ -95,7 +95,7 @@ class HashFamily:
         return self.of_bytes(_FLOAT.pack(value or 0.0) if value == value else _INT.pack(0x7FC00000), seed)
 
     def of_timestamp(self, value: datetime, seed: int) -> int:
-        """Hash a time as its microseconds since 1970."""
+        """Hash a timestamp as its microseconds since 1970."""
         return self.of_long((value - EPOCH) // _MICROSECOND, seed)
 
     def of_type(self, type: DataType) -> Hash:
@@ -104,7 +104,7 @@ class HashFamily:
 
 
 def murmur3(data: bytes, seed: int) -> int:
-    """Return the Murmur3 of bytes as Spark has it: each byte behind the last four is a word of its own."""
+    """Return Spark's Murmur3 hash of bytes: each byte after the last full word is a word of its own."""
     whole = len(data) & ~3
     rest = (byte - 256 if byte > 127 else byte for byte in data[whole:])
     for (word,) in chain(_INT.iter_unpack(data[:whole]), zip(rest)):
@@ -215,7 +215,7 @@ def _fold(parts: Iterable[tuple[Hash, Any]], seed: int) -> int:
 
 
 def hash_values(bits: int, hashes: tuple[Hash, ...], *values: Any) -> int:
-    """Hash several values, possibly None, to a signed integer of that many bits."""
+    """Hash several values, possibly None, to a signed integer of the given width."""
     h = _fold(zip(hashes, values, strict=True), SEED)
     return h - (1 << bits) if h >> (bits - 1) else h
 
@@ -325,7 +325,7 @@ _MURMUR3 = _Family(_murmur_int, _murmur_long, "uint32", INT32)
 
 
 def _unsigned(a: LoweredExpression, type_: DataType) -> tuple[pl.Expr, bool]:
-    """Return the bits that are hashed, unsigned, and whether they are eight bytes."""
+    """Return the bits to hash, unsigned, and whether they are eight bytes."""
     value = a.value
     match type_:
         case BoolType():
@@ -358,7 +358,7 @@ def _one_zero_and_nan(value: pl.Expr, dtype: pl.DataType, nan: int, unsigned: pl
 
 
 def _hashed_columns(family: _Family) -> Lowering:
-    """Lower to NumPy: as an expression, each step of a hash would repeat what it is computed of."""
+    """Lower to NumPy: in an expression, each step of a hash would repeat its input."""
 
     def lowering(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
         pairs = zip(arguments, call.arguments, strict=True)

@@ -1,4 +1,4 @@
-"""Functions that apply functions to elements of lists and entries of maps, and these functions themselves.
+"""Higher-order functions over list elements and map entries, and their lambdas.
 
 A function is the term of a call of "lambda": its argument is the body, its options are the names of its
 variables in generated code. A variable is a call of "variable" with such a name.
@@ -39,7 +39,7 @@ Parameters = tuple[TypeAndNullability, ...]
 
 
 def is_function(term: Term) -> bool:
-    """Return whether a term is a function."""
+    """Return whether a term is a lambda."""
     return isinstance(term, CallTerm) and term.function is LAMBDA
 
 
@@ -62,7 +62,7 @@ def check_place(name: str, before: Arguments, *places: int) -> None:
 
 
 def _function(name: str, arguments: Arguments, at: int) -> CallTerm:
-    """Return an argument that must be a function."""
+    """Return an argument that must be a lambda."""
     found = arguments[at]
     if not isinstance(found, CallTerm) or not is_function(found):
         raise Mismatch(f"{name} needs a function, got {found.type}", fix=f"{name}(col.xs, lambda x: ...)")
@@ -100,7 +100,7 @@ def _quantifier_rule(name: str) -> Callable[[Arguments, tuple[object, ...]], Sig
 
 
 def _loop(emitter: Emitter, call: CallTerm) -> tuple[str, str, str, CallTerm]:
-    """Return sources of the list or map (its guard, its name) and of the loop over it, and the function."""
+    """Return the source of the list or map (guard and name) and of the loop over it, and the lambda."""
     values, function = call.arguments
     assert isinstance(function, CallTerm)
     first, again = emitter.name_value(emitter.value(values))
@@ -113,7 +113,7 @@ def _loop(emitter: Emitter, call: CallTerm) -> tuple[str, str, str, CallTerm]:
 
 
 def _guarded(source: str, first: str, again: str, nullable: bool) -> GuardedSource:
-    """Return the code of a value that uses a list, which `first` binds."""
+    """Return the code of a value that uses the list bound by `first`."""
     return GuardedSource(source, (first,) if nullable or first != again else ())
 
 
@@ -225,7 +225,7 @@ def _zip_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
 
 
 def function_of(name: str, arguments: Arguments, at: int, number: int) -> CallTerm:
-    """Return an argument that must be a function of so many arguments."""
+    """Return an argument that must be a function of `number` arguments."""
     function = _function(name, arguments, at)
     if len(function.options) != number:
         raise Mismatch(f"{name} needs a function of {number} arguments, got one of {len(function.options)}")
@@ -289,13 +289,13 @@ def _order(emitter: Emitter, call: CallTerm) -> GuardedSource:
 
 
 def array_sort(values: tuple[Any, ...], key: Any) -> tuple[Any, ...]:
-    """Return a list in ascending order, nulls last."""
+    """Sort a list in ascending order, nulls last."""
     present = sorted((each for each in values if each is not None), key=key)
     return (*present, *(None,) * (len(values) - len(present)))
 
 
 def array_sort_by(values: tuple[Any, ...], compare: Callable[[Any, Any], int | None]) -> tuple[Any, ...]:
-    """Return a list in the order of a comparison, which is negative, zero or positive. Raises for null."""
+    """Sort a list by a comparison with a negative, zero or positive result. Raises for null."""
 
     def compared(one: Any, other: Any) -> int:
         found = compare(one, other)

@@ -78,7 +78,7 @@ Unit = tuple[timedelta | None, int]
 
 @lru_cache(maxsize=64)
 def unit_of(name: str) -> Unit:
-    """Return the length of a unit, or None and its months. Raises `EvaluationError` for an unknown one."""
+    """Return a unit's length, or None and its months. Raises `EvaluationError` for an unknown unit."""
     upper = name.upper()
     if upper not in _LENGTHS and upper not in _MONTHS:
         raise EvaluationError(
@@ -88,7 +88,7 @@ def unit_of(name: str) -> Unit:
 
 
 def units_between(unit: Unit, start: datetime, end: datetime) -> int:
-    """Return how many whole units are between two times, negative if the first is later."""
+    """Return the number of whole units between two times, negative if the first is later."""
     length, months = unit
     if length is not None:
         span = end - start
@@ -135,9 +135,9 @@ def timestamp_millis(count: int) -> datetime:
 
 
 def make_timestamp(year: int, month: int, day: int, hour: int, minute: int, seconds: Decimal) -> datetime:
-    """Return a time of the calendar; 60 seconds are the next minute.
+    """Return a timestamp; 60 seconds mean the next minute.
 
-    Raises `EvaluationError` if there is none.
+    Raises `EvaluationError` if it does not exist.
     """
     micros = int(seconds.scaleb(6, EXACT))
     try:
@@ -172,7 +172,7 @@ def _unit(call: CallTerm) -> tuple[timedelta | None, int]:
 
 
 def _of_unit_spark(name: str) -> SparkForm:
-    """Lower to a function of a constant unit."""
+    """Lower to a Spark function with a constant unit."""
 
     def lowering(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
         unit = call.arguments[0]
@@ -197,7 +197,7 @@ _PLAIN_RULE = rule_of("timestampadd", (STR, INT64, TIMESTAMP), TIMESTAMP, False,
 
 
 def _later_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    """Typing rule of `timestampadd`: a time without a zone stays one."""
+    """Typing rule of `timestampadd`: a time without a zone stays without one."""
     signature = _PLAIN_RULE(arguments, options)
     if arguments[2].type != TIMESTAMP_NTZ:
         return signature
@@ -205,7 +205,7 @@ def _later_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
 
 
 def timestamp_micros(micros: int) -> datetime:
-    """Return a moment. Raises outside the years 1 to 9999."""
+    """Return a timestamp from microseconds since 1970. Raises outside the years 1 to 9999."""
     try:
         return EPOCH + timedelta(microseconds=micros)
     except OverflowError:

@@ -40,7 +40,7 @@ _EXACT_FLOATS, _EXACT_POWERS = 2**53, 22
 
 
 def whole(number: int) -> pl.Expr:
-    """Return an integer constant of 128 bits."""
+    """Return a 128-bit integer constant."""
     return pl.lit(number, dtype=pl.Int128())
 
 
@@ -59,7 +59,7 @@ def _greatest(bounds: Bounds) -> int:
 
 
 def _limited(a: LoweredExpression, most: int) -> LoweredExpression:
-    """Mark the rows on which an integer is beyond `most`, unless its bounds tell that there are none.
+    """Mark the rows in which an integer exceeds `most`, unless its bounds exclude that.
 
     It is null there: Polars raises for the digits of a decimal, also where nobody asks for the value.
     """
@@ -133,7 +133,7 @@ def _towards(a: LoweredExpression, digits: int, rounding: str) -> LoweredExpress
 
 
 def fitting(a: LoweredExpression, scale: int, type: DataType) -> LoweredExpression:
-    """Convert an unscaled integer of some scale to a decimal: rounded half up; too many digits fail."""
+    """Convert an unscaled integer of some scale to a decimal: rounded half up; fails for too many digits."""
     assert isinstance(type, DecimalType)
     digits = type.scale - scale
     a = lengthened(a, digits) if digits >= 0 else divided(a, -digits)
@@ -147,7 +147,7 @@ def _pair(call: CallTerm, arguments: Sequence[LoweredExpression]) -> tuple[Lower
 
 
 def _aligned(call: CallTerm, arguments: Sequence[LoweredExpression]) -> tuple[LoweredExpression, ...]:
-    """Return the operands as integers of one scale, the greater one."""
+    """Return the operands as integers of the greater scale of the two."""
     scale = _common_scale(call)
     pair = zip(_pair(call, arguments), call.arguments, strict=True)
     return tuple(lengthened(each, scale - _scale_of(term.type)) for each, term in pair)
@@ -205,7 +205,7 @@ def divide(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExp
 def _remainder(
     call: CallTerm, arguments: Sequence[LoweredExpression]
 ) -> tuple[pl.Expr, pl.Expr, pl.Expr | None, int]:
-    """Return the remainder with the sign of the dividend, the divisor, where they fail, and the greatest."""
+    """Return the remainder with the dividend's sign, the divisor, the failures, and the greatest size."""
     a, b = _aligned(call, arguments)
     rest = a.value.abs() % b.value.abs()
     signed = pl.when(a.value < 0).then(whole(0) - rest).otherwise(rest)
@@ -349,7 +349,7 @@ SAFE_FLOAT = 9.2e18
 
 
 def of_intervals(call: CallTerm) -> bool:
-    """Return whether a call of arithmetic has intervals among its types."""
+    """Return whether an arithmetic call involves intervals."""
     return any(isinstance(term.type, IntervalType) for term in (call, *call.arguments))
 
 
@@ -370,7 +370,7 @@ def _difference(a: pl.Expr, b: pl.Expr) -> LoweredExpression:
 
 
 def time_sum(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
-    """Lower a sum or a difference of which intervals are a part."""
+    """Lower a sum or difference that involves intervals."""
     (a, b), plus = (count_of(one.value) for one in arguments), call.function.name == "add"
     first, second = (isinstance(argument.type, IntervalType) for argument in call.arguments)
     if first and second:
@@ -386,7 +386,7 @@ def time_sum(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredE
 
 
 def interval_product(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
-    """Lower a product of an interval and a whole number."""
+    """Lower the product of an interval and a whole number."""
     if not any(isinstance(argument.type, IntegerType) for argument in call.arguments):
         raise NotLowered("an interval times a fraction has no columnar form")
     a, b = (count_of(one.value) for one in arguments)
@@ -400,7 +400,7 @@ def interval_sign(call: CallTerm, arguments: Sequence[LoweredExpression]) -> Low
 
 
 def cut_to_step(span: pl.Expr, step: int) -> pl.Expr:
-    """Drop what is less than a whole step, in microseconds, towards zero."""
+    """Truncate towards zero to a multiple of a step in microseconds."""
     micros = count_of(span)
     rest = micros % step
     rest = pl.when((rest != 0) & (micros < 0)).then(rest - step).otherwise(rest)

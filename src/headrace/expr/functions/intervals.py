@@ -62,7 +62,7 @@ _DAYS = IntervalType(0, 0)
 
 
 def interval_signature(what: str, arguments: Arguments) -> Signature | None:
-    """Return the types of arithmetic on intervals and times, or None if it is not of these."""
+    """Return the types of arithmetic on intervals and times, or None for other arithmetic."""
     left, right = (argument.type for argument in arguments)
     spans = [isinstance(type, IntervalType) for type in (left, right)]
     if what in "+-" and (all(spans) or (any(spans) and NULL in (left, right))):
@@ -89,7 +89,7 @@ def _moved(time: DataType, by: DataType) -> DataType:
 
 
 def interval_source(symbol: str, call: CallTerm, operands: tuple[str, ...]) -> str | None:
-    """Return the source of arithmetic on intervals and times, or None if it is not of these."""
+    """Return the source of arithmetic on intervals and times, or None for other arithmetic."""
     a, b = operands
     first, second = (argument.type for argument in call.arguments)
     if isinstance(call.type, IntervalType):
@@ -111,7 +111,7 @@ def _step(span: str, moved: DataType) -> str:
 
 
 def within(span: timedelta) -> timedelta:
-    """Return an interval. Raises beyond int64 microseconds."""
+    """Return an interval unchanged. Raises beyond int64 microseconds."""
     return span if _SHORTEST <= span <= _LONGEST else raise_overflow(span, "interval")
 
 
@@ -155,7 +155,7 @@ def _of_float(micros: float) -> int:
 
 
 def mean(micros: int, count: int) -> timedelta:
-    """Return the mean of intervals of so many microseconds, rounded half away from zero."""
+    """Return the mean of `count` intervals with the sum `micros`, rounded half away from zero."""
     return of_micros(half_up(Fraction(micros, count)))
 
 
@@ -179,7 +179,7 @@ def _part(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
 
 
 def part_of(span: timedelta, part: int) -> int | Decimal:
-    """Return the days, or the hours, minutes or seconds that are left, all with the sign of the interval."""
+    """Return the days, or the remaining hours, minutes or seconds, with the sign of the interval."""
     micros = span // MICROSECOND
     rest = abs(micros) % INTERVAL_UNITS[part - 1] if part else abs(micros)
     if part == 3:
@@ -188,7 +188,7 @@ def part_of(span: timedelta, part: int) -> int | Decimal:
 
 
 def cut(span: timedelta, last: int) -> timedelta:
-    """Drop what is less than a whole unit, towards zero."""
+    """Truncate towards zero to whole units."""
     if last == 3:
         return span
     unit = timedelta(microseconds=INTERVAL_UNITS[last])
@@ -228,7 +228,7 @@ def of_parts(days: int, hours: int, minutes: int, seconds: Decimal) -> timedelta
 
 
 def to_text(span: timedelta, first: int, last: int) -> str:
-    """Write an interval as a constant of SQL."""
+    """Write an interval as an SQL literal."""
     micros = span // MICROSECOND
     rest, shown = abs(micros), ""
     for at in range(first, last + 1):
@@ -242,7 +242,7 @@ def to_text(span: timedelta, first: int, last: int) -> str:
 
 
 def writer_of(type: IntervalType) -> Callable[[timedelta], str]:
-    """Return the function from intervals of a type to constants of SQL."""
+    """Return the function that writes intervals of a type as SQL literals."""
     return partial(to_text, first=type.first, last=type.last)
 
 
@@ -268,7 +268,7 @@ def _form(first: int, last: int) -> re.Pattern[str]:
 
 
 def of_text(text: str, first: int, last: int) -> timedelta:
-    """Parse an interval: a constant of SQL, or what is between its quotes. Raises for other texts."""
+    """Parse an interval: an SQL literal, or the text between its quotes. Raises for other texts."""
     found = _form(first, last).fullmatch(text.strip(BLANK))
     if found is None:
         malformed_error(text, str(IntervalType(first, last)))
@@ -321,7 +321,7 @@ def _interval_part_columns(call: CallTerm, arguments: Sequence[LoweredExpression
 
 
 def interval_constant(span: object) -> Column:
-    """Return an interval from its text: PySpark makes one of a `timedelta` through a float."""
+    """Return an interval literal from text, because PySpark converts a `timedelta` through a float."""
     assert isinstance(span, timedelta)
     return F.expr(to_text(span, INTERVAL.first, INTERVAL.last))
 

@@ -1,4 +1,4 @@
-"""Functions of texts of JSON and CSV, under Spark's names; `from_json` has a file of its own.
+"""JSON and CSV functions, under Spark's names; `from_json` has a module of its own.
 
 `to_csv` writes a struct as a line of CSV, as Spark's writer does by default.
 """
@@ -169,7 +169,7 @@ _QUOTED = frozenset('",\n\r')
 
 
 def _quoted_where_needed(text: str, *, first: bool) -> str:
-    """Return a text as a value in a line. first: whether it is the first one, which would seem a comment."""
+    """Return a text as a CSV value. first: whether it starts the line, where # would start a comment."""
     started = text.lstrip(_BLANKS)
     if not started:
         return '""'
@@ -238,7 +238,7 @@ def _timestamp(type: TimestampType | TimestampNtzType, first: bool) -> Writer:
 
 
 def line_writer(type: StructType) -> Callable[[tuple[Any, ...]], str | None] | None:
-    """Return the function from structs of a type to lines; None if a field has a type that isn't written."""
+    """Return the function from structs of a type to lines; None if a field's type is unsupported."""
     writers = [_writer(field.type, at == 0) for at, field in enumerate(type.fields)]
     known = [each for each in writers if each is not None]
     if len(known) < len(writers):

@@ -1,4 +1,4 @@
-"""Scalars in texts of JSON, converted as Spark's `from_json` converts them."""
+"""Scalars in JSON texts, converted as by Spark's `from_json`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _BASIC_PLANE = "\uffff"
 
 
 def date_of(text: str) -> date | None:
-    """Return the date of a text; None if it is none. Raises outside the years 1 to 9999."""
+    """Parse a date; None if the text is not a date. Raises outside the years 1 to 9999."""
     for shown in (text, text.replace("GMT", "")):
         found = _read(to_date, shown, _MAX_YEAR)
         if found is not None:
@@ -57,7 +57,7 @@ def date_of(text: str) -> date | None:
 
 
 def timestamp_of_seconds(seconds: int) -> datetime:
-    """Return a time by seconds since 1970. Raises outside the years 1 to 9999."""
+    """Convert seconds since 1970 to a timestamp. Raises outside the years 1 to 9999."""
     # They become microseconds of 64 bits without a test.
     micros = (seconds * 1_000_000 + 2**63) % 2**64 - 2**63
     try:
@@ -67,7 +67,7 @@ def timestamp_of_seconds(seconds: int) -> datetime:
 
 
 def timestamp_of(text: str) -> datetime | None:
-    """Return the time of a text; None if it is none.
+    """Parse a timestamp; None if the text is not a timestamp.
 
     Raises outside the years 1 to 9999, and for a time without a date, which is one of the current day.
     """
@@ -76,7 +76,7 @@ def timestamp_of(text: str) -> datetime | None:
 
 
 def timestamp_ntz_of(text: str) -> datetime | None:
-    """Return the time of a text without a zone; None if it is none. Raises outside the years 1 to 9999."""
+    """Parse a timestamp without a zone; None if the text is not one. Raises outside the years 1 to 9999."""
     if has_zone(_NEGATIVE.sub("", text)) or TIME_ALONE.fullmatch(text.rstrip()):
         return None
     found = _read_moment(text)
@@ -97,7 +97,7 @@ def _read_moment(text: str) -> datetime | None:
 
 
 def _read(read: Callable[[str], Any], text: str, last: int) -> Any:
-    """Return a date or timestamp; None if the text is none. Raises outside the years 1 to 9999.
+    """Parse a date or timestamp; None if the text does not fit. Raises outside the years 1 to 9999.
 
     last: year after which Spark has none either.
     """
@@ -123,7 +123,7 @@ class Unfit(Exception):
 
 
 class Partial(Exception):
-    """Raised for a struct, list or map in which something does not fit: `value` is the rest of it."""
+    """Raised for a struct, list or map with a part that does not fit: `value` is the rest of it."""
 
     def __init__(self, value: tuple[Any, ...]) -> None:
         super().__init__()
@@ -131,9 +131,9 @@ class Partial(Exception):
 
 
 class ScalarReader(JsonReader):
-    """Reader that keeps the error of the first time that Spark alone can hold.
+    """Reader that keeps the error for the first date or time that only Spark can represent.
 
-    It is raised at the end: if the text turns out malformed, the time is no part of the answer.
+    It is raised at the end: if the text turns out malformed, the time is not part of the result.
     """
 
     __slots__ = ("error",)
@@ -243,7 +243,7 @@ def _timestamp_ntz(reader: ScalarReader) -> datetime | None:
 
 
 def _kept(read: Callable[[], T | None], reader: ScalarReader) -> T | None:
-    """Return a time, or keep the error for the end. Raises `Unfit` if it is none."""
+    """Return a time, or keep its error for the end. Raises `Unfit` if the value is not a time."""
     try:
         found = read()
     except EvaluationError as error:

@@ -169,7 +169,7 @@ def _raise(emitter: Emitter, call: CallTerm) -> GuardedSource:
 
 
 def raise_error(message: str | None) -> NoReturn:
-    """Raise an `EvaluationError` with a text, `null` for null as on Spark."""
+    """Raise an `EvaluationError` with the given text; null becomes `null`, as on Spark."""
     raise EvaluationError(
         "null" if message is None else message, fix="correct the row, or filter it out before this operator"
     )

@@ -1,4 +1,4 @@
-"""Functions of maps, under Spark's names, and functions that apply functions to their entries."""
+"""Map functions, under Spark's names, including higher-order functions over entries."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Entries: TypeAlias = tuple[tuple[Any, Any], ...]
 
 
 def map_of(entries: Iterable[tuple[Any, Any]]) -> Entries:
-    """Return a map of entries. Raises for a key that is null or comes twice."""
+    """Build a map from entries. Raises for a null or duplicate key."""
     found: dict[Any, Any] = {}
     for key, value in entries:
         if key is None:
@@ -69,12 +69,12 @@ def map_of(entries: Iterable[tuple[Any, Any]]) -> Entries:
 
 
 def map_source(entries: str, key: DataType) -> str:
-    """Return the source of a map of the entries that an iterable yields, whose keys have a type."""
+    """Return the source of a map built from an iterable of entries with keys of type `key`."""
     return f"x_map_of(x_one_zero({entries}))" if has_representatives(key) else f"x_map_of({entries})"
 
 
 def one_zero(entries: Iterable[tuple[Any, Any]]) -> Iterable[tuple[Any, Any]]:
-    """Return entries with one zero in their keys."""
+    """Return entries with canonical keys: -0.0 becomes 0.0."""
     return ((nested_key(key), value) for key, value in entries)
 
 
@@ -82,7 +82,7 @@ def one_zero(entries: Iterable[tuple[Any, Any]]) -> Iterable[tuple[Any, Any]]:
 
 
 def value_of(entries: Entries, wanted: Any) -> Any:
-    """Return the value of a key, or null without it."""
+    """Return the value of a key; null if the key is missing."""
     return next((value for key, value in entries if key is wanted or key == wanted), None)
 
 
@@ -133,7 +133,7 @@ def _from_arrays(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) ->
 
 
 def paired(keys: tuple[Any, ...], values: tuple[Any, ...]) -> Iterable[tuple[Any, Any]]:
-    """Return the entries of a list of keys and one of values. Raises if they are not equally long."""
+    """Pair a list of keys with a list of values. Raises if their lengths differ."""
     if len(keys) != len(values):
         raise EvaluationError(f"a map of {len(keys)} keys and {len(values)} values")
     return zip(keys, values, strict=True)
@@ -186,7 +186,7 @@ def map_concat(*maps: Entries | None) -> Entries | None:
 
 
 def map_of_text(text: str, between: Pattern, within: Pattern) -> Entries:
-    """Return a map of a text: entries are split by one pattern, keys and values by another one."""
+    """Parse a map from text: one pattern separates entries, the other one keys from values."""
     parts = (split(entry, within, 2) for entry in split(text, between, -1))
     return map_of((part[0], part[1] if len(part) > 1 else None) for part in parts)
 
@@ -195,7 +195,7 @@ def map_of_text(text: str, between: Pattern, within: Pattern) -> Entries:
 
 
 def also_of_maps(of_lists: Function) -> Function:
-    """Make a function of elements of lists also one of values of keys. Its first argument tells which."""
+    """Extend a function of list elements to map values. Its first argument selects the form."""
     of_maps = function(
         of_lists.name,
         "",
@@ -227,7 +227,7 @@ def also_of_maps(of_lists: Function) -> Function:
 
 
 def with_one_zero(name: str) -> SparkForm:
-    """Return the Spark form of a function of maps, whose keys get one zero. Spark does not always do so."""
+    """Return the Spark form of a map function with -0.0 in keys made 0.0, as Spark does not always do."""
 
     def lowered(call: CallTerm, arguments: tuple[Any, ...]) -> Column:
         # The Python API alone takes functions of columns.
@@ -408,7 +408,7 @@ def _with_keys(emitter: Emitter, call: CallTerm) -> GuardedSource:
 
 
 def _zipped_maps(before: Arguments) -> tuple[DataType, MapType, MapType]:
-    """Return the type of the keys of two maps, and those of the maps with such keys."""
+    """Return the common key type of two maps, and the types of both maps with that key type."""
     one, other = (map_type("map_zip_with", each) for each in before[:2])
     key = key_type("map_zip_with", [Term(one.key, False), Term(other.key, False)])
     return key, replace(one, key=key), replace(other, key=key)
@@ -429,7 +429,7 @@ def _map_zip_rule(arguments: Arguments, options: tuple[object, ...]) -> Signatur
 
 
 def zip_maps(one: Entries, other: Entries) -> Iterable[tuple[Any, Any, Any]]:
-    """Yield the keys of two maps, those of the first before those of the second alone, with both values."""
+    """Yield each key of two maps with both values, the keys of the first map first."""
     first, second = dict(one), dict(other)
     return ((key, first.get(key), second.get(key)) for key in first | second)
 

@@ -26,7 +26,7 @@ from headrace.requirements import F, pl
 
 
 def _guarded(function: Callable[[float], float], value: float) -> float:
-    """Return NaN outside of the domain, infinity beyond the greatest float."""
+    """Apply a function: NaN outside of its domain, infinity on overflow."""
     try:
         return function(value)
     except ValueError:
@@ -36,7 +36,7 @@ def _guarded(function: Callable[[float], float], value: float) -> float:
 
 
 def logarithm(function: Callable[[float], float], least: float, value: float) -> float | None:
-    """Return a logarithm; None from its asymptote on."""
+    """Return a logarithm; None at or below its asymptote."""
     return None if value <= least else function(value)
 
 
@@ -89,7 +89,7 @@ def factorial(value: int) -> int | None:
 
 
 def width_bucket(value: float, low: float, high: float, count: int) -> int | None:
-    """Return the number of the bucket of equal width that a value is in.
+    """Return the number of the equal-width bucket that contains a value.
 
     0 is below the first, one more than `count` above the last.     None for no range or no buckets.
     """
@@ -314,19 +314,19 @@ BITMAP_BITS = 32_768
 
 
 def bit_at(value: int, place: int, bits: int) -> int:
-    """Return a bit of an integer, counted from the last one, 0. Raises beyond its width."""
+    """Return a bit of an integer, numbered from 0, the least significant. Raises beyond its width."""
     if not 0 <= place < bits:
         raise EvaluationError(f"there is no bit {place} of {bits}")
     return value >> place & 1
 
 
 def bitmap_bucket(number: int) -> int:
-    """Return the bitmap of 32,768 bits that holds a number: 1 holds 1 to 32,768, and 0 the 0."""
+    """Return the number of the 32,768-bit bitmap of a number: 1 for 1 to 32,768, and 0 for 0."""
     return 1 + (number - 1) // BITMAP_BITS if number > 0 else -(-number // BITMAP_BITS)
 
 
 def bitmap_bit(number: int) -> int:
-    """Return the place of a number within its bitmap, from 0."""
+    """Return the position of a number in its bitmap, from 0."""
     return (number - 1) % BITMAP_BITS if number > 0 else -number % BITMAP_BITS
 
 
@@ -382,7 +382,7 @@ def _inverted_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) ->
 
 
 def _shifted_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
-    """Shift by a constant number of places, as a product or a quotient by a power of two."""
+    """Shift by a constant number of places, by multiplying or dividing by a power of two."""
     by = constant_value(call.arguments[1])
     if not isinstance(by, int) or call.type not in (INT32, INT64):
         raise NotLowered(f"{call.function.name}() has a columnar form only for a constant number of places")
@@ -420,7 +420,7 @@ def _of_bits(
     *,
     takes: int = 2,
 ) -> Function:
-    """Build a function of the bits of integers, which first widen to their common type."""
+    """Build a bitwise function of integers, which are first widened to their common type."""
 
     def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
         for each in arguments:

@@ -1,4 +1,4 @@
-"""Parts of nested values: structs and lists of given values, their fields, elements, and the values of keys.
+"""Nested values: structs and lists built from values, their fields and elements, and map values.
 
 Positions of elements count from 1, other than those of `get`.
 """
@@ -158,7 +158,7 @@ def _element(emitter: Emitter, call: CallTerm) -> GuardedSource:
 
 
 def value_or_null(entries: tuple[tuple[Any, Any], ...] | None, key: str) -> Any:
-    """Return the value of a key of a map; null for a null map, or without the key."""
+    """Return the value of a key of a map; null for a null map or a missing key."""
     return None if entries is None else value_of(entries, key)
 
 
@@ -182,7 +182,7 @@ def _repeat(emitter: Emitter, call: CallTerm) -> GuardedSource:
 
 
 def array_repeat(value: Any, count: int | None) -> tuple[Any, ...] | None:
-    """Return a list of copies of a value, which may be null; null for no number of copies."""
+    """Return a list of copies of a value, which may be null; null for a null count."""
     return None if count is None else (value,) * count
 
 
@@ -199,7 +199,7 @@ def _only(emitter: Emitter, call: CallTerm) -> GuardedSource:
 
 
 def only_row(value: Any, count: int | None) -> Any:
-    """Return a value, which is the one of at most one row. Raises if there are more rows."""
+    """Return the value of a subquery with at most one row. Raises if it has more rows."""
     if count is not None and count > 1:
         raise EvaluationError("a subquery used as a value has more than one row")
     return value
@@ -211,7 +211,7 @@ def _by_position_rule(arguments: Arguments, options: tuple[object, ...]) -> Sign
 
 
 def _numbered(type: DataType) -> DataType:
-    """Return a type whose structs have fields named by their places."""
+    """Return a type whose struct fields are named by position."""
     match type:
         case ListType():
             return replace(type, element=_numbered(type.element))
@@ -320,7 +320,7 @@ def get(values: tuple[Any, ...], at: int) -> Any:
 
 
 def _at(values: tuple[Any, ...], number: int) -> int:
-    """Return where element `number` is, counted from the end if negative. Raises for 0."""
+    """Return the position of element `number`, counted from the end if negative. Raises for 0."""
     if number == 0:
         raise EvaluationError("positions in a list count from 1, or from -1 backwards: there is no element 0")
     return number - 1 if number > 0 else len(values) + number
@@ -346,7 +346,7 @@ def array_position(values: tuple[Any, ...], value: Any) -> int:
 
 
 def slice_of(values: tuple[Any, ...], start: int, length: int) -> tuple[Any, ...]:
-    """Return a part of a list, from a place on, which counts from the end if negative."""
+    """Return a slice of a list from a position, counted from the end if negative."""
     if length < 0:
         raise EvaluationError(f"a slice of a list has a length of {length}")
     at = _at(values, start)
@@ -354,7 +354,7 @@ def slice_of(values: tuple[Any, ...], start: int, length: int) -> tuple[Any, ...
 
 
 def array_insert(values: tuple[Any, ...] | None, number: int | None, value: Any) -> tuple[Any, ...] | None:
-    """Return a list with one more element, after nulls if it would not reach so far."""
+    """Insert an element into a list, after padding with nulls if the list is too short."""
     if values is None or number is None:
         return None
     at = _at(values, number)
@@ -375,7 +375,7 @@ def _insert_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature
 
 
 def _called(name: str) -> Callable[[Emitter, CallTerm], GuardedSource]:
-    """Return the code of a call of a function that handles nulls."""
+    """Return the code that calls a function that handles nulls."""
 
     def python(emitter: Emitter, call: CallTerm) -> GuardedSource:
         return GuardedSource(f"{name}({', '.join(map(emitter.value, call.arguments))})")
@@ -397,7 +397,7 @@ _COMPARED = (STR, BOOL, BYTES, DATE)
 
 
 def _element_at_columns(*, first: int, fails: bool) -> Lowering:
-    """Return the lowering of a function that takes the element at a constant position.
+    """Lower a function that takes the element at a constant position.
 
     first: number of the first one; from the end count only those that begin with 1. fails: beyond the list.
     """

@@ -1,4 +1,4 @@
-"""Functions that are null where others raise: `try_add`, `try_cast`, `try_eval`.
+"""Functions that return null where others raise: `try_add`, `try_cast`, `try_eval`.
 
 Of most, only an error of the function itself becomes null, and errors of its arguments are raised, as in
 Spark. `try_eval` is Spark's `TryEval`: null where evaluating its argument fails anywhere.
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 def _of_failing(tried: Function, catalyst: str | tuple[str, ...], spark: SparkForm) -> Function:
-    """Return the function that is null where another raises."""
+    """Return the variant of a function that returns null instead of raising."""
     assert isinstance(tried, StrictFunction)
     name = f"try_{tried.name}"
 
@@ -159,7 +159,7 @@ def _try_eval(emitter: Emitter, call: CallTerm) -> GuardedSource:
 
 
 def null_on_error(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the value, or None where it fails. Raises for a time that Spark has and Python has not."""
+    """Return the value, or None on failure. Raises for a time that Spark supports and Python does not."""
     try:
         return function(*arguments)
     except EvaluationError as error:
@@ -186,7 +186,7 @@ def _tried_columns(function: Function) -> Lowering:
 
 
 def _try_eval_spark(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
-    """Lower to a `TryEval` of Spark, which it makes for sums with dates, around a list of the value.
+    """Lower to Spark's `TryEval`, obtained from a sum with a date, around a list of the value.
 
     Within a function of elements, Spark does not compute what occurs twice before, outside of the `TryEval`.
     """

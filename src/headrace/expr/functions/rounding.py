@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 def rounding_rule(what: str) -> Callable[[Arguments, tuple[object, ...]], Signature]:
-    """Typing rule of rounding to a number of digits, the option."""
+    """Typing rule of rounding to the number of digits given as an option."""
 
     def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
         (argument,), (digits,) = arguments, options

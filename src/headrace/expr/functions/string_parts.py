@@ -1,4 +1,4 @@
-"""Parts of strings and strings made of others.
+"""Functions that extract parts of strings or combine strings.
 
 Parts of strings and bytes are taken or replaced by position or delimiter; strings are joined, repeated,
 padded and chosen.
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def _text_or_bytes_rule(name: str, texts: int, *others: DataType) -> Rule:
-    """Typing rule of a function whose first arguments are texts, or all bytes; so is the result."""
+    """Typing rule of a function whose first arguments and result are all text or all bytes."""
 
     def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
         kind = BYTES if {a.type for a in arguments[:texts]} - {NULL} == {BYTES} else STR
@@ -61,7 +61,7 @@ def _substring(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> s
 
 
 def _text_up_to(end: int, text: str) -> str:
-    """Return the source of a text of which the part up to `end` is used. Of a time, no more is made."""
+    """Return the source of a text that is used only up to `end`. A time is formatted no further."""
     made = re.fullmatch(r"x_str_of_timestamp(\(\w+\))", text)
     if made is None or end > len("yyyy-MM-dd HH:mm:ss"):
         return text
@@ -95,7 +95,7 @@ def split_part(text: str, delimiter: str, number: int) -> str:
 
 
 def substring_index(text: str, delimiter: str, count: int) -> str:
-    """Return the text before the delimiter's occurrence `count`, or after it from the end if negative."""
+    """Return the text before occurrence `count` of a delimiter; if negative, after it from the end."""
     if not delimiter or not count:
         return ""
     at = -1 if count > 0 else len(text)
@@ -107,7 +107,7 @@ def substring_index(text: str, delimiter: str, count: int) -> str:
 
 
 def overlay(text: Any, by: Any, start: int, length: int) -> Any:
-    """Replace part of a text, from a position; if `length` is negative, as much as there is new text."""
+    """Replace part of a text from a position. A negative `length` means the length of the new text."""
     length = len(by) if length < 0 else length
     return substring(text, 1, start - 1) + by + substring(text, start + length, 2**31 - 1)
 
@@ -116,7 +116,7 @@ def overlay(text: Any, by: Any, start: int, length: int) -> Any:
 
 
 def _part(value: pl.Expr, type_: object, start: pl.Expr, length: pl.Expr) -> pl.Expr:
-    """Return a part from a position, counted from 1 (0 is 1), or from the end if negative. Of 64 bits."""
+    """Return a part from a 64-bit position, counted from 1 (0 means 1), or from the end if negative."""
     begin = (
         pl.when(start > 0).then(start - 1).when(start < 0).then(length_of(value, type_) + start).otherwise(0)
     )
@@ -302,7 +302,7 @@ def joined(first: Any, *others: Any) -> Any:
 
 
 def pad(text: str, length: int, padding: str, *, left: bool) -> str:
-    """Return a text of `length` characters: cut, or filled up by `padding`, if that is not empty."""
+    """Cut or pad a text to `length` characters. An empty `padding` adds nothing."""
     missing = length - len(text)
     if missing <= 0:
         return text[: max(length, 0)]
@@ -336,7 +336,7 @@ def _joined(emitter: Emitter, call: CallTerm) -> GuardedSource:
 
 
 def concat_ws(separator: str | None, *values: str | Iterable[str | None] | None) -> str | None:
-    """Join texts, and those in lists, that are not null. None without a separator."""
+    """Join non-null texts, including texts in lists. None if the separator is null."""
     if separator is None:
         return None
     parts: list[str] = []

@@ -1,4 +1,4 @@
-"""Search in strings: parts, patterns of `LIKE`, positions, distances, regular expressions.
+"""Search in strings: parts, `LIKE` patterns, positions, distances, regular expressions.
 
 Regular expressions are Java's (see `headrace.expr.java_patterns`).
 """
@@ -55,7 +55,7 @@ def _like(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
 
 @lru_cache(maxsize=256)
 def like_matcher(pattern: str, escape: str = "\\") -> Callable[[str], re.Match[str] | None]:
-    """Return a function that matches whole texts with a pattern of `LIKE`: % any text, _ any character.
+    """Return a function that matches whole texts with a `LIKE` pattern: % any text, _ any character.
 
     escape: takes away the meaning of these and of itself. Raises `EvaluationError` before another one.
     """
@@ -65,7 +65,7 @@ def like_matcher(pattern: str, escape: str = "\\") -> Callable[[str], re.Match[s
 
 
 def like_parts(pattern: str, escape: str) -> Iterator[tuple[str, bool]]:
-    """Yield the characters of a pattern of `LIKE`, each with whether it stands for others."""
+    """Yield the characters of a `LIKE` pattern, each with whether it is a wildcard."""
     characters = iter(pattern)
     for character in characters:
         if character == escape:
@@ -90,7 +90,7 @@ def _like_may_fail(call: CallTerm) -> bool:
 
 
 def locate(search: str, text: str, start: int) -> int:
-    """Return where a text holds another, from 1, searching from `start`; 0 if it does not."""
+    """Return the position of a text in another, from 1, searching from `start`; 0 if it is not found."""
     if not search:
         return int(start > 0)
     return text.find(search, start - 1) + 1 if start > 0 else 0
@@ -110,7 +110,7 @@ _SOUNDS = "01230127022455012623017202"
 
 
 def find_in_set(text: str, texts: str) -> int:
-    """Return the place of a text among others, which commas separate, from 1; 0 if it is none of them."""
+    """Return the position of a text in a comma-separated list, from 1; 0 if it is not found."""
     if "," in text:
         return 0
     parts = texts.split(",")
@@ -118,7 +118,7 @@ def find_in_set(text: str, texts: str) -> int:
 
 
 def soundex(text: str) -> str:
-    """Return the first letter and three digits for the consonants after it; other texts as they are."""
+    """Return the first letter and three digits for the consonants after it; other texts unchanged."""
     first = text[:1].upper() if text[:1].isascii() else ""
     if not first.isalpha():
         return text
@@ -185,7 +185,7 @@ def _like_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> Low
 
 
 def _like_on_columns(text: pl.Expr, parts: list[tuple[str, bool]]) -> pl.Expr:
-    """Return whether texts match a pattern of `LIKE`: without a regular expression, if it is simple."""
+    """Return whether texts match a `LIKE` pattern, without a regular expression if it is simple."""
     first = parts[:1] == [("%", True)]
     last = len(parts) > first and parts[-1] == ("%", True)
     inner = parts[first : len(parts) - last]
@@ -320,7 +320,7 @@ def _group(found: Match, number: int) -> str:
 
 
 def extract(text: str, pattern: Pattern, group: int) -> str:
-    """Return a group of the first match; empty without a match or if it has no part in it."""
+    """Return a group of the first match; empty if nothing matches or the group did not."""
     found = pattern.search(text)
     return "" if found is None else _group(found, group)
 
@@ -331,13 +331,13 @@ def extract_all(text: str, pattern: Pattern, group: int) -> tuple[str, ...]:
 
 
 def substr(text: str, pattern: Pattern) -> str | None:
-    """Return the first match, None if that is empty."""
+    """Return the first match; None if nothing matches, or only the empty text."""
     found = pattern.search(text)
     return (found[0] or None) if found is not None else None
 
 
 def start_at(position: int) -> int:
-    """Check a position to start at. Raises `EvaluationError` for one before 1."""
+    """Check a start position. Raises `EvaluationError` below 1."""
     if position < 1:
         raise EvaluationError(f"a position to start at counts from 1, and is not {position}")
     return position
@@ -349,7 +349,7 @@ def replace(text: str, pattern: Pattern, by: str, start: int) -> str:
 
 
 def replaced_parts(text: str, pattern: Pattern, by: str, start: int) -> Iterator[str]:
-    """Yield the parts of a text in which every match from a position on is replaced."""
+    """Yield the parts of a text with every match from a position on replaced."""
     skipped = _characters(text, start - 1)
     if skipped is None:
         yield text
@@ -364,7 +364,7 @@ def replaced_parts(text: str, pattern: Pattern, by: str, start: int) -> Iterator
 
 
 def _characters(text: str, units: int) -> int | None:
-    """Return how many characters are that many UTF-16 units; None if the text has not as many."""
+    """Return the number of characters in the first `units` UTF-16 units; None if the text is shorter."""
     if not units:
         return 0
     if text.isascii():
@@ -378,7 +378,7 @@ def _characters(text: str, units: int) -> int | None:
 
 
 def position(text: str, pattern: Pattern) -> int:
-    """Return where the first match starts, from 1; 0 without one."""
+    """Return the start of the first match, from 1; 0 if nothing matches."""
     found = pattern.search(text)
     return 0 if found is None else found.start() + 1
 

@@ -56,13 +56,13 @@ def constant_values(call: CallTerm) -> list[Any]:
 
 
 def initcap(text: str) -> str:
-    """Capitalize each word; words are divided by blanks."""
+    """Capitalize each word; words are separated by blanks."""
     # The rest of a word is in lower case as the whole of it: a sigma that ends it has a form of its own.
     return " ".join(w[:1].title() + w.lower()[len(w[:1].lower()) :] for w in text.split(" "))
 
 
 def translate(text: str, search: str, by: str) -> str:
-    """Replace characters by those at the same place of `by`; remove those that it is too short for."""
+    """Replace characters of `search` by those at the same positions in `by`; remove the excess ones."""
     table: dict[int, str] = {}
     for at, character in enumerate(search):
         table.setdefault(ord(character), by[at] if at < len(by) else "")
@@ -130,7 +130,7 @@ def _octets_columns(bits: int) -> Lowering:
 
 
 def _in_ascii_columns(of: Callable[[pl.Expr], pl.Expr]) -> Lowering:
-    """Lower a function that is another one in Polars for other letters.
+    """Lower a function that Polars computes differently for non-ASCII letters.
 
     Python and Polars may know different editions of Unicode; Polars reverses letters with their accents.
     """

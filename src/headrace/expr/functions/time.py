@@ -340,7 +340,7 @@ def _day_field_spark(name: str) -> SparkForm:
 
 
 def _time_field_spark(unit: str, within: str) -> SparkForm:
-    """Return the number of whole units within a larger unit."""
+    """Extract a time field on Spark: whole units within a larger unit."""
 
     def lowering(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
         (value,) = arguments

@@ -27,7 +27,7 @@ _SECOND = timedelta(seconds=1)
 
 
 def parsed(text: str, pattern: TimePattern) -> datetime:
-    """Read a text. Raises `EvaluationError` if it does not follow the pattern."""
+    """Parse a text. Raises `EvaluationError` if it does not follow the pattern."""
     found = pattern.parse(text)
     return malformed_error(text, f"a time of the pattern {pattern.text!r}") if found is None else found
 
@@ -98,7 +98,7 @@ def _from_unixtime_columns(call: CallTerm, arguments: Sequence[LoweredExpression
 
 
 def _read_columns(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
-    """Read the texts that have exactly the digits of the pattern; others are marked."""
+    """Parse texts that have exactly the digits of the pattern; others are marked as failed."""
     tokens = _tokens(call)
     fields = {token for token in tokens if token in _FIELDS}
     with_clock = not fields <= _DAY

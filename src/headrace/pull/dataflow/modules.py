@@ -250,7 +250,7 @@ def probe(recorder: Recorder, *, below: bool = False) -> DataflowTransformer:
 
 
 def probe_around(transformer: DataflowTransformer, recorder: Recorder) -> DataflowTransformer:
-    """Record both edges of a transformer as one trace, in the order in which it met the events."""
+    """Record both edges of a transformer as one trace, in the order in which it observed the events."""
 
     def below(_run: Run, edge: DataflowEdge) -> DataflowEdge:
         edge.seen_below = LowerObserver(recorder, edge, "TI", "U")

@@ -1,4 +1,4 @@
-"""Sources whose values are known or computed, and sinks: `drain`, `for_each`, `reduce`, `collect`, `find`."""
+"""Sources of given or computed values, and sinks: `drain`, `for_each`, `reduce`, `collect`, `find`."""
 
 from __future__ import annotations
 

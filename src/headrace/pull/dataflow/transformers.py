@@ -56,7 +56,7 @@ def unique(key: Callable[[Any], Hashable] | None = None) -> DataflowTransformer:
 
 
 def _with_kernel_of(transformer: callback.PullTransformer) -> DataflowTransformer:
-    """Drive the kernel of a synchronous callback-form transformer by requests of this form."""
+    """Drive the kernel of a synchronous callback-form transformer with requests of this form."""
     (part,) = transformer.then
     assert isinstance(part, callback.KernelPart)
 
@@ -451,7 +451,7 @@ class _Calls:
             request.answer.bind(answer)
 
     def _note(self, error: Exception) -> None:
-        """Attach an unwanted value's error, if any, to the stream's error."""
+        """Attach the error of a discarded value, if any, to the stream's error."""
         if isinstance(self._closing, Failed):
             attach_close_error(self._closing.error, error)
 

@@ -131,11 +131,11 @@ class Connection(ABC):
 
     @abstractmethod
     def broken(self, error: OSError) -> Exception:
-        """Return the failure to report for an error of reading."""
+        """Return the failure to report for a read error."""
 
     @abstractmethod
     def refused(self, error: OSError) -> Exception | None:
-        """Return the failure to report for an error of writing; None if the other side just wants no more."""
+        """Return the failure to report for a write error; None if the other side merely stopped reading."""
 
     @abstractmethod
     async def end_half(self, half: Half) -> None:
@@ -147,7 +147,7 @@ class Connection(ABC):
 
     @abstractmethod
     async def gone(self) -> None:
-        """Wait until the other side wants no more input. Raises if the connection is lost."""
+        """Wait until the other side accepts no more input. Raises if the connection is lost."""
 
     @abstractmethod
     async def wait_closed(self) -> None:

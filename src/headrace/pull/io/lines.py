@@ -263,7 +263,7 @@ def encoder(name: str, location: SourceLocation, encoding: str, end: str) -> Cal
 
 
 def check_encoding(name: str, encoding: str) -> None:
-    """Raise `BadOption` unless Python knows a text encoding of this name."""
+    """Raise `BadOption` unless Python has a text encoding of this name."""
     try:
         known = codecs.lookup(encoding)
         "".encode(known.name)

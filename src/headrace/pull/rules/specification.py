@@ -228,7 +228,7 @@ class TransformerTrace:
         return tuple(sorted(placed, key=lambda place: place.at))
 
     def held(self, at: int) -> int:
-        """Return the number of values that came in before an index and have not gone out."""
+        """Return the number of values received before an index and not passed on by then."""
         received = sum(reply.event.carried for reply in self.input.replies if reply.at < at)
         return received - sum(reply.event.carried for reply in self.output.replies if reply.at < at)
 
@@ -251,7 +251,7 @@ def t2_answer_waits_for_upstream(both: TransformerTrace) -> Faults:
 
 
 def _told_to_end(both: TransformerTrace, at: int) -> bool:
-    """Whether upstream has ended before an index, or was stopped in a way that it does not confirm."""
+    """Whether upstream has ended before an index, or was stopped by an indication, which is not confirmed."""
     end, stop = both.input.first_end, both.input.first_stop
     indicated = stop is not None and stop.at < at and not stop.event.expects_answer
     return indicated or (end is not None and end.at < at)
@@ -368,7 +368,7 @@ def t8_end_is_passed_on(both: TransformerTrace) -> Faults:
 
 
 def _changed(both: TransformerTrace, above: MatchedAnswer, below: MatchedAnswer) -> bool:
-    """Whether an end differs downstream from upstream without a reason."""
+    """Whether the end sent downstream differs from upstream's end without a reason."""
     failure = both.output.failed_below
     if below.event.kind == "done":
         # What downstream failed by itself is confirmed to it by done, or may be: P7.

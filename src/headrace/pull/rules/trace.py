@@ -292,7 +292,7 @@ _BLANK = re.compile(r"(?:\s|#[^\n]*)*")
 
 
 def _events(text: str) -> Iterator[tuple[Event, bool]]:
-    """Parse the events of a text. Yields each with whether it is written as an answer to a transformer."""
+    """Parse the events of a text. Yields each with a flag: written as an answer to a transformer."""
     at = _skip(text, 0)
     while at < len(text):
         event, end = _event(text, at)

@@ -62,7 +62,7 @@ class LoopBound:
 
 @dataclass(frozen=True, slots=True)
 class KeptRows:
-    """Rows of a stream that leave the rounds, kept in files of `ports` batches."""
+    """Rows of a stream that leave the rounds, stored in files in the batch layout of `ports`."""
 
     folder: str
     port: int

@@ -1,4 +1,4 @@
-"""Levels: the earliest stage in which an operator's rows can be together, and the routes to it.
+"""Levels: the earliest stage in which an operator's rows can be co-located, and the routes to it.
 
 Level 0 is where rows enter the flow; from level 1 on, rows are on shards. An operator that reads row order
 gets its rows on one shard, or by a key within their order; so an operator that passes on an order that is

@@ -365,7 +365,7 @@ def _key_types(route: ByKey, schema: Schema) -> list[DataType]:
 
 
 def _has_codes(type: DataType) -> bool:
-    """Return whether columns of a type have the codes of `headrace.arrangement.codes`."""
+    """Return whether columns of a type have codes as defined in `headrace.arrangement.codes`."""
     if parts_of(type):
         return False
     from headrace.expr.polars_columns import polars_type

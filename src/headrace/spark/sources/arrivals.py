@@ -1,4 +1,4 @@
-"""Input that the driver finds itself: files, batches of given rows, and versions of a table.
+"""Input discovered by the driver: files, batches of given rows, and versions of a table.
 
 The driver takes from each source what the next tick is to read, and hands its locations to the tasks. How
 far each source was read is kept as in-process (`headrace.io.source`), as state of the checkpoint with each
@@ -44,7 +44,7 @@ _INFLATION = 6
 
 @dataclass(frozen=True, slots=True)
 class FoundInput:
-    """A location with input of a source, and its size as far as the driver can tell before it is read.
+    """Location of input of a source, and its size as far as known before it is read.
 
     size: in bytes. count: returns the number of rows, or None if only reading would tell.
     """
@@ -55,9 +55,9 @@ class FoundInput:
 
 
 class Arrivals(ABC):
-    """Input of a source that the driver finds.
+    """Input of a source, discovered by the driver.
 
-    ends:   nothing more can come once all of it was taken.
+    ends:   no more input can arrive once all of it was taken.
     newest: when the newest of it was found, in seconds since 1970; None before the first.
     """
 
@@ -138,7 +138,7 @@ def location_of(path: str, part: FilePart) -> str:
 
 
 def encoded_location(location: str) -> str:
-    """Encode a location as text for Spark, which has no text for file names that are not UTF-8."""
+    """Encode a location as text for Spark, which cannot represent file names that are not UTF-8."""
     return os.fsencode(location).decode("latin-1")
 
 
@@ -147,7 +147,7 @@ def decoded_location(text: str) -> str:
 
 
 def part_at(location: str) -> tuple[Path, FilePart]:
-    """Return the file and the part of it at a location."""
+    """Split a location into the file and the part of it."""
     path, *ends = location.split("\0")
     if not ends:
         return Path(path), WHOLE
@@ -240,7 +240,7 @@ def read_batch(path: Path) -> Rows:
 
 
 class SourcePositions:
-    """Positions of the sources whose input the driver finds, per source a mapping as in `Feed.taken`."""
+    """Positions of the sources read by the driver: for each source, a mapping as in `Feed.taken`."""
 
     def __init__(self, checkpoint: Checkpoint, sources: Iterable[str], *, durable: bool) -> None:
         self._checkpoint = checkpoint
@@ -273,7 +273,7 @@ class SourcePositions:
         return changed
 
     def forget(self, source: str) -> None:
-        """Forget a source that the flow no longer has, as its operators are forgotten."""
+        """Drop the positions of a source removed from the flow, like the state of removed operators."""
         slot, at = self._slot(source), self._checkpoint
         self._slots[slot] = Form()
         for _, key, _ in stored_entries(at.folder, at.sources, slot.__eq__):
@@ -285,7 +285,7 @@ class SourcePositions:
             self._opened.discard()
 
     def advance(self, chain: BatchChain) -> None:
-        """Continue at a chain that was committed."""
+        """Continue from a committed chain."""
         if self._opened is not None:
             self._opened.advance(chain)
 

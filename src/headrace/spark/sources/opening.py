@@ -171,7 +171,7 @@ class Opening:
 
 @singledispatch
 def has_own_name(source: object) -> bool:
-    """Return whether a source is a stream created elsewhere, where it may have been named."""
+    """Return whether a source is a stream created elsewhere, which may already have a name."""
     return False
 
 
@@ -269,7 +269,7 @@ def _division(
 
 
 def open_arrivals(opening: Opening, reading: Any, arrivals: Arrivals) -> OpenedSource:
-    """Open a source whose input the driver finds; a bounded one is read whole in the first tick.
+    """Open a source whose input the driver discovers. A bounded one is read in full in the first tick.
 
     reading: how tasks read a location.
     """
@@ -410,7 +410,7 @@ class VersionReading:
 
 
 class VersionArrivals(Arrivals):
-    """Versions of a table, at most `per_tick` in a tick: the first one whole, of later ones their changes."""
+    """Versions of a table, at most `per_tick` in a tick: the first one in full, later ones as changes."""
 
     def __init__(self, versions: SourceVersions, positions: Positions, per_tick: int | None) -> None:
         self._versions = versions

@@ -179,7 +179,7 @@ class WholeReader(DataSourceReader):
 
 
 class PullReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reader of a source in micro-batches. A thread prefetches the values of a tick or two."""
+    """Reader of a source in micro-batches. A thread prefetches the values of one or two ticks."""
 
     def __init__(self, shipped: bytes) -> None:
         self._of = ReaderConfiguration.of(shipped)

@@ -242,7 +242,7 @@ def _(source: Frame, name: str, keyed: KeyedRows) -> Frame:
 
 
 def _known_whole(keyed: KeyedRows, given: Mapping[str, Column]) -> Column:
-    """Return whether a row is known by more than its key (see `RecordBuilder.whole_or_none`)."""
+    """Return whether more of a row is known than its key (see `RecordBuilder.whole_or_none`)."""
     from pyspark.sql import functions as f
 
     there = {x: given[x.name].isNotNull() for x in keyed.rows.fields if x.name not in keyed.key}

@@ -1,4 +1,4 @@
-"""Input of a tick as the driver has it: locations that tasks read, DataFrames, and ends of sources.
+"""Input of a tick on the driver: locations for tasks to read, DataFrames, and ends of sources.
 
 Locations travel with the tasks' code, divided among them by size. So a tick without DataFrames is one cheap
 job over a frame that is made once, and nothing of it is planned or evaluated by Spark. How many rows a tick
@@ -35,7 +35,7 @@ _UNKNOWN_BYTES = 1 << 62
 
 @dataclass(slots=True)
 class Density:
-    """Rows to a byte of input whose rows cannot be counted, as ticks so far had them."""
+    """Rows per byte of input without row counts, as observed in the ticks so far."""
 
     rows: float = 1 / BYTES_OF_A_ROW
 
@@ -47,7 +47,7 @@ class Density:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Number of rows that a tick is expected to have: some counted, and the bytes of the others."""
+    """Expected number of rows of a tick: a count for some input, the bytes of the rest."""
 
     counted: int = 0
     size: int = 0
@@ -60,7 +60,7 @@ class Expected:
 class TickInput:
     """Input of a tick.
 
-    ended: operators that are to hear that their sources have ended.
+    ended: operators to notify that their sources have ended.
     frames: rows of DataFrames in the union's schema, with their number if it is known.
     """
 
@@ -98,7 +98,7 @@ class TickInput:
         return None if unknown and counted <= most else Expected(counted, size)
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """Return all of it as one frame; there must be frames."""
+        """Return all input as one frame. Requires at least one frame."""
         whole, *others = [frame for frame, _ in self.frames]
         for other in others:
             whole = whole.union(other)
@@ -138,7 +138,7 @@ def frame_of_tagged(spark: SparkSession, rows: Sequence[Tagged]) -> DataFrame:
 
 
 def _estimated_size(frame: DataFrame) -> int | None:
-    """Return the bytes of a frame as Spark estimates them before it runs; None if it cannot."""
+    """Return Spark's estimate of a frame's bytes before it runs; None if there is none."""
     if is_remote(frame.sparkSession):
         return None
     java: Any = frame._jdf  # pyright: ignore[reportPrivateUsage]
@@ -156,7 +156,7 @@ _Offsets: TypeAlias = dict[tuple[str, str, str], int]
 
 
 def batch_rows(checkpoint: Path, batch: int) -> int | None:
-    """Return the number of records in a batch if its sources have a number for each partition, as Kafka's.
+    """Return the number of records in a batch; None unless its sources number them per partition, as Kafka.
 
     checkpoint: the query's folder, where Spark writes the offsets of a batch before it runs it.
     """
@@ -169,7 +169,7 @@ def batch_rows(checkpoint: Path, batch: int) -> int | None:
 
 
 def _offsets_of(checkpoint: Path, batch: int) -> _Offsets:
-    """Read the offsets at which a batch ends: a line for each source, as JSON behind its name, if it has one.
+    """Read the end offsets of a batch: one line per source, as JSON after the source's name, if it has one.
 
     Raises `ValueError`, `TypeError` or `AttributeError` for offsets of another form.
     """
@@ -181,7 +181,7 @@ def _offsets_of(checkpoint: Path, batch: int) -> _Offsets:
 
 
 def _first_offsets(checkpoint: Path) -> _Offsets:
-    """Read the offsets at which each source began, which raises as `_offsets_of`."""
+    """Read the start offsets of each source. Raises like `_offsets_of`."""
     found: _Offsets = {}
     for folder in (checkpoint / "sources").iterdir():
         found |= _partitions(folder.name, (folder / "0").read_text(encoding="utf-8"))

@@ -135,7 +135,7 @@ class OpenCell:
         return pass_on(self._of, _tick(self._of, self._machine, inputs), send)
 
     def finish(self, attempt: str) -> CellOutcome:
-        """Write the changed state. Raises `NotPlainData` for a value that no column holds."""
+        """Write the changed state. Raises `NotPlainData` for a value that columns cannot hold."""
         state, machine = self._state, self._machine
         clocks = tuple((name, *_clock(state.slots[slot].get(()))) for name, slot in self._of.clocks)
         pending, waiting = machine.pending, machine.waiting

@@ -1,4 +1,4 @@
-"""Stage 0 on columns: rows that arrive in Arrow tables stay columns as far as operators have a columnar form.
+"""Stage 0 on columns: rows that arrive in Arrow tables stay columnar while operators have a columnar form.
 
 Filters, projections, unions and partial aggregates run on Polars (`headrace.engine.columnar`). So a big tick
 becomes Python values as one row per group, or not at all. Rows that Polars cannot decide on, and few rows,
@@ -54,7 +54,7 @@ class ColumnarStage:
 
     @cached_property
     def sources(self) -> frozenset[str]:
-        """Inputs all of whose readers have a columnar form, if it does something to their rows."""
+        """Inputs whose readers all have a columnar form, if columnar nodes after them change their rows."""
         graph = self._program.graph
         readers, found = graph.consumers(), set[str]()
         changes = {node.id for node in graph.nodes if _changes_rows(node.operator)}
@@ -66,7 +66,7 @@ class ColumnarStage:
 
     @property
     def nodes(self) -> frozenset[int]:
-        """Nodes that compute something, on columns where the rows of their source come in columns."""
+        """Nodes that compute something, and do so on columns if their source's rows arrive in columns."""
         nodes = self._program.graph.nodes
         reached = frozenset(n for name in self.sources for n in self._reached(name))
         return frozenset(n for n in reached if _computes(nodes[n].operator))
@@ -130,7 +130,7 @@ def leaving(rows: Rows | Columns, *, in_columns: bool) -> Rows | pa.Table:
 
 
 def _changes_rows(operator: Operator) -> bool:
-    """Return whether an operator without state may run on columns, and does more than to end a stream."""
+    """Return whether a stateless operator may run on columns, and is not just a sink."""
     if isinstance(operator, PartialAggregate):
         return True
     return has_columnar_form(operator) and not isinstance(operator, SinkOperator)

@@ -134,7 +134,7 @@ def place_of(message: Message) -> int:
 
 
 def piece_of(body: bytes | pa.Buffer) -> Rows | pa.Table:
-    """Decode the rows of an exchange message, as they were sent. A table stays in the message's memory."""
+    """Decode the rows of an exchange message in the form sent. A table refers to the message's memory."""
     if bytes(body[: len(_ARROW_STREAM)]) != _ARROW_STREAM:
         return list(decode(bytes(body)))
     with ipc.open_stream(body) as stream:
@@ -297,7 +297,7 @@ class TaskCost:
         return before
 
     def loaded(self, seconds: float) -> None:
-        """Count part of the time spent computing as time in which state was loaded.
+        """Count part of the computing time as time spent loading state.
 
         It was measured by the clock, so on a busy machine it may be more than the processor gave.
         """
@@ -306,7 +306,7 @@ class TaskCost:
         self.phases["compute"] -= part
 
     def result(self) -> TaskCostReport:
-        """Report the costs; the seconds are those of the process since its last task."""
+        """Report the costs. The seconds are the process's time since its last task."""
         global _reported
         self.enter(self._phase)
         seconds = time.process_time()
@@ -315,7 +315,7 @@ class TaskCost:
 
 
 def _most_memory() -> int | None:
-    """Return the most bytes that this process has had in memory."""
+    """Return the peak memory of this process in bytes."""
     try:
         import resource
     except ImportError:

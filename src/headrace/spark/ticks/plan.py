@@ -191,7 +191,7 @@ class Compiled:
 
     @property
     def rows_of_one_task(self) -> int:
-        """Return up to how many rows a tick runs in one task, where tasks share a machine."""
+        """Return the maximum number of rows of a tick in one task, if tasks share a machine."""
         return rows_of_one_task(self.plan.stages, [of.program for of in self.stages])
 
     @property
@@ -216,7 +216,7 @@ where they reach state in columns, which costs a tenth."""
 
 
 def rows_of_one_task(stages: StagePlan, programs: Sequence[Program]) -> int:
-    """Return up to how many rows a tick runs in one task, where tasks share a machine.
+    """Return the maximum number of rows of a tick in one task, if tasks share a machine.
 
     programs: of the stages.
     """
@@ -284,7 +284,7 @@ def _unread(plan: TickPlan) -> Iterator[tuple[str, frozenset[str]]]:
 
 
 def _in_columns(stage: Stage, plan: TickPlan) -> Iterator[tuple[str, DivideTable | None]]:
-    """Sinks of a stage whose rows can leave in columns, with the divider of an exchange."""
+    """Yield the sinks of a stage whose rows can leave in columns, with the divider if it is an exchange."""
     exchanges = {e.name: e for e in plan.stages.exchanges}
     for name, node in stage.graph.sinks.items():
         exchange = exchanges.get(name)
@@ -299,7 +299,7 @@ def _in_columns(stage: Stage, plan: TickPlan) -> Iterator[tuple[str, DivideTable
 
 
 def _forwarded(stage: Stage, plan: TickPlan, in_columns: Container[str]) -> Iterator[tuple[str, Forwarding]]:
-    """Sources of stage 0 that only sinks and exchanges read."""
+    """Yield the sources of stage 0 that are read only by sinks and exchanges."""
     readers = stage.graph.consumers()
     for source in plan.inputs:
         node, columns = _renamed(stage.graph, readers, stage.graph.nodes[stage.graph.sources[source.name]])

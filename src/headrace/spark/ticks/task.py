@@ -120,7 +120,7 @@ class CellOutput:
         return self.plan.stages[exchange.from_stage]
 
     def _to_table(self, rows: Rows, number: int) -> pa.Table | None:
-        """Return rows that leave this process as columns; None if rows are cheaper or columns cannot be."""
+        """Return rows that leave this process as columns; None if rows are cheaper or do not fit columns."""
         exchange = self.plan.plan.stages.exchanges[number]
         made = self.posts and number in self._of_sender(exchange).convertible
         return to_table(rows, exchange) if made else None
@@ -283,7 +283,7 @@ class Attempt:
     def _turns(
         self, shard: int, arrived: list[ExchangedRows], is_due: bool, *, columns: bool
     ) -> Iterable[tuple[int, dict[str, CellInput]]]:
-        """Yield a cell's inputs one after another, each with the place that its output rows get.
+        """Yield a cell's inputs one after another, each with the place of its output rows.
 
         columns: whether rows that came in columns stay there.
         """
@@ -350,7 +350,7 @@ _plan_before = _spared_for = ""
 
 
 def _spare_what_stays(plan: str) -> None:
-    """Keep modules and a plan out of the collection that a worker makes after each task."""
+    """Exclude modules and a plan from the garbage collection that a worker runs after each task."""
     global _plan_before, _spared_for
     from pyspark import TaskContext
 
@@ -418,7 +418,7 @@ def _stage(
 
 
 def _given(batches: Iterable[pa.RecordBatch], shares: Shares) -> Iterable[pa.RecordBatch]:
-    """Return the input of a task: its share, where a frame only starts the tasks, or the frame's rows."""
+    """Return the input of a task: its share if a frame only starts the tasks, otherwise the frame's rows."""
     if not shares:
         return batches
     # Spark does not use a worker again that has left rows unread.

@@ -203,7 +203,7 @@ class Ticker:
         return self.ways == "auto" and self.local
 
     def _way(self, expected: Expected | None) -> Way:
-        """Choose the way by the rows that the tick will have or, if unknown, that the one before had."""
+        """Choose the way by the tick's expected rows or, if unknown, by the rows of the previous tick."""
         if self.ways != "auto":
             return self.ways
         last = self.checkpoint.last

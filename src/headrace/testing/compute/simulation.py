@@ -443,7 +443,7 @@ class Simulation:
         self.links = [link for link in self.links if link.controller_side_open or link.replica_side_open]
 
     def come_to_rest(self) -> None:
-        """Stop failures, and check that all requests are answered and each replica alone is correct."""
+        """Stop failures, and check that all requests are answered and each replica by itself is correct."""
         self.note("failures stop")
         if self.controller is None:
             self.start_controller()

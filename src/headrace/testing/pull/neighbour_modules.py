@@ -210,7 +210,7 @@ class SinkCase:
 
 @dataclass(eq=False)
 class Seen:
-    """Record of everything that a reference sink received.
+    """Everything that a reference sink received.
 
     values: in order of arrival. end: the first end, or None.
     answers: by number of the request, from 1. order: the requests in the order of their answers.
@@ -227,7 +227,7 @@ class Seen:
 
 
 def reference_sink(case: SinkCase | None = None, seen: Seen | None = None) -> PullSink:
-    """Create a sink with these parameters. Its result is the `Seen`, also if the stream fails.
+    """Create a sink with these parameters. Its result is a `Seen`, even if the stream fails.
 
     >>> from headrace.pull import pull, values
     >>> seen = pull(values("abc"), reference_sink(SinkCase(stops_after=2))).run()
@@ -329,7 +329,7 @@ _AFTERWARDS: tuple[tuple[End | None, ...], ...] = ((), (None, None), (True, True
 
 
 def source_cases(*, all: bool) -> list[SourceCase]:
-    """List sources of 0, 1 and 3 values. all: also with each treatment of pending asks."""
+    """List sources of 0, 1 and 3 values. all: include each treatment of pending asks."""
     found: list[SourceCase] = []
     for count, fails in product((0, 1, 3), (False, True)):
         end: End = SourceError("the source failed") if fails else True

@@ -108,7 +108,7 @@ ENDING = 1.0
 
 
 class VirtualRuntime(Runtime):
-    """`Runtime` in the usual order whose clock advances only when nothing else is left to do.
+    """`Runtime` in the usual order. Its clock advances only when nothing else is left to do.
 
     passing: whether the clock advances by itself to the next timer until nothing is waiting; otherwise only
              by `advance` and `pass_to_next`. Also an attribute, which may be changed at any time.

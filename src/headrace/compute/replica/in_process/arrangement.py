@@ -52,7 +52,7 @@ _VERSION_BYTES = 200
 
 
 class Keying:
-    """Key columns by which rows of a schema are filed, or the whole row if the key is empty.
+    """Key columns for indexing rows of a schema, or the whole row if the key is empty.
 
     Rows that the engine groups together have the same key.
     of_row: function from a row to its key: the value of a single column, or a tuple of several.
@@ -189,7 +189,7 @@ class TimedArrangement:
         return KeyedColumns(self._keys)
 
     def _in_columns(self, rows: Sequence[Counted], columns: KeyedColumns) -> list[Counted]:
-        """Put rows into columns. Returns those that columns cannot hold."""
+        """Add rows to `columns`. Returns the rows that columns cannot hold."""
         if not rows:
             return []
         try:
@@ -317,7 +317,7 @@ class TimedArrangement:
         return Spine(young.keys.layout, batches, merges=False)
 
     def _batches_at(self, time: int) -> list[SortedBatch]:
-        """Return the columns of a time, without the head."""
+        """Return the batches in columns at a time, without the head."""
         large = (each.columns for each in self._large if each.time <= time)
         return [batch for each in (self._spine, *large) if each is not None for batch in each.batches]
 
@@ -402,7 +402,7 @@ class TimedArrangement:
         return moves or bool(log and least >= Frontier(log[0].time))
 
     def _forget(self, key: _Key, time: int) -> None:
-        """Drop the undo entries of a key up to a time, which are no longer distinguished."""
+        """Drop a key's undo entries up to a time, as these times are no longer distinguished."""
         entries = self._undo.get(key)
         if entries is None:
             return
@@ -423,7 +423,7 @@ class TimedArrangement:
             del self._head[key]
 
     def _move_head(self) -> None:
-        """Write the rows of the keys longest untouched to the spine."""
+        """Move the rows of the least recently changed keys to the spine."""
         rows: list[Counted] = []
         while len(rows) < MOVED:
             key = next(iter(self._movable))
@@ -451,7 +451,7 @@ class TimedArrangement:
             self._keep(self.keying.of_row(row), row, weight)
 
     def _move_columns(self, settled: _Settled) -> int:
-        """Move some rows of a large change to the spine. Returns how many."""
+        """Move some rows of a large change to the spine. Returns their number."""
         assert settled.columns is not None
         frame = settled.columns.take(LARGE)
         self._write(RowBatch(self.schema, frame))

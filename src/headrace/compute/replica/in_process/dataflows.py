@@ -109,7 +109,7 @@ class RunningDataflow(DataflowRun):
 
     @property
     def broken(self) -> bool:
-        """Return whether the dataflow has failed or will fail, while a rebuilt one may succeed."""
+        """Return whether the dataflow has failed or will fail, although a rebuilt one may succeed."""
         return self.fell_behind or super().broken
 
     @property
@@ -193,7 +193,7 @@ class RunningDataflow(DataflowRun):
         return slowest if slowest is not None and slowest.known_frontier < slowest.upper else None
 
     def _bound(self) -> Frontier:
-        """Return the upper to which the dataflow can be computed from its known input."""
+        """Return the frontier up to which the dataflow can be computed from its known input."""
         bound = min(meet(inlet.known_frontier for inlet in self._inlets), self.dataflow.until)
         failure = self._failed_input()
         return bound if failure is None else min(bound, Frontier(failure.time))
@@ -264,7 +264,7 @@ class RunningDataflow(DataflowRun):
             export.advance(upper)
 
     def _tick(self, inputs: dict[str, Sequence[Counted]], time: int) -> None:
-        """Run a tick, and give its changes to the exports, watched."""
+        """Run a tick under the watchdog, and add its changes to the exports."""
         assert self._ticking is not None
         try:
             self._watch.begin(self._piece, time)
@@ -280,7 +280,7 @@ class RunningDataflow(DataflowRun):
             self._watch.end()
 
     def _measure(self, rows: int) -> None:
-        """Raise `WorkLimitExceeded` if the state, estimated now and then, has grown above its limit."""
+        """Raise `WorkLimitExceeded` if the state, estimated occasionally, exceeds its limit."""
         self._rows += rows
         if self._rows < self._measured_at:
             return

@@ -56,7 +56,7 @@ class DataflowInlet(ABC):
     @property
     @abstractmethod
     def known_frontier(self) -> Frontier:
-        """Frontier of known versions: all versions before it have been taken or can be."""
+        """Frontier of known versions: all versions before it have been or can be taken."""
 
     @property
     @abstractmethod
@@ -95,7 +95,7 @@ class DataflowInlet(ABC):
 
 
 class FromCollection(DataflowInlet):
-    """Input from a durable collection. upper: as of the last look at the store."""
+    """Input from a durable collection. upper: as last read from the store."""
 
     def __init__(self, source: str, feed: CollectionFeed) -> None:
         self.source = source
@@ -228,7 +228,7 @@ class _Window:
         self._forget()
 
     def move(self, time: int) -> None:
-        """Show the index at another time."""
+        """Move the view to another time."""
         self._time = time
         if self._asked:
             self._forget()

@@ -87,14 +87,14 @@ class KeyedColumns:
 
     @property
     def batches(self) -> tuple[SortedBatch, ...]:
-        """Batches of rows, which never change."""
+        """Immutable batches of rows."""
         return self._spine.batches
 
     def __len__(self) -> int:
         return len(self._spine)
 
     def add(self, frame: pl.DataFrame) -> None:
-        """Add rows, and do their share of merging. Raises `NotColumnar` for counts that are too large."""
+        """Add rows, and do a proportional share of merging. Raises `NotColumnar` for too large counts."""
         try:
             self._spine.add(frame)
         except SumOverflow as error:
@@ -110,7 +110,7 @@ class KeyedColumns:
         return batch.frame[:rows]
 
     def rows_of(self, key: Any) -> Sequence[Counted]:
-        """Return the rows with a key and their counts; of several batches, a row may be there repeatedly."""
+        """Return the rows with a key and their counts. A row may occur in several batches."""
         known = self._found.get(key)
         if known is not None:
             return known

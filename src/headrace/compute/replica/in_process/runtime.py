@@ -174,7 +174,7 @@ class InProcessPeeks(PendingPeeks[TimedArrangement, _Pending]):
         return RowsResponse(tuple(rows))
 
     def _wake(self) -> None:
-        """Mark peeks as ready whose time is now settled."""
+        """Mark peeks at times that are now settled as ready."""
         for id, waiting in list(self._waiting.items()):
             still = [p for p in waiting if p.peek.uuid in self._pending and not self._woken(p)]
             if still:
@@ -209,7 +209,7 @@ class InProcessPeeks(PendingPeeks[TimedArrangement, _Pending]):
         self._end(pending, run.answer)
 
     def _next(self, slices: Iterator[None]) -> bool:
-        """Do the next piece of work, watched. Returns whether there was one."""
+        """Do the next piece of work under the watchdog. Returns whether there was one."""
         watch = self._around.watch
         try:
             watch.begin(_PIECE)
@@ -229,7 +229,7 @@ class InProcessPeeks(PendingPeeks[TimedArrangement, _Pending]):
 
 
 def index_parts(index: TimedArrangement, peek: Peek) -> Iterator[Iterable[Counted]]:
-    """Yield an index's candidate rows for a peek: those of its keys, or all. Holds the index meanwhile."""
+    """Yield an index's candidate rows for a peek: rows with its keys, or all. Holds the index meanwhile."""
     if peek.keys is None:
         yield from index.scan(peek.time)
         return

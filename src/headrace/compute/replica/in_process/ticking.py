@@ -1,4 +1,4 @@
-"""Ticks of a dataflow on its engine: changes in and changes out, of many rows in columns.
+"""Ticks of a dataflow on its engine: changes in and changes out, in columns if they are many.
 
 A tick has a bounded number of rows, so that a replica's other work has its turn. Rows that are many go
 through the engine in columns as far as its operators can. Their state lies in arrangements then, which later
@@ -143,7 +143,7 @@ class Ticking:
         return len(rows) >= COLUMNS and (source in self._passed or source in self._columnar)
 
     def tick(self, inputs: Mapping[str, Sequence[Counted]]) -> dict[str, Sequence[Counted]]:
-        """Run a tick of the changes of each source; return those of each sink, which may cancel out."""
+        """Run a tick on the changes of each source; return each sink's changes, which may cancel out."""
         engine = self.engine
         append = engine.program.source_append
         given: dict[str, Any] = {}

@@ -241,7 +241,7 @@ class SparkDataflow(DataflowRun):
             self.exports.remove(export)
 
     def _narrow(self, error: Exception) -> bool:
-        """Retry a failed tick with fewer times, to find the failing one; return whether to go on."""
+        """Retry a failed tick with fewer times, to find the failing one; return whether to continue."""
         times, self._times = self._times, 0
         if times > 1:
             self._most_times = max(1, times // 4)

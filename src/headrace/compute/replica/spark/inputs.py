@@ -54,7 +54,7 @@ class VersionHold:
 
 
 class Versions:
-    """Changes in files of a folder, filed by the columns at `key`, or by the whole row if it is empty.
+    """Changes in files of a folder, keyed by the columns at `key`, or by the whole row if it is empty.
 
     upper:  frontier before which times are settled; just after the failure if it `failed`.
     failed: failure that replaces the contents from some time on.

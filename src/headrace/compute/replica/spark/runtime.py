@@ -119,7 +119,7 @@ class SparkPeeks(PendingPeeks[SparkIndex, _Pending]):
         self._threads.run_job(partial(self._answer, pending))
 
     def _is_settled(self, pending: _Pending) -> bool:
-        """Return whether work can start; for a collection, only a thread can tell."""
+        """Return whether work can start. True for a collection, which only a thread can check."""
         index, time = pending.index, pending.peek.time
         if index is None:
             return True

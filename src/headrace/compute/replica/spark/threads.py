@@ -1,4 +1,4 @@
-"""Thread pool of the Spark runtime: waiting for Spark or a store never holds up the replica."""
+"""Thread pool of the Spark runtime: waiting for Spark or a store never blocks the replica."""
 
 from __future__ import annotations
 

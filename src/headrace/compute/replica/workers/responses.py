@@ -253,7 +253,7 @@ class ResponseMerger:
         return PeekResponse(uuid, Stashed(uuid, count, size, rows))
 
     def _worst(self, problems: list[Problem], size: int) -> Problem | None:
-        """Choose the problem to answer with: too large results first, then those any replica would have.
+        """Choose the problem to report: too large results first, then problems any replica would have.
 
         So the answer does not depend on the workers' progress.
         """

@@ -199,7 +199,7 @@ class _Export:
 
 @dataclass(frozen=True, slots=True)
 class _Speaker:
-    """Subscription or copy. speaking: workers whose last event is outstanding."""
+    """Subscription or copy. speaking: workers with an outstanding last event."""
 
     divided: bool
     speaking: set[int]
@@ -411,7 +411,7 @@ class Workers(ReplicaRuntime):
         return found
 
     def _reached(self, worker: int, id: Id, export: _Export) -> ReachedFrontiers | None:
-        """Return an export's progress on a worker, or None if the worker does not know the export yet."""
+        """Return an export's progress on a worker, or None if the worker has not reported on it yet."""
         link = self._links[worker]
         return link.frontiers.get(id) if link.heard >= export.since_heard[worker] else None
 

@@ -70,7 +70,7 @@ class ForgetExport:
 
 @dataclass(frozen=True, slots=True)
 class FetchStashed:
-    """Request the rows of a stashed result. number: number of the request."""
+    """Request for the rows of a stashed result. number: number of the request."""
 
     number: int
     token: bytes
@@ -107,7 +107,7 @@ class WorkerResponse:
 
 @dataclass(frozen=True, slots=True)
 class FetchedRows:
-    """Part of a stashed result's rows; None at the end, or if `gone` because it does not exist."""
+    """Chunk of a stashed result's rows; None at the end, or if the result does not exist (`gone`)."""
 
     number: int
     rows: Sequence[Counted] | None
