@@ -309,7 +309,7 @@ def _not_too_deep(source: str, expr: Expr) -> str:
 
 
 def key_of(type: DataType, nullable: bool, source: str, scope: CodeScope | None = None) -> str:
-    """Return source of the dictionary key for `source`, which yields an internal value of `type`."""
+    """Return source code for the dictionary key of `source`, an internal value of `type`."""
 
     def name(source: str) -> tuple[str, str]:
         if source.isidentifier():

@@ -191,7 +191,7 @@ def merge(a: Shape, b: Shape) -> Shape:
 
 
 def merge_fields(a: Mapping[str, Shape], b: Mapping[str, Shape]) -> dict[str, Shape]:
-    """Merge rows: a column that one of them lacks is nullable."""
+    """Merge the shapes of two rows. A column missing from either becomes nullable."""
     names = a if a.keys() == b.keys() else dict.fromkeys([*a, *b])
     return {name: merge(a.get(name, NULL), b.get(name, NULL)) for name in names}
 

@@ -305,7 +305,7 @@ class DeadLetters:
         return f"tick={tick}-{quote(self.source, safe='')}.jsonl"
 
     def prepare(self, tick: int, bad: Sequence[BadRecord]) -> None:
-        """Write the unreadable rows of a tick where readers do not look."""
+        """Write the unreadable rows of a tick to the staging folder, which readers ignore."""
         if bad:
             staging = self.folder / STAGING
             staging.mkdir(parents=True, exist_ok=True)

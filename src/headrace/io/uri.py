@@ -49,7 +49,7 @@ _OPTIONS = re.compile(r"\?(?=[^?=]*=)")
 
 @dataclass(frozen=True, slots=True)
 class Uri:
-    """Parsed URI. Options are taken one by one, and leftovers are refused.
+    """Parsed URI. Options are taken one by one; the remaining ones are refused.
 
     shown:  the whole URI without secrets.
     scheme: in lower case, empty for a plain path.

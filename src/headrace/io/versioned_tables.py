@@ -239,7 +239,7 @@ class VersionedTableDelivery(Delivery):
 
     @property
     def _adopted(self) -> str:
-        """Application id by which the log marks a table that had rows before its first tick."""
+        """Application id that marks, in the log, a table with rows from before its first tick."""
         return f"{self._app}/adopted"
 
     def _append(

@@ -50,7 +50,7 @@ def has_columnar_form(operator: Operator) -> bool:
 
 @dataclass(frozen=True)
 class ColumnarContext:
-    """Place of an operator in a large tick: its node, and what its inputs and its output are.
+    """Context of an operator in a large tick: its node, its inputs and its output.
 
     schemas, appends: of the inputs. append: of the output.
     """
@@ -74,12 +74,12 @@ class ArrangedState(Protocol):
 
     @property
     def slot(self) -> Callable[[str], SlotMapping]:
-        """Function that returns a slot's mapping as it is at the time."""
+        """Function from a slot's name to its current mapping."""
         ...
 
     @property
     def most(self) -> int | None:
-        """Limit on the rows that a tick makes."""
+        """Limit on the number of rows that a tick produces."""
         ...
 
     def spine(self, name: str) -> Spine:
@@ -87,31 +87,31 @@ class ArrangedState(Protocol):
         ...
 
     def prepare(self, name: str, frame: pl.DataFrame) -> SortedBatch:
-        """Make new rows of a slot into a batch. Raises `ColumnarDeclined` if sums might leave 64 bits."""
+        """Prepare new rows of a slot as a batch. Raises `ColumnarDeclined` if sums might exceed 64 bits."""
         ...
 
     def prepare_batch(self, name: str, batch: SortedBatch, left: Sequence[SortedBatch] | None = None) -> None:
-        """Note new rows of a slot, as `prepare` does. left: of its batches, if some are replaced."""
+        """Prepare a batch of new rows of a slot. left: the batches that remain, if some are replaced."""
         ...
 
     def value(self, name: str) -> Any:
-        """Return the one value of a slot that holds no more; None without any."""
+        """Return the value of a single-value slot; None if it has none."""
         ...
 
     def prepare_value(self, name: str, value: Any) -> None:
-        """Note the next value of such a slot."""
+        """Prepare the next value of a single-value slot."""
         ...
 
     def prepare_effect(self, key: Any, effect: Callable[[], None]) -> None:
-        """Note an effect on the state. Of one key the last effect counts."""
+        """Prepare an effect on the state. It replaces an earlier effect with the same key."""
         ...
 
 
 class ArrangedOperator(Protocol):
-    """Operator in large ticks whose state lies in arrangements."""
+    """Operator in large ticks with its state in arrangements."""
 
     def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
-        """Return the output caused by new rows, which stay without effect until the tick succeeds.
+        """Return the output for new rows. They take effect on the state only once the tick succeeds.
 
         Raises `ColumnarDeclined`.
         """
@@ -119,7 +119,7 @@ class ArrangedOperator(Protocol):
 
 
 class ArrangedPlan(ABC):
-    """Form of an operator with state on columns, with its state in arrangements.
+    """Columnar form of a stateful operator, with its state in arrangements.
 
     node: of the operator.
     runs_in_loops, runs_outside_loops: whether it runs on columns in the rounds of a loop without
@@ -156,12 +156,12 @@ class ArrangedPlan(ABC):
         """Create the operator over its state."""
 
     def write_reader(self, node: Node, writer: StepWriter, name: str) -> None:  # noqa: B027
-        """Write a function of this name that entries of a slot are completed with, if the forms need one."""
+        """Write a function of this name that completes the entries of a slot, if the forms need one."""
 
 
 @singledispatch
 def arranged_plan(operator: Operator) -> type[ArrangedPlan] | None:
-    """Return the class that plans an operator with state on columns; None if it has no such form."""
+    """Return the class that plans a stateful operator on columns; None if it has no such form."""
     return None
 
 
@@ -208,12 +208,12 @@ def choose_reduction(operator: Operator, schema: Schema, append: bool) -> PreRed
 def reduced_step_for(
     operator: Operator, reduction: PreReduction, node: Node, writer: StepWriter
 ) -> RowStep | None:
-    """Create the step of an operator over reduced rows. None: its own step takes them."""
+    """Create the step of an operator over reduced rows. None if its own step reads them."""
     return None
 
 
 class BatchContext(Protocol):
-    """Place of an operator in a batch on Spark: its node, and the bags that it reads as DataFrames.
+    """Context of an operator in a batch on Spark: its node, and the bags that it reads as DataFrames.
 
     A bag has each row as often as it is present, and the columns of the node's schema, by name.
     """
@@ -242,13 +242,13 @@ class BatchContext(Protocol):
         ...
 
     def empty(self) -> DataFrame:
-        """Return the node's bag without rows."""
+        """Return an empty bag with the node's columns."""
         ...
 
 
 @singledispatch
 def lower_operator(operator: Operator, site: BatchContext) -> DataFrame:
-    """Lower an operator to its output bag on Spark, for a batch whose input comes in one tick.
+    """Lower an operator to its output bag on Spark, for a batch with all its input in one tick.
 
     So the output of that tick is the output of the run: rows repeated in every tick appear once, and rows
     that wait for a tick started by something else never appear. Operators that read the order of rows, or

@@ -49,7 +49,7 @@ class SourceCode:
         self.purposes.append(self._purpose)
 
     def extend(self, other: SourceCode) -> None:
-        """Add the lines of `other`, indented by this much, with their purposes."""
+        """Add the lines of `other`, indented to the current depth, with their purposes."""
         self.lines.extend(INDENT * self._depth + line for line in other.lines)
         self.purposes.extend(other.purposes)
 

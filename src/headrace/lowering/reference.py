@@ -42,7 +42,7 @@ def functions_of(exprs: Sequence[Expr], schema: Schema) -> Callable[[Row], Row]:
 
 
 def rank(value: Any) -> Any:
-    """Return the sort key of a value: nulls first, NaN greatest, rows and lists from the left."""
+    """Return the sort key of a value: nulls first, NaN greatest, rows and lists compared item by item."""
     if value is None:
         return (0,)
     if isinstance(value, float):
@@ -53,7 +53,7 @@ def rank(value: Any) -> Any:
 
 
 def copies(bag: Bag) -> Iterator[Row]:
-    """Yield each row as often as it is present."""
+    """Yield as many copies of each row as are present."""
     for row, count in bag.items():
         for _ in range(count):
             yield row
@@ -67,7 +67,7 @@ class NotOfBags(Exception):
 
 
 def sum_bags(bags: Sequence[Bag]) -> Bag:
-    """Add up the counts of rows, and drop those of 0."""
+    """Add up the counts of rows, and drop rows with count 0."""
     total: Bag = Counter()
     for bag in bags:
         total.update(bag)

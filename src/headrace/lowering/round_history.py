@@ -1,4 +1,4 @@
-"""Rows by round: what steps in loops with retractions remember of their rows, within a tick and across.
+"""Rows by round: state of the steps in loops with retractions, within a tick and across ticks.
 
 A history is `{round: weight}`. A set that grows from round to round is kept by the first round of each row,
 its rank; other rows that wait for a later round are summed by it.

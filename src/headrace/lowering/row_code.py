@@ -105,7 +105,7 @@ class ChangeSelection(Enum):
 
 
 class MappingCode:
-    """Writer of code over a mapping.
+    """Writer of code that accesses a mapping.
 
     name: the mapping's variable. get: source of its method `get`, which may have a variable of its own.
     """
@@ -257,7 +257,7 @@ def _is_named_tuple(row_class: type[Any] | None) -> bool:
 
 
 def merged_item(writer: StepWriter, node: Node, item: Expr, row: RowCode) -> str:
-    """Return the source of a row's item for a lattice: the value of `item`, with one zero and one NaN."""
+    """Return the source of a row's item for a lattice: the value of `item`, with zeros and NaNs unified."""
     return item_source(writer, node, item, row, merges=True)
 
 

@@ -58,7 +58,7 @@ class SignalWriter(Protocol):
         ...
 
     def cell(self, node: Node, name: str) -> str:
-        """Return the variable with a piece of an operator's state."""
+        """Return the variable of a named cell of an operator's state."""
         ...
 
     def has_value(self, node: Node, port: int) -> str | None:

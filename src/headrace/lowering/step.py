@@ -88,7 +88,7 @@ class RowStep:
         return self.writer.slot_get(self.node.id, what)
 
     def state(self, what: str) -> MappingCode:
-        """Writer of code over a slot of the node."""
+        """Writer of code that accesses a slot of the node."""
         return MappingCode(self.writer, self.slot(what), self.slot_getter(what))
 
     def input_schema(self, port: int = 0) -> Schema:
@@ -176,7 +176,7 @@ class LoopStep(RowStep):
         """Agree with the region's other steps on how rows are passed, before any code is written."""
 
     def begin_loop(self) -> None:
-        """Write the code to run before anything enters the loop."""
+        """Write the code to run before any row enters the loop."""
 
     def write_outside_rows(self, port: int) -> None:
         """Write the code for all rows of a loop-invariant input. Default: each is consumed."""

@@ -57,7 +57,7 @@ class NegativeZeroNormalization(Protocol):
 
 
 class StepWriter(ABC):
-    """Writer of a part's code, which also answers its steps' questions about their context.
+    """Writer of a part's code, which also provides its steps with information about their context.
 
     code: what has been written. functions: module-level functions that it calls.
     at: source of the round in which the rows are there that are worked on, in a loop whose rows may
@@ -115,7 +115,7 @@ class StepWriter(ABC):
         return self.analysis.facts[node].append
 
     def is_in_loop(self, node: int) -> bool:
-        """Return whether a node's rows may come back to it within a tick."""
+        """Return whether a node's rows may return to it within a tick."""
         return node in self._loop_of
 
     def loop(self, node: int) -> tuple[int, ...]:
@@ -313,7 +313,7 @@ class StepWriter(ABC):
         return self.row_key(schema, columns)
 
     def representative(self, expr: Expr, schema: Schema, columns: tuple[str, ...]) -> str:
-        """Return the source of a value that stands for all that are equal to it."""
+        """Return the source of the representative of all values equal to that of `expr`."""
         typed, source = check(expr, schema), self.value(expr, schema, columns)
         return key_of(typed.type, typed.nullable, source) if has_representatives(typed.type) else source
 
@@ -370,7 +370,7 @@ class StepWriter(ABC):
         return self._with_one_zero(self.graph.nodes[edge.source].schema, row)
 
     def is_as_given(self, node: int) -> bool:
-        """Return whether a node's rows come unprocessed from a table source."""
+        """Return whether a node's rows arrive unprocessed from a table source."""
         if not self.graph.nodes[node].inputs:
             return node in self.analysis.zeros.made
         return self.graph.nodes[node].is_delay and self.is_as_given(self.graph.nodes[node].inputs[0])

@@ -1,4 +1,4 @@
-"""Operators: each in one place, with its meaning, facts, examples and its form on every engine."""
+"""Operators: each defined in one place, with its semantics, facts, examples and form on every engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @cache
 def all_operators() -> tuple[type[Operator], ...]:
-    """Return the classes of operators that stand in flows, by module and place in it. Imports all of them."""
+    """Return all operator classes used in flows, by module and position in it. Imports all modules."""
     from headrace.graph.node import Operator
 
     found: list[type[Operator]] = []

@@ -1,4 +1,4 @@
-"""Operators across ticks: rows held back, whole ticks again, and rows in excess of the last tick."""
+"""Operators across ticks: deferred changes, current rows repeated in each tick, and multiset deltas."""
 
 from __future__ import annotations
 
@@ -346,7 +346,7 @@ class EveryTick(TickDependent):
 
 @dataclass(frozen=True, slots=True)
 class MultisetDelta(TickDependent):
-    """For each row, as many copies as this tick has more than the previous one.
+    """Each row, with as many copies as this tick has in excess of the previous tick.
 
     As many first copies are left out as the previous tick had; the others keep their order. A tick without
     rows emits nothing, but counts as the previous tick of the next. After `every_tick` of an append stream,

@@ -158,7 +158,7 @@ def named_columns(columns: Sequence[object], location: SourceLocation) -> tuple[
 
 
 def uncalled_method(value: object) -> str | None:
-    """Return a method of an expression as it is written, such as `x.is_null`; None for other values."""
+    """Return the text of an uncalled method of an expression, such as `x.is_null`; None for other values."""
     owner = getattr(value, "__self__", None)
     return f"{owner}.{getattr(value, '__name__', '')}" if isinstance(owner, Expr) else None
 

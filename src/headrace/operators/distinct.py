@@ -1,4 +1,4 @@
-"""Distinct and unique operators: one copy of each row, also with state that expires."""
+"""Distinct and unique operators: one copy of each row, with or without state expiry."""
 
 from __future__ import annotations
 
@@ -451,7 +451,7 @@ class DistinctPlan(ArrangedPlan):
 
     @property
     def bare(self) -> bool:
-        """Return whether rows of one column are keys by their value."""
+        """Return whether the key of a single-column row is the column's value."""
         return self.append
 
     @cached_property
@@ -479,7 +479,7 @@ class ColumnarDistinct:
     slots: ArrangedState
 
     def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
-        """Return the rows that begin or cease to be there, in the order in which they were first reached."""
+        """Return the rows that appear or disappear, in order of their first occurrence."""
         plan = self.plan
         news = DistinctRows().reduce_lazily(with_one_zero(inputs[0])).collect()
         if FAILS in news.columns:

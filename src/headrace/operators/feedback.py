@@ -316,7 +316,7 @@ class FeedbackPlan(DistinctPlan):
 
 @dataclass(slots=True)
 class ColumnarFeedback:
-    """Feedback of sets in a loop on frames: the rows that were never there, in no particular order."""
+    """Feedback of sets in a loop on frames: the rows never present before, in no particular order."""
 
     plan: FeedbackPlan
     slots: ArrangedState

@@ -149,7 +149,7 @@ class FoldOperator(Operator):
         return ()
 
     def value_schema(self, output: Schema) -> Schema:
-        """Return the schema of the accumulated value, from that of the output."""
+        """Derive the schema of the accumulated value from the output schema."""
         return output
 
     def unservable(self) -> Unservable | None:

@@ -33,7 +33,7 @@ DEPENDS_ON_CUT = 'With lifetime="tick" it answers each tick for itself, so where
 
 
 class TickDependent(Operator):
-    """Base of operators whose output may depend on the cut into ticks.
+    """Base of operators whose output may depend on how rows are divided into ticks.
 
     nondet: field defined by each subclass: the user's reason why it may.
     """

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class VectorisedFunction(ABC):
-    """Function of a row that maps many rows faster together than one by one, with equal results."""
+    """Row function with a faster implementation for many rows at once, with equal results."""
 
     __slots__ = ()
 
@@ -41,7 +41,7 @@ class VectorisedFunction(ABC):
 
     @abstractmethod
     def of_rows(self, rows: list[Any]) -> list[object]:
-        """Map one or more rows: the results in order, each as a call on the row alone would return it."""
+        """Map one or more rows. The results, in order, equal those of one call per row."""
 
 
 def _double(pair: ExamplePair) -> ExamplePair:
@@ -49,7 +49,7 @@ def _double(pair: ExamplePair) -> ExamplePair:
 
 
 class _Doubled(VectorisedFunction):
-    """`_double`, of all rows together."""
+    """Vectorised form of `_double`."""
 
     def __call__(self, row: ExamplePair) -> ExamplePair:
         return _double(row)
@@ -338,7 +338,7 @@ def _inspect_answer(operator: Inspect, node: Node, inputs: Bags) -> Bag:
 
 
 def row_failing(function: Callable[[Rows], object], rows: Rows) -> tuple[Any, ...]:
-    """Find by bisection a row for which `function`, which fails on `rows`, fails too.
+    """Find by bisection a row on which `function` fails, given that it fails on `rows`.
 
     Where it fails on none of them alone, any row is returned.
     """

@@ -1,4 +1,4 @@
-"""Operators that make or read the order of rows: assume_ordered, sort, zip."""
+"""Operators that establish or use the order of rows: assume_ordered, sort, zip."""
 
 from __future__ import annotations
 

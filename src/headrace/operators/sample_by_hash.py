@@ -1,4 +1,4 @@
-"""Sample-by-hash operator: a repeatable sample that follows its rows."""
+"""Sample-by-hash operator: a repeatable sample of rows, maintained as they change."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ class SampleByHash(RowByRow):
 
     @property
     def hash(self) -> Expr:
-        """Hash that decides on a row."""
+        """Hash that decides whether a row is sampled."""
         return constructors.hash(lit(self.seed), *self.by)
 
     @property
     def condition(self) -> Expr:
-        """Condition of the rows in the sample."""
+        """Condition that selects the rows in the sample."""
         bound = _LEAST + round(self.fraction * 2**64)
         return lit(True) if bound == -_LEAST else self.hash < lit(bound)
 

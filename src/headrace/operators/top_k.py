@@ -171,7 +171,7 @@ class TopKStep(RowStep):
 
     @cached_property
     def keeps_best(self) -> bool:
-        """Whether a tick keeps its first row of each group, and not all that come.
+        """Whether a tick keeps only the first of each group's new rows, instead of all.
 
         Rows must be what they are as dict keys, so that sort keys can be taken from columns.
         """
@@ -221,7 +221,7 @@ class TopKStep(RowStep):
         code.line(f"x_add_ordered_value({group}, 0, {whole}, {row.copies})")
 
     def _keep_best(self, key: str, row: RowCode, source: str) -> None:
-        """Write code that keeps a group's first row of the tick, and makes no tuple of most others."""
+        """Write code that keeps a group's first row of the tick, without building tuples of most others."""
         by, best, whole = (self.writer.fresh(name) for name in ("by", "best", "row"))
         self.code.line(f"{by} = {tuple_source(tuple(self._by(row.columns)) or ('0',))}")
         self.code.line(f"{best} = {self.touched}.get({key})")
@@ -393,13 +393,13 @@ class TopPlan(ArrangedPlan):
 
 @dataclass(slots=True)
 class ColumnarTopK:
-    """Top-k in large ticks. Where rows are never retracted, only those that are answered are kept."""
+    """Top-k in large ticks. If rows are never retracted, only the result rows are kept."""
 
     plan: TopPlan
     slots: ArrangedState
 
     def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
-        """Return how the first rows of the groups change, group by group."""
+        """Return the changes of the groups' first rows, group by group."""
         plan, layout, schema = self.plan, self.plan.rows.layout, self.plan.rows.schema
         spine = self.slots.spine(plan.slot)
         given = plan.rows.given(inputs[0])
@@ -418,7 +418,7 @@ class ColumnarTopK:
         return build_stream(Columns(schema, plan.output_append, rows))
 
     def _clipped(self, found: FoundRows) -> pl.DataFrame:
-        """Return the first rows of groups, with as many copies as are answered, and the groups' numbers."""
+        """Return the groups' first rows, clipped to `count` copies per group, with the group numbers."""
         count, (asked, rows) = self.plan.count, found
         copies = rows[WEIGHT].to_numpy()
         before = np.cumsum(copies) - copies
@@ -433,7 +433,7 @@ _ASKED = "#"
 
 
 def _differences(layout: Layout, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
-    """Return which rows go and come, group by group."""
+    """Return the retracted and the inserted rows, group by group."""
     of_groups = Layout({**layout.types, _ASKED: pl.Int64()}, (_ASKED,), (WEIGHT,), nullable=False)
     changes = batch_of(of_groups, concat_frames([negated(of_groups, before), after]))
     return select(changes.frame, layout.types)

@@ -115,7 +115,7 @@ class PipelineCatalog:
 
     @property
     def identity(self) -> str:
-        """Id under which others know its versions: those of a catalogue made anew begin at 1 again."""
+        """Id that qualifies its version numbers, which begin at 1 again in a recreated catalogue."""
         file = self._folder / "id"
         if not file.is_file():
             aside = self._folder / ".id.tmp"
@@ -134,7 +134,7 @@ class PipelineCatalog:
         return VersionFolders(self._of("tables", name))
 
     def changes(self, name: TableName) -> VersionFolders:
-        """Changes of a table from the version before, with weights; missing where they are not known."""
+        """Weighted changes of a table since the previous version; missing if unknown."""
         return VersionFolders(self._of("changes", name))
 
     @staticmethod
@@ -196,7 +196,7 @@ class PipelineCatalog:
         self._clean()
 
     def drop(self, names: Collection[TableName]) -> None:
-        """Remove tables with all that is kept of them. Raises `PipelineInUse` like `commit`."""
+        """Remove tables with all their stored data. Raises `PipelineInUse` like `commit`."""
         published, entries = (
             {name: entry for name, entry in of.items() if name not in names}
             for of in (self.published, self.entries)
@@ -208,12 +208,12 @@ class PipelineCatalog:
                 remove_empty(self._of(kind, name).parent)
 
     def drop_earlier_catalogues(self) -> None:
-        """Remove the catalogue before, and versions that only it names, under their readers."""
+        """Remove the previous catalogue and the versions that only it names, even if readers use them."""
         self._runs.retain({self._current})
         self._clean()
 
     def drop_changes(self) -> None:
-        """Remove the changes between versions. No table may still have to read them."""
+        """Remove the changes between versions. No table may still need them."""
         for name in self.entries:
             remove_folder(self._of("changes", name))
 
@@ -298,7 +298,7 @@ def _body(
 
 
 def _entries_in(file: Path) -> tuple[dict[TableName, TableEntry], dict[TableName, TableEntry]]:
-    """Return the tables of a file, and those that a run has left ahead of them."""
+    """Return the published tables in a file, and newer entries left by an unfinished run."""
 
     def entries(listed: list[Any]) -> dict[TableName, TableEntry]:
         return {TableName(database, table): TableEntry(**entry) for database, table, entry in listed}
@@ -381,7 +381,7 @@ class TableState:
         erase(self.checkpoint)
 
     def positions(self, entry: TableEntry, flow: str) -> Positions | None:
-        """Return how far the state has read its inputs; None if there is no state."""
+        """Return the positions up to which the state has read its inputs; None if there is no state."""
         last = self.last_tick
         if not last:
             return None
@@ -400,7 +400,7 @@ class TableState:
 
 
 def _empty(file: Path) -> None:
-    """Replace a file of Parquet by one without rows."""
+    """Replace a Parquet file with one without rows."""
     import pyarrow.parquet as pq
 
     columns = pq.read_schema(file).empty_table()

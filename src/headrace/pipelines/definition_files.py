@@ -73,7 +73,7 @@ def _changes() -> list[tuple[Any, str, str]]:
 
 
 def _reads() -> list[tuple[Any, str, str]]:
-    """List the calls that read rows, of which a query function sees none yet."""
+    """List the calls that read rows, which are not yet available to a query function."""
     from pyspark.sql.classic.dataframe import DataFrame
 
     rows = ("collect", "take", "first", "head", "tail", "toPandas", "toArrow", "toLocalIterator")
@@ -94,14 +94,14 @@ def _reads() -> list[tuple[Any, str, str]]:
 
 @contextmanager
 def definitions_only() -> Generator[None]:
-    """Refuse, by `BadDefinition`, calls that change the session."""
+    """Raise `BadDefinition` for calls in the block that change the session."""
     with _replaced(_changes(), _refuse_change):
         yield
 
 
 @contextmanager
 def queries_only() -> Generator[None]:
-    """Refuse, by `BadDefinition`, calls that change the session or read rows."""
+    """Raise `BadDefinition` for calls in the block that change the session or read rows."""
     with _replaced(_changes(), _refuse_change), _replaced(_reads(), _refuse_read):
         yield
 
@@ -178,12 +178,12 @@ def import_python_file(file: Path, root: Path, definitions: Definitions, spark: 
 
 
 def name_parts(name: str, spark: SparkSession) -> list[str]:
-    """Split a name as Spark does, which takes backticks."""
+    """Split a name like Spark, with support for backticks."""
     return items(java_session(spark).sessionState().sqlParser().parseMultipartIdentifier(name))
 
 
 def location_in(file: Path, error: BaseException) -> SourceLocation:
-    """Return the line of `file` at which an error was raised; its first one if it was raised elsewhere."""
+    """Return the line of `file` at which an error was raised; its first line if it was raised elsewhere."""
     trace, line = error.__traceback__, getattr(error, "lineno", None) or 1
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == str(file):
@@ -271,7 +271,7 @@ class _Registry(GraphElementRegistry):
 
 @contextmanager
 def _classic_columns() -> Generator[None]:
-    """Let `pyspark.pipelines` make columns of this session, where it makes those of Spark Connect.
+    """Make `pyspark.pipelines` create columns of this session instead of Spark Connect columns.
 
     So texts given to `create_auto_cdc_flow` need no package of Connect.
     """
@@ -294,7 +294,7 @@ def _location(location: SourceCodeLocation) -> SourceLocation:
 def read_sql_file(
     file: Path, definitions: Definitions, spark: SparkSession, report: Report | None = None
 ) -> None:
-    """Add the definitions in a file. Raises `BadDefinition` for text that is none.
+    """Add the definitions in a file. Raises `BadDefinition` for invalid text.
 
     report: is given the errors of single statements instead.
     """
@@ -350,7 +350,7 @@ class _Reader:
         reader(self, plan, _Place(location, self._text_of(plan, text, line)))
 
     def _text_of(self, plan: Any, text: str, line: int) -> QueryText:
-        """Return a statement as its nodes know it: with the comments in front of it."""
+        """Return the text of a statement as in its plan nodes, with preceding comments."""
         whole = plan.origin().sqlText()
         if whole.isEmpty() or text not in whole.get():
             return QueryText(text, str(self.file), line)
@@ -444,7 +444,7 @@ def _frame_of(
 
 
 def _column_of(transform: Any, place: _Place) -> str:
-    """Return the column that a table is partitioned by. Raises `BadDefinition` for a function of one."""
+    """Return a table's partition column. Raises `BadDefinition` for an expression."""
     names = [list(each.fieldNames()) for each in transform.references()]
     if transform.name() != "identity" or len(names) != 1 or len(names[0]) != 1:
         raise BadDefinition(
@@ -497,7 +497,7 @@ def _given(value: Any) -> Any:
 
 
 def _names_of(listed: Any) -> tuple[str, ...] | None:
-    """Return the columns that a clause lists; None without one."""
+    """Return the columns listed in a clause; None if absent."""
     listed = _given(listed)
     return None if listed is None else tuple(each.name() for each in items(listed))
 

@@ -67,7 +67,7 @@ class AutoCdc:
         )
 
     def columns(self, records: DataFrame, location: SourceLocation) -> list[str]:
-        """Return the columns that the table takes from its records. Raises `BadDefinition` for others."""
+        """Return the columns that the table takes from records. Raises `BadDefinition` for unknown ones."""
         return _chosen("columns", _without_ours(records), self.included, self.excluded, location)
 
     def schema(self, records: DataFrame, location: SourceLocation) -> StructType:
@@ -263,7 +263,7 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class QueryDefinition:
-    """A query whose rows go to a dataset.
+    """A query that writes to a dataset.
 
     name:     of the flow; that of its dataset where it has no other.
     frame:    makes the DataFrame; a dataset that is not there yet is Spark's error of a missing table.
@@ -287,7 +287,7 @@ def definition_lines(dataset: Dataset, queries: Iterable[QueryDefinition]) -> li
 
 
 def parse_table_name(text: str, database: str) -> TableName:
-    """Return the table that a name on the command line means. database: of a name without one."""
+    """Parse the name of a table on the command line. database: of names without one."""
     *before, table = (part.strip("`") for part in text.split("."))
     if len(before) > 1 and before[0].lower() == CATALOG:
         del before[0]
@@ -296,7 +296,7 @@ def parse_table_name(text: str, database: str) -> TableName:
 
 @dataclass(slots=True)
 class Definitions:
-    """Datasets and queries of a pipeline, as its files bring them. database: of names without one."""
+    """Datasets and queries defined by a pipeline's files. database: of names without one."""
 
     database: str
     datasets: dict[TableName, Dataset] = field(default_factory=dict[TableName, Dataset])
@@ -305,7 +305,7 @@ class Definitions:
     )
 
     def add_dataset(self, dataset: Dataset) -> None:
-        """Add a dataset. Raises `BadDefinition` if there is one of this name, in whatever case."""
+        """Add a dataset. Raises `BadDefinition` if its name is taken, ignoring case."""
         other = self.datasets.get(dataset.name.folded)
         if other is not None:
             raise BadDefinition(
@@ -321,7 +321,7 @@ class Definitions:
         self.datasets[dataset.name.folded] = dataset
 
     def add_query(self, query: QueryDefinition) -> None:
-        """Add a query. Raises `BadDefinition` for a second one of its name."""
+        """Add a query. Raises `BadDefinition` for a second query of the same name."""
         others = self.queries.setdefault(query.target.folded, [])
         for other in others:
             if other.name == query.name:
@@ -347,7 +347,7 @@ class Definitions:
         return TableName(before[-1] if before else self.database, table)
 
     def find(self, text: str) -> Dataset:
-        """Return the dataset of a name on the command line. Raises `UnknownDataset`."""
+        """Find a dataset by its name on the command line. Raises `UnknownDataset`."""
         found = self.datasets.get(parse_table_name(text, self.database).folded)
         if found is None or not found.kind.is_stored:
             known = ", ".join(sorted(str(d.name) for d in self.datasets.values() if d.kind.is_stored))

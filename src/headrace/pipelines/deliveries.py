@@ -158,7 +158,7 @@ def _move_files(folder: Path, target: Path, version: int) -> None:
 
 
 def check_changelog(table: StoredTable) -> None:
-    """Raise `BadDefinition` for a table whose changes cannot be known."""
+    """Raise `BadDefinition` for a table that cannot be delivered to a changelog."""
     dataset = table.dataset
     taken = {CHANGELOG_WEIGHT, TICK} & {name.lower() for name in table.schema.names}
     if taken or not can_be_grouped(table.schema):
@@ -203,7 +203,7 @@ class ChangelogPublisher:
         return consolidate(rows.unionByName(self._retractions()) if last else rows)
 
     def _retractions(self) -> DataFrame:
-        """Return changes that retract all rows that the changelog adds up to."""
+        """Return changes that retract all rows in the changelog's consolidated state."""
         there = self.versions.spark.read.parquet(f"file:{self.folder}").drop(TICK)
         return there.withColumn(CHANGELOG_WEIGHT, -there[CHANGELOG_WEIGHT]).withColumnRenamed(
             CHANGELOG_WEIGHT, WEIGHT
@@ -297,7 +297,7 @@ class DeltaPublisher:
         return self._delta.transaction(self._app) if self._delta.exists() else None
 
     def append(self, rows: DataFrame, staged: Path) -> None:
-        """Add the rows of a sink that are staged in a folder, unless they came last."""
+        """Append the rows of a sink staged in a folder, unless they were the last ones delivered."""
         with self._reporting():
             # Versions are counted anew where the storage is restored from a backup, and so tell nothing.
             number = _batch_number(staged)
@@ -306,7 +306,7 @@ class DeltaPublisher:
                     self._delta.append(batches, {self._app: number})
 
     def publish(self, version: int) -> None:
-        """Make the rows of the last version those of the Delta table."""
+        """Update the Delta table to the rows of the last version."""
         from headrace.tables.delta_table import FEED
 
         with self._reporting():
@@ -378,7 +378,7 @@ class DeltaPublisher:
 
     @contextmanager
     def _batches(self, rows: DataFrame) -> Iterator[pa.RecordBatchReader]:
-        """Stream rows in batches, by way of files, so that one batch is in memory at a time."""
+        """Stream rows in batches via files, with only one batch in memory at a time."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -409,7 +409,7 @@ def _is_comparable(schema: StructType) -> bool:
 
 
 def _canonical(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return rows with one zero and one NaN: to Spark all are equal, and to `deltalake` they are not."""
+    """Normalize zeros and NaNs in rows: equal zeros, or NaNs, to Spark may be unequal to `deltalake`."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.types as kinds

@@ -52,7 +52,7 @@ class DeltaRelation:
 
     @classmethod
     def of_options(cls, options: Mapping[str, str], root: str) -> DeltaRelation:
-        """Return the table that options name. Raises `ValueError` for options that name none.
+        """Return the table named by options. Raises `ValueError` if they name none.
 
         root: folder that relative paths start from.
         """
@@ -93,7 +93,7 @@ def delta_table(path: str) -> VersionedTable:
 
 
 def reporting_version(table: VersionedTable, number: int | None) -> AbstractContextManager[None]:
-    """Report a missing version, or a missing table for None."""
+    """Report errors as a missing version, or for None as a missing table."""
     if number is None:
         return table.reporting("is no Delta table", "correct the path")
     return table.reporting(f"has no version {number}", "give a version that is there, or none for the newest")
@@ -101,7 +101,7 @@ def reporting_version(table: VersionedTable, number: int | None) -> AbstractCont
 
 def _source(root: str) -> type[DataSource]:
     class DeltaSource(DataSource):
-        """Delta tables, as Spark asks for them in processes of its own."""
+        """Data source of Delta tables, which Spark calls in its own processes."""
 
         @classmethod
         def name(cls) -> str:
@@ -134,7 +134,7 @@ class _WholeReader(DataSourceReader):
 
 
 def rows_of_version(path: str, number: int | None, columns: StructType) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a version with the types that Spark has for these columns."""
+    """Yield the rows of a version with Spark's types for these columns."""
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -147,7 +147,7 @@ def rows_of_version(path: str, number: int | None, columns: StructType) -> Itera
 
 
 def spark_schema(table: VersionedTable, number: int | None) -> StructType:
-    """Return the columns of a version as Spark has them."""
+    """Return the columns of a version with Spark's types."""
     from pyspark.sql.types import StructType
 
     with reporting_version(table, number):
@@ -155,7 +155,7 @@ def spark_schema(table: VersionedTable, number: int | None) -> StructType:
 
 
 def _without_metadata(node: Any) -> Any:
-    """Return the JSON of a type without the metadata of its fields; null may be in each."""
+    """Return the JSON of a type without field metadata, and with all fields nullable."""
     if isinstance(node, list):
         return [_without_metadata(each) for each in node]  # pyright: ignore[reportUnknownVariableType]
     if not isinstance(node, dict):
@@ -219,7 +219,7 @@ def _is_ours(table: Any) -> bool:
 
 
 def _relation(node: Any, table: DeltaRelation, spark: SparkSession) -> Any:
-    """Return a relation without files, of the columns and attributes of a node, that names a table."""
+    """Build a relation without files that names a table, with a node's columns and attributes."""
     datasources = java_class(spark, "org.apache.spark.sql.execution.datasources")
     python = java_class(spark, "org.apache.spark.api.python.PythonUtils")
     option = java_class(spark, "scala.Option")
@@ -242,7 +242,7 @@ def _relation(node: Any, table: DeltaRelation, spark: SparkSession) -> Any:
 
 
 def index_of_files(paths: list[Any], options: Any, schema: Any, spark: SparkSession) -> Any:
-    """Return Spark's list of some files, whose columns are known. paths: of Hadoop."""
+    """Build Spark's index of files with known columns. paths: Hadoop paths."""
     datasources = java_class(spark, "org.apache.spark.sql.execution.datasources")
     defaults = getattr(datasources, "InMemoryFileIndex$").__getattr__("MODULE$")
     seq = java_class(spark, "org.apache.spark.api.python.PythonUtils").toSeq
@@ -258,7 +258,7 @@ def index_of_files(paths: list[Any], options: Any, schema: Any, spark: SparkSess
 
 
 def table_of_relation(relation: Any) -> DeltaRelation | None:
-    """Return the Delta table that a relation stands for; None for a relation of files."""
+    """Return the Delta table that a relation represents; None for a relation of files."""
     options = dict(pairs(relation.options()))
     if _PATH not in options:
         return None
@@ -267,7 +267,7 @@ def table_of_relation(relation: Any) -> DeltaRelation | None:
 
 
 def table_of_stream(node: Any) -> DeltaRelation | None:
-    """Return the table that a stream reads; None if it is another source."""
+    """Return the table that a stream reads; None for other sources."""
     if node.sourceName() != DELTA or not _is_ours(node.table()):
         return None
     return DeltaRelation.of_options(dict(node.extraOptions().asCaseSensitiveMap()), os.getcwd())

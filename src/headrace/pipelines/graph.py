@@ -1,4 +1,4 @@
-"""Graph of a pipeline: queries analysed by Spark, in the order in which they read each other.
+"""Graph of a pipeline: queries analysed by Spark, in dependency order.
 
 A query is analysed when its datasets are known. Which these are, Spark tells: a query that reads a dataset
 that is not there yet fails with the name of it, this one is analysed first, and the query again. What is
@@ -138,7 +138,7 @@ def analysed(
     entries: Mapping[TableName, TableEntry],
     report: Report | None = None,
 ) -> Generator[Graph]:
-    """Provide the graph of a pipeline, whose datasets are in the session's catalogue meanwhile.
+    """Provide the graph of a pipeline, with its datasets in the session's catalogue for the block.
 
     empty: folder for the empty tables. entries: of the last run.
 
@@ -210,7 +210,7 @@ class _Analyser:
         self.done.add(name)
 
     def _create_view(self, dataset: Dataset) -> bool:
-        """Create a temporary view; return whether its sources can be reached, which its readers need."""
+        """Create a temporary view; return whether its sources are reachable, as its readers require."""
         try:
             (query,) = self._queries(dataset)
         except QueryRefused as refused:
@@ -230,7 +230,7 @@ class _Analyser:
         return queries
 
     def _table(self, dataset: Dataset) -> StoredTable:
-        """Return a stored table: as the last run left it, if a source cannot be reached."""
+        """Return a stored table, as of the last run if a source cannot be reached."""
         from pyspark.sql.types import StructType
 
         try:
@@ -278,7 +278,7 @@ class _Analyser:
         return self._analysed(query.query, frame)
 
     def _snapshot(self, leaf: UnversionedLeaf, query: QueryDefinition) -> TableName:
-        """Return the kept snapshot of an input, one for all that read it. query: that read it first."""
+        """Return the kept snapshot of an input, shared by all its readers. query: its first reader."""
         if leaf.exact not in self.snapshots:
             name = name_of_snapshot(leaf, self.tables)
             frame = frame_of_plan(leaf.node, self.spark)
@@ -292,7 +292,7 @@ class _Analyser:
         return self.snapshots[leaf.exact]
 
     def _missing_dataset(self, error: Exception) -> TableName | None:
-        """Return the dataset that a query has not found; None for another error."""
+        """Return the dataset that a query did not find; None for other errors."""
         from pyspark.errors import AnalysisException
 
         if not isinstance(error, AnalysisException) or error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
@@ -378,7 +378,7 @@ def empty_frame(schema: StructType, spark: SparkSession) -> DataFrame:
 
 
 def _schema(dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> StructType:
-    """Return the columns of a table. Raises `BadDefinition` where queries and declaration do not agree."""
+    """Return the columns of a table. Raises `BadDefinition` if queries and declaration disagree."""
     from pyspark.sql.types import StructType
 
     declared: Any = dataset.schema
@@ -441,7 +441,7 @@ def _schema(dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> StructType:
 
 
 def _columns_of_query(analysed: AnalysedQuery) -> StructType:
-    """Return the columns that a query brings to its table."""
+    """Return the columns that a query contributes to its table."""
     query = analysed.query
     frame = analysed.frame
     return frame.schema if query.cdc is None else query.cdc.schema(frame, query.location)
@@ -473,7 +473,7 @@ def is_kept(leaf: Leaf) -> TypeGuard[UnversionedLeaf]:
 
 
 def name_of_snapshot(leaf: UnversionedLeaf, taken: Container[TableName]) -> TableName:
-    """Return the name of an input's snapshot: the same from run to run, and not one of those `taken`."""
+    """Return the name of an input's snapshot: stable across runs, and not among the `taken` ones."""
     assert leaf.identity is not None
     called = re.sub(r"\W+", "_", leaf.identity.title.lower(), flags=re.ASCII).strip("_")[:_LONGEST]
     name, number = f"{called}_{digest(leaf.identity.description)}", 1

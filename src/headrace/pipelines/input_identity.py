@@ -1,4 +1,4 @@
-"""Identity of inputs: of files by their kept contents, of relations that cannot be asked for changes.
+"""Identity of inputs: files, by their kept contents, and relations that cannot report changes.
 
 What a relation of a database, a data source or memory is called is shown and written down, so it is free of
 secrets, and the same from run to run.
@@ -79,14 +79,14 @@ def place_of(url: str) -> str:
 
 
 def _shown(options: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the options that may be shown: those that say what is read."""
+    """Return the options that identify the data read, without secrets, for display."""
     places = [(key, place_of(value)) for key, value in options if key.lower() in _PLACES]
     tables = [(key, without_secrets(value)) for key, value in options if key.lower() in _TABLES]
     return sorted(places + tables)
 
 
 def without_secret_options(options: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return options without those that are secret, and without the secrets in others."""
+    """Return options without secret ones, and without secrets in the others."""
     return [(key, without_secrets(value)) for key, value in options if not _KEY.search(key)]
 
 
@@ -181,7 +181,7 @@ class InputContents:
             return cls(folder)
 
     def marks(self, found: Mapping[str, FileMark]) -> dict[str, FileMark]:
-        """Return the marks of files, given their sizes and times, after comparing those that look changed."""
+        """Return the marks of files, given their sizes and times, after checking files that look changed."""
         new = {path: seen for path, seen in found.items() if not self._is_known(path, seen)}
         for path, seen in new.items():
             self._look_at(path, seen)
@@ -209,7 +209,7 @@ class InputContents:
         return known.digest if known is not None and known.mark == mark else None
 
     def keep(self, found: Mapping[str, FileMark]) -> None:
-        """Keep the contents of files, given the mark of each."""
+        """Store the contents of files, given the mark of each."""
         copied = sum(size for size, _ in found.values()) <= COPIED
         for path, mark in found.items():
             known, kept = self.known.get(path), self._place(path, mark)
@@ -245,7 +245,7 @@ class InputContents:
         return Path(self.base(folder), f"{mark[0]}-{mark[1]}", name)
 
     def check(self, found: Mapping[str, FileMark]) -> None:
-        """Forget the contents of files that have changed since they got their marks.
+        """Discard the contents of files that have changed since they were marked.
 
         Called after they were read: nobody knows which content that was.
         """
@@ -255,7 +255,7 @@ class InputContents:
                 self.distrust(path, mark)
 
     def distrust(self, path: str, mark: FileMark) -> None:
-        """Forget a content, so that the next change of the file is not compared with it."""
+        """Discard a content, so that the next change of the file is not compared with it."""
         remove_folder(self._place(path, mark).parent)
         if self.known.pop(path, None) is not None:
             self._write()

@@ -54,7 +54,7 @@ class RunInput(ABC, Generic[L]):
     spark: SparkSession
 
     def position(self) -> Position | None:
-        """Return how far the input goes in this run; None if that cannot be said."""
+        """Return the end position of the input in this run; None if unknown."""
         return None
 
     @abstractmethod
@@ -74,7 +74,7 @@ class RunInput(ABC, Generic[L]):
         return f"{self.leaf.key} {'was not read before' if before is None else 'has changed'}"
 
     def is_unchanged(self, before: Position | None) -> bool:
-        """Return whether it is known to have the rows that it had at a position."""
+        """Return whether the input is known to be unchanged since a position."""
         return before is not None and before == self.position()
 
     def rows_changed(self, before: Position | None) -> int | None:
@@ -89,7 +89,7 @@ class RunInput(ABC, Generic[L]):
         return not self.adds_only(before) and has_removals(changes)
 
     def unread(self, before: Position | None, table: StoredTable) -> DataFrame:
-        """Return the rows that a stream into `table` has not read since a position; all without one.
+        """Return the rows since a position, all if None, for a stream into `table`.
 
         Raises `PipelineError` if rows that it has read were taken back.
         """
@@ -139,7 +139,7 @@ class TableInput(RunInput[TableLeaf]):
 
 @dataclass(frozen=True, slots=True)
 class ConstantInput(RunInput[ConstantLeaf]):
-    """Rows that the text of the query holds. Their position is that text."""
+    """Rows written in the query text. Their position is that text."""
 
     def position(self) -> str:
         return self.leaf.key
@@ -153,7 +153,7 @@ class ConstantInput(RunInput[ConstantLeaf]):
 
 @dataclass(frozen=True, slots=True)
 class UnversionedInput(RunInput[Leaf]):
-    """Input that cannot be asked for its changes."""
+    """Input that cannot report its changes."""
 
     def whole(self) -> DataFrame:
         return frame_of_plan(self.leaf.node, self.spark)
@@ -310,7 +310,7 @@ def describe_known_changes(leaf: DeltaLeaf, before: str) -> str:
 
 
 def read_version(table: VersionedTable, number: int | None = None) -> TableVersion:
-    """Return a version; None: the newest. Raises `UnreadableSource` if it is not there."""
+    """Return a version; None: the newest. Raises `UnreadableSource` if it is missing."""
     with reporting_version(table, number):
         return table.version(number)
 
@@ -394,7 +394,7 @@ def _rows_of(files: Sequence[DataFile], schema: StructType, spark: SparkSession)
 
 
 def _with_utc_offset(text: str | None, type: DataType) -> str | None:
-    """Return a partition's value with its time zone: logs have times in UTC, without saying so."""
+    """Return a partition's value with its UTC offset: logs omit it, and their times are in UTC."""
     from pyspark.sql.types import TimestampType
 
     if text is None or not isinstance(type, TimestampType):

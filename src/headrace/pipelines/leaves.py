@@ -89,7 +89,7 @@ class FilesLeaf(Leaf):
 
     @property
     def has_named_columns(self) -> bool:
-        """Whether a column of a file is found by its name, whichever others there are."""
+        """Whether a file's columns are found by name, regardless of its other columns."""
         return self._form in ("json", "parquet", "xml")
 
     @property
@@ -114,7 +114,7 @@ class DeltaLeaf(Leaf):
 
 @dataclass(frozen=True, slots=True)
 class ConstantLeaf(Leaf):
-    """Rows that the query's text holds."""
+    """Rows written in the query text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,13 +318,13 @@ _DELTA_KEY = re.compile(r"(?:stream of )?Delta table (.*?)(, version \d+)?(?: \(
 
 
 def delta_path_of(key: str) -> str | None:
-    """Return the path of the Delta table of whose newest version a key is; None for any other key."""
+    """Return the path of a Delta table if a key denotes its newest version; None for other keys."""
     found = _DELTA_KEY.fullmatch(key)
     return None if found is None or found[2] else found[1]
 
 
 def _is_of_files(relation: Any, session: SparkSession) -> bool:
-    """Return whether a relation is one of files, and these are as Spark itself lists them.
+    """Return whether a relation reads files that are listed by Spark itself.
 
     What else lists files, such as Delta's own reader in its jar, knows of rows in them that do not count.
     """
@@ -373,7 +373,7 @@ def files_there(leaf: FilesLeaf) -> dict[str, FileMark]:
 
 
 def rows_of_files(paths: Iterable[str]) -> int | None:
-    """Return the number of rows in files of Parquet; None if one of them does not tell."""
+    """Return the number of rows in Parquet files; None if one of them has no readable count."""
     import pyarrow.parquet as pq
 
     try:
@@ -413,7 +413,7 @@ def relation_of_files(
 
 
 def _with_base_path(relation: Any, base: str) -> Any:
-    """Return the options by which some files of a relation have the columns of its partitions."""
+    """Return options that give some of a relation's files its partition columns."""
     options = relation.options()
     if options.contains("basePath") or not relation.partitionSchema().size():
         return options
@@ -437,7 +437,7 @@ def relation_like(node: Any, frame: DataFrame, session: SparkSession) -> Any:
 
 
 def _in_a_batch(node: Any, session: SparkSession) -> Any:
-    """Return a reference to a common table expression that is not a stream any more."""
+    """Return a reference to a common table expression, converted from streaming to batch."""
     gateway: Any = session.sparkContext._gateway
     names = [node.productElementName(at) for at in range(node.productArity())]
     given = gateway.new_array(java_class(session, "java.lang.Object"), len(names))
@@ -454,7 +454,7 @@ def with_leaves(
     *,
     streams: bool = False,
 ) -> DataFrame:
-    """Return a query over other rows.
+    """Return a query with its leaves replaced by other rows.
 
     replaced: what gives the rows for each leaf, by `exact`. streams: whether those that it reads stay
     streams; else the query becomes one of a batch.

@@ -1,4 +1,4 @@
-"""Work on a project besides its runs: dry runs, and removal of tables and values that are no longer held.
+"""Maintenance of a project outside its runs: dry runs, and removal of obsolete tables and values.
 
 A dry run says how each table is maintained, as text and as findings for `headrace check`. Tables that a
 project no longer defines, and values that no table holds any more, are listed and removed.
@@ -201,7 +201,7 @@ def _input(leaf: Leaf, graph: Graph) -> str:
 
 
 def _position(leaf: Leaf, entry: TableEntry | None) -> str:
-    """Return how far a Delta table was read, and by which files the rest is known."""
+    """Describe how far a Delta table was read, and the files that record its later changes."""
     if not isinstance(leaf, DeltaLeaf) or leaf.version is not None or entry is None:
         return ""
     read = [each[leaf.key] for each in entry.positions.values() if leaf.key in each]
@@ -229,13 +229,13 @@ def findings_of_project(spec: PipelineSpec, spark: SparkSession) -> tuple[int, l
 
 
 def _severity(error: HeadraceError) -> Severity:
-    """Return a warning for a query that only misses its data, which need not be where it is checked."""
+    """Return the severity of an error: a warning if only the data is missing where a query is checked."""
     missing = isinstance(error, QueryRefused) and (error.unreachable or "PATH_NOT_FOUND" in error.why)
     return Severity.WARNING if missing else Severity.ERROR
 
 
 def _without_consequences(errors: list[HeadraceError]) -> list[HeadraceError]:
-    """Leave out queries that miss a table while definitions are wrong: it may be one that they define."""
+    """Omit errors of missing tables while definitions are wrong, since these may define the tables."""
     if not any(isinstance(error, BadDefinition) for error in errors):
         return errors
     return [

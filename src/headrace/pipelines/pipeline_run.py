@@ -127,7 +127,7 @@ def planned(
 
 @contextmanager
 def _session_of(spec: PipelineSpec, spark: SparkSession) -> Generator[SparkSession]:
-    """Provide a session of its own for a project: with its settings, and names that have no case.
+    """Provide a separate session for a project, with its settings and case-insensitive names.
 
     It is the active one meanwhile, which query functions ask for.
     """
@@ -220,7 +220,7 @@ def run_pipeline(
 
 
 def _plannable_part(graph: Graph, plans: Mapping[TableName, TablePlan]) -> Graph:
-    """Return a graph without the tables that cannot be planned, and those that read them."""
+    """Return a graph without the tables that cannot be planned, and without their readers."""
     kept: dict[TableName, StoredTable] = {}
     for table in graph.tables:
         if table.name in plans and table.reads <= kept.keys():

@@ -131,7 +131,7 @@ def _time_in(leaf: Leaf, watermark: Any, spark: SparkSession) -> Any | None:
 
 
 def _with_computed(expression: Any, columns: list[Any], spark: SparkSession) -> Any:
-    """Return an expression over a projection as one over its input."""
+    """Rewrite an expression over a projection as one over the projection's input."""
     computed = {each.exprId().id(): each.child() for each in columns if each.nodeName() == "Alias"}
 
     def of_input(node: Any) -> Any:
@@ -184,7 +184,7 @@ class TablePlan:
 
     @property
     def compared_files(self) -> Iterator[str]:
-        """Folders and files whose changes are read, rather than all of their rows."""
+        """Folders and files that are read by their changes, not in full."""
         if self.method in (Method.STATELESS, Method.INCREMENTAL):
             for query in self.table.queries:
                 for leaf in query.leaves:
@@ -339,7 +339,7 @@ def _refused_stream(query: AnalysedQuery, why: str, fix: str = "") -> BadDefinit
 
 
 def _name_inputs(leaves: tuple[Leaf, ...]) -> dict[str, Leaf]:
-    """Name the leaves of a query, which it reads in the same order each time."""
+    """Assign a unique name to each leaf of a query. Their order is the same each time."""
     named: dict[str, Leaf] = {}
     for leaf in leaves:
         wanted = leaf.name.table if isinstance(leaf, TableLeaf) else "input"
@@ -434,7 +434,7 @@ MAX_ESTIMATED = 3
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Measured update: its seconds, and the rows of inputs or changes that it read."""
+    """Measured update: its duration, and the number of rows of inputs or changes that it read."""
 
     seconds: float
     rows: int
@@ -481,7 +481,7 @@ class Costs:
         return replace(counted, whole=last) if whole else Costs(self.whole, last)
 
     def why_whole(self, changes: int, rows: int) -> str:
-        """Return why making a table from all rows costs less than from changes; empty if it does not."""
+        """Return why computing a table from all rows costs less than from changes; empty if it does not."""
         if changes < LEAST or self.estimated >= MAX_ESTIMATED:
             return ""
         if (estimated := self._seconds(changes, rows)) is None:

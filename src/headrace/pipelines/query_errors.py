@@ -1,4 +1,4 @@
-"""Errors of queries: what Spark or a source said, without secrets, as an error with the line of the user.
+"""Errors of queries: messages of Spark or a source, without secrets, located at the user's line.
 
 A query whose source cannot be reached, such as a database that is gone or a server without answer, is not
 wrong. Its table keeps its rows until a run in which the source is there again.
@@ -93,7 +93,7 @@ def _is_of_connection(cause: Any) -> bool:
 
 
 def _causes(error: Exception) -> Iterator[Any]:
-    """Yield the errors of Java behind one of PySpark, the first one first."""
+    """Yield the Java errors behind a PySpark error, outermost first."""
     cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     while cause is not None:
         yield cause

@@ -1,4 +1,4 @@
-"""Snapshot of a run: the input versions that all its tables read, whatever arrives meanwhile.
+"""Snapshot of a run: the input versions that all its tables read, regardless of later arrivals.
 
 Of files, it has those that were added and removed since a position, and the rows that differ.
 """
@@ -62,7 +62,7 @@ class RunSnapshot:
         self.delta = RunDeltaTables()
 
     def versions(self, table: StoredTable) -> TableVersions:
-        """Return the versions of a table, as far as the run has come, and the writer of the next one."""
+        """Return the versions of a table at this point of the run, with the writer of the next one."""
         name = table.name
         is_read = bool(self.graph.readers_of(name)) or self.catalog.is_read(name)
         keeps_changes = is_read or bool(table.dataset.delivery)
@@ -89,7 +89,7 @@ class RunSnapshot:
                 return UnversionedInput(leaf, self.spark)
 
     def keep(self, leaves: Iterable[Leaf]) -> None:
-        """Keep the contents of the files of inputs, to compare later ones with."""
+        """Store the contents of input files, for comparison with later ones."""
         for leaf in leaves:
             if isinstance(leaf, FilesLeaf):
                 FileInput(leaf, self.spark, self.files).keep()
@@ -104,7 +104,7 @@ class RunSnapshot:
         return {leaf.key: self.input(leaf).position() for leaf in query.leaves}
 
     def rows_changed(self, leaves: Iterable[Leaf], before: Positions) -> int | None:
-        """Return how many rows of inputs have changed since positions, once an update has read them.
+        """Return the number of input rows changed since positions, once an update has read them.
 
         None where that is not known.
         """
@@ -169,7 +169,7 @@ class FileInput(RunInput[FilesLeaf]):
         return listings[leaf.exact]
 
     def _list(self) -> dict[str, list[int]]:
-        """List the files, without those that added after the run first looked into their folders."""
+        """List the files, without files added after the run first listed their folders."""
         known: set[str] = set()
         for root in self.leaf.roots:
             folder = root if os.path.isdir(root) else os.path.dirname(root)
@@ -185,7 +185,7 @@ class FileInput(RunInput[FilesLeaf]):
         return self.files.contents.marks(found)
 
     def keep(self) -> None:
-        """Keep the contents of the files, to compare later ones with."""
+        """Store the contents of the files, for comparison with later ones."""
         if not self.leaf.streaming and not self.leaf.incomparable:
             self.files.contents.keep(self.position())
 

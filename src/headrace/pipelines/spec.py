@@ -64,7 +64,7 @@ class PipelineSpec:
 
 
 def settings_of(spec: PipelineSpec) -> Mapping[str, str]:
-    """Return the settings of Spark in a project's configuration."""
+    """Return the Spark settings in a project's configuration."""
     return {key: value for key, value in spec.configuration.items() if not key.startswith("headrace.")}
 
 
@@ -85,7 +85,7 @@ def find_spec(folder: Path) -> Path:
 
 
 def spec_of(path: Path) -> Path | None:
-    """Return the spec of the project that a file, or its folder, is part of; None if it is part of none.
+    """Return the spec of the project that a file, or its folder, belongs to; None if there is none.
 
     A malformed spec counts, as it may mean to name the file.
     """
@@ -134,7 +134,7 @@ def read_spec(file: Path) -> PipelineSpec:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads the parsed content of a spec. lines: of the fields."""
+    """Reader of the parsed content of a spec. lines: line numbers of the fields."""
 
     file: Path
     given: Any

@@ -129,7 +129,7 @@ _NUMBER = re.compile(
 
 
 def _canonical(query: AnalysedQuery, names: Mapping[TableName, TableName], spark: SparkSession) -> str:
-    """Return the text of a plan without the numbers that Spark gives anew each time."""
+    """Return the text of a plan with canonical numbers instead of those that Spark assigns anew each time."""
     numbers = dict[str, str]()
     text = "\n".join(f"{' ' * depth}{line}" for depth, _, line in text_of(query.plan, names, spark))
     return _NUMBER.sub(lambda found: numbers.setdefault(found[0], f"#{len(numbers)}"), text)
@@ -144,7 +144,7 @@ def _plan_lines(
 
 
 def _expressions(query: AnalysedQuery, pattern: Any) -> Iterator[Any]:
-    """Yield the parts of all expressions that hold some pattern."""
+    """Yield the nodes of all expressions that contain a pattern."""
     for plan in with_subqueries(query.plan):
         for node in _nodes(plan):
             for expression in items(node.expressions()):

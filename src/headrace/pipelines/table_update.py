@@ -1,4 +1,4 @@
-"""Update of one table: by the changes of its inputs, or by Spark from all their rows."""
+"""Update of one table: from the changes of its inputs, or by Spark from all their rows."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Updater:
         return self.snapshot.versions(self._table)
 
     def run(self) -> Updated:
-        """Make the next version of the table, if anything changed. Raises the errors of its query."""
+        """Write the next version of the table, if anything changed. Raises the errors of its query."""
         start = perf_counter()
         try:
             if self.plan.method in (Method.STATELESS, Method.INCREMENTAL):
@@ -106,7 +106,7 @@ class Updater:
         return replace(updated, entry=replace(updated.entry, costs=costs.to_entry()))
 
     def _why_whole(self, query: AnalysedQuery, read: Positions) -> str:
-        """Return why the table is made from all rows though changes of its inputs are known; empty if not."""
+        """Return why the table is computed from all rows despite known input changes; empty if it is not."""
         if not self.plan.chooses or not read:
             return ""
         changes, rows = self.snapshot.rows_changed(query.leaves, read), self.snapshot.rows_of(query.leaves)
@@ -142,11 +142,11 @@ class Updater:
         )
 
     def _is_current(self, positions: Positions, before: Positions) -> bool:
-        """Return whether the inputs are those that the table was made from."""
+        """Return whether the table was computed from the current inputs."""
         return self.plan.stable and None not in positions.values() and dict(positions) == dict(before)
 
     def _inputs_unchanged(self, query: AnalysedQuery, read: Positions) -> bool:
-        """Return whether the inputs are known to have the rows that they had at positions."""
+        """Return whether the inputs are known to be unchanged since positions."""
         return self.plan.stable and all(
             self.snapshot.input(leaf).is_unchanged(read.get(leaf.key)) for leaf in query.leaves
         )
@@ -240,7 +240,7 @@ class Updater:
         return before.version if rows is None else self._writer.append(rows)
 
     def _next_positions(self, query: AnalysedQuery, read: Positions) -> dict[str, Position | None]:
-        """Return how far inputs are read in this run; files that a stream has read stay read when they go."""
+        """Return the input positions of this run. Files read by a stream stay recorded when removed."""
         found: dict[str, Position | None] = {}
         for leaf in query.leaves:
             before, now = read.get(leaf.key), self.snapshot.input(leaf).position()
@@ -370,7 +370,7 @@ class Updater:
         return found
 
     def _in_order(self, leaf: Leaf, rows: DataFrame) -> DataFrame:
-        """Return the rows of an input in the order in which the flow is to read them."""
+        """Return the rows of an input in the order in which the flow must read them."""
         (query,) = self._table.queries
         return in_time_order(rows, query, leaf, self.snapshot.spark) if leaf.streaming else rows
 
@@ -395,7 +395,7 @@ class Updater:
         return Updated(made, Method.INCREMENTAL, changed, _FROM_ALL_ROWS + why, whole=True)
 
     def _shards(self, query: AnalysedQuery) -> int:
-        """Return the number of state shards: a task holds the rows of one in memory."""
+        """Return the number of state shards: each task keeps the rows of one shard in memory."""
         rows = sum(self.snapshot.rows_changed([leaf], {}) or 0 for leaf in query.leaves)
         return max(self.snapshot.spark.sparkContext.defaultParallelism, -(-rows // SHARD_ROWS))
 
@@ -416,7 +416,7 @@ class Updater:
     def _tick(
         self, state: TableState, inputs: Mapping[str, DataFrame], now: Positions, shards: int | None = None
     ) -> int:
-        """Run the flow on changes; return their number. shards: of state that is new."""
+        """Run the flow on changes; return their number. shards: number of shards of new state."""
         from headrace.io.files.changelog import Changelog
         from headrace.spark.run_command import run
         from headrace.spark.sources.opening import Frame
@@ -440,7 +440,7 @@ class Updater:
 
 
 class Stopped(BaseException):
-    """Exception that ends a run after a signal. signal: which one."""
+    """Exception that ends a run after a signal. signal: the signal received."""
 
     def __init__(self, signal: Signals) -> None:
         super().__init__(signal)

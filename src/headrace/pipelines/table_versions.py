@@ -1,4 +1,4 @@
-"""Versions of a pipeline's table: reading the last one and the changes since others, writing the next.
+"""Versions of a pipeline's table: reading the last one and the changes since earlier ones, writing the next.
 
 The rows of a version, and what changed from the one before, are folders of files (`VersionFolders`). The next
 version is made beside the last one and shares the files that stay; the catalogue then names it.
@@ -55,7 +55,7 @@ _SMALL, _LARGE = 1 << 23, 1 << 27
 
 @dataclass(frozen=True, slots=True)
 class TableVersions:
-    """Versions of a table, as far as a run has come.
+    """Versions of a table at the current point of a run.
 
     entry: of its last version; None before the first.
     keeps_changes: whether somebody reads the changes of the next version.
@@ -75,7 +75,7 @@ class TableVersions:
 
     @property
     def last(self) -> TableEntry:
-        """Entry of the last version, which must be there."""
+        """Entry of the last version, which must exist."""
         assert self.entry is not None
         return self.entry
 
@@ -96,7 +96,7 @@ class TableVersions:
         return reader.load([f"file:{each}" for each in ([folder] if files is None else files)])
 
     def _check_rows(self) -> None:
-        """Raise `CatalogDamaged` if the last version has other rows than it was written with."""
+        """Raise `CatalogDamaged` if the last version's row count differs from the recorded one."""
         if self.entry is None or not self.entry.layout.startswith("parquet"):
             return
         folder = self._rows_folder(self.entry.version)
@@ -193,7 +193,7 @@ class TableVersions:
         return version
 
     def extend(self, rows: DataFrame) -> int:
-        """Write a version with more rows, and columns of which the rows before have no values.
+        """Write a version with rows appended, and possibly new columns, null in the earlier rows.
 
         Raises `PipelineError` for other differences between the rows before and these.
         """
@@ -232,7 +232,7 @@ class TableVersions:
         return rows.select(*columns)
 
     def _keep_as_changes(self, version: int) -> None:
-        """Keep the rows of a version, which are only the added ones so far, as its changes."""
+        """Store the rows of a version, so far only the added ones, as its changes."""
         rows, changed = self._rows_folder(version), self._changes_folder(version)
         if self.table.layout == "parquet":
             share_files(data_files(rows), rows, changed)
@@ -240,7 +240,7 @@ class TableVersions:
             self._write(with_weight(self._read(version), 1), changed, "parquet")
 
     def apply_ticks(self, ticks: Sequence[Path]) -> int:
-        """Write a version with the changes in ticks of a changelog; return its number, as `append` does."""
+        """Write a version with the changes in changelog ticks applied; return its number, like `append`."""
         few = weighted_rows
         columns = few.comparable_schema(self.table.schema) if self.table.layout == "parquet" else None
         if columns is None or sum(map(count_rows, ticks)) > few.FEW or self._comparable is None:
@@ -274,7 +274,7 @@ class TableVersions:
         return version
 
     def _rewrite(self, before: TableEntry, version: int) -> None:
-        """Write the version before with the changes of this one.
+        """Write a version by applying its changes to the previous one.
 
         Files that hold a row that is taken back are written anew; the version shares the others.
         """
@@ -298,7 +298,7 @@ class TableVersions:
         return files & found if found <= files else files
 
     def apply(self, changes: DataFrame) -> int:
-        """Write a version with changes, which have a weight each; return its number, as `append` does."""
+        """Write a version with weighted changes applied; return its number, like `append`."""
         before, version = self._comparable, self.catalog.new_version(self.table.name)
         assert before is not None
         changed, rows = self._changes_folder(version), self._rows_folder(version)
@@ -333,7 +333,7 @@ class TableVersions:
         return any(file.stat().st_size for file in data_files(folder))
 
     def _conform(self, rows: DataFrame, *further: str) -> DataFrame:
-        """Conform rows to the columns of the table, in its order and of its types."""
+        """Conform rows to the columns of the table, with its column order and types."""
         from pyspark.sql import functions as f
 
         found = {field.name: field.dataType for field in rows.schema.fields}
@@ -375,7 +375,7 @@ class TableVersions:
 
 
 def save(writer: DataFrameWriter, folder: Path) -> None:
-    """Write a folder of files atomically, without the marker files of Spark."""
+    """Write a folder of files atomically, without Spark's marker files."""
     staged = stage_beside(folder)
     writer.save(f"file:{staged}")
     _publish(staged, folder)

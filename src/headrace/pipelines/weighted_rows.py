@@ -29,14 +29,14 @@ FEW = 20_000
 
 
 def with_weight(rows: DataFrame, weight: int) -> DataFrame:
-    """Return rows as changes of one weight."""
+    """Return rows as changes with the same weight."""
     from pyspark.sql import functions as f
 
     return rows.withColumn(WEIGHT, f.lit(weight).cast("long"))
 
 
 def consolidate(changes: DataFrame) -> DataFrame:
-    """Consolidate weights: each row once, and none of weight 0."""
+    """Consolidate weights: each row at most once, with a non-zero weight."""
     from pyspark.sql import functions as f
 
     fields = [field for field in changes.schema.fields if field.name != WEIGHT]
@@ -52,12 +52,12 @@ def consolidate(changes: DataFrame) -> DataFrame:
 
 
 def difference(before: DataFrame, now: DataFrame) -> DataFrame:
-    """Return the changes that make the rows `now` of the rows `before`."""
+    """Return the changes that turn the rows `before` into the rows `now`."""
     return consolidate(with_weight(before, -1).unionByName(with_weight(now, 1)))
 
 
 def expand(rows: DataFrame, copies: str = WEIGHT) -> DataFrame:
-    """Repeat each row by an expression of its weight, and drop the weight."""
+    """Repeat each row `copies` times, an expression over its weight, and drop the weight."""
     from pyspark.sql import functions as f
 
     names = [quoted(name) for name in rows.columns if name != WEIGHT]
@@ -77,7 +77,7 @@ def has_removals(changes: DataFrame) -> bool:
 
 
 def can_be_grouped(schema: StructType) -> bool:
-    """Return whether equal rows are known as such by Spark: not variants, nor texts with a collation."""
+    """Return whether Spark can group equal rows, which excludes variants and text with a collation."""
     return not kinds_in(schema) & {"variant", "collated", "interval", "geography", "geometry"}
 
 
@@ -118,7 +118,7 @@ def kinds_of(of: DataType) -> Iterator[str]:
 
 
 def holds_map(kind: DataType) -> bool:
-    """Return whether values of a type are maps, or hold some."""
+    """Return whether values of a type are, or contain, maps."""
     return "map" in kinds_of(kind)
 
 
@@ -171,7 +171,7 @@ def _with_each_map(column: Column, kind: DataType, of_map: Callable[[Column, Map
 
 
 def comparable_schema(schema: StructType) -> pa.Schema | None:
-    """Return the columns of a table in Arrow; None if some cannot be compared here."""
+    """Return a table's columns as an Arrow schema; None if some cannot be compared here."""
     import pyarrow.types as kinds
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -202,7 +202,7 @@ def read_ticks(ticks: Iterable[Path], columns: pa.Schema) -> pa.Table:
 
 
 def consolidate_arrow(changes: pa.Table) -> pa.Table:
-    """Consolidate weights: each row once, and none of weight 0."""
+    """Consolidate weights: each row at most once, with a non-zero weight."""
     import pyarrow.compute as pc
 
     compute: Any = pc
@@ -225,7 +225,7 @@ def expand_arrow(changes: pa.Table) -> pa.Table | None:
 
 
 def with_rows_of(changes: pa.Table, folder: Path, columns: pa.Schema) -> pa.Table:
-    """Return changes together with the rows of a version, as changes from nothing."""
+    """Return changes together with the rows of a version, as changes to an empty table."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

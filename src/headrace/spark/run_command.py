@@ -189,7 +189,7 @@ def run(
 
 
 def _check_choice(option: str, given: object, *choices: str | None) -> None:
-    """Raise `BadInput` for a misspelled choice, which would otherwise count as another one."""
+    """Raise `BadInput` for a misspelled choice, which would otherwise be taken for a different one."""
     if given not in choices:
         raise BadInput(
             f"{option} is {given!r}", fix=f"give one of {', '.join(map(repr, choices))}", option=option

@@ -100,7 +100,7 @@ class PartWriter:
         return name
 
     def value_of(self, node: int) -> str:
-        """Return the source of an operator's current value at the current line."""
+        """Return the source code that reads an operator's value at the current line."""
         fires_in = self._arrangement.fires_in.get(node)
         if fires_in is not None and self._here.is_within(fires_in):
             return self._in_run[node]

@@ -84,7 +84,7 @@ def lengthened(a: LoweredExpression, digits: int) -> LoweredExpression:
 
 
 def _none_but(value: pl.Expr, number: int) -> pl.Expr:
-    """Return a constant, null where the value is."""
+    """Return a constant column that is null wherever `value` is null."""
     return pl.when(value.is_not_null()).then(whole(number))
 
 

@@ -151,7 +151,7 @@ def stage_part(
     durable: bool = True,
     write: Callable[..., None] = _write_parquet,
 ) -> str:
-    """Write changes, weight last, where readers do not look, and return the part's name for `assemble`.
+    """Write changes, weight last, to the staging folder; return the part's name for `assemble`.
 
     `name` is unique among the tasks and attempts of this tick, and has the ending of the files of `write`.
     """
@@ -182,7 +182,7 @@ def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, d
 
 
 def assembled(path: str | os.PathLike[str], tick: int) -> Path:
-    """Return the folder of a tick that is not published."""
+    """Return the path of a tick's assembled, unpublished folder."""
     return tick_folders(Path(path, STAGING)).folder(tick)
 
 

@@ -96,7 +96,7 @@ _MERGED = re.compile(r"merged-(\d+)-(\d+)\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """Result of a compaction: `merged` folders became `into`; the ticks `unmerged` were left alone."""
+    """Result of a compaction: `merged` folders were merged into `into`; the ticks `unmerged` were not."""
 
     merged: int
     into: int
@@ -150,7 +150,7 @@ def compact(folder: str | os.PathLike[str], keep: int = KEEP, *, everything: boo
 
 
 def erase(folder: str | os.PathLike[str]) -> Compacted:
-    """Merge all ticks of the changelog in `folder`, so that no file holds rows that were taken back.
+    """Merge all ticks of the changelog in `folder`, so that no file contains retracted rows.
 
     Neither a run nor a reader may be at work: unlike `compact`, this moves rows to folders that a reader may
     have visited. The whole sum is held in memory. Raises like `compact`.
@@ -174,7 +174,7 @@ class Compactor:
         self._replaced: Iterator[Path] = iter(())
 
     def published(self, tick: int) -> None:
-        """Note that `tick` was published with changes."""
+        """Record that `tick` was published with changes."""
         if not self._unmerged or self._unmerged[-1] < tick:
             self._unmerged.append(tick)
 
@@ -326,7 +326,7 @@ def tick_to_merge_into(group: Sequence[TickDirectory], listed: Sequence[str]) ->
 
 
 def _compact(lock: FolderLock, keep: int, *, durable: bool, everything: bool = False) -> Compacted:
-    """Merge what is due in an exclusively locked changelog. The replaced folder goes to `aside`."""
+    """Merge the groups due in an exclusively locked changelog. The replaced folder is moved to `aside`."""
     path, new = lock.path, aside(lock.path)
     folders = _tick_folders(path)
     groups = [folders] if everything else due_groups(folders, keep, time.time())
@@ -418,7 +418,7 @@ def _added_up(table: pa.Table) -> pa.Table:
 
 
 def _comparable(column: pa.ChunkedArray) -> Any:
-    """Convert a column to one that Arrow can group by, with equal values for equal ones."""
+    """Convert a column to a type that Arrow can group by, preserving equality of values."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -27,7 +27,7 @@ _OF_NAMES = ("idna", "punycode")
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """Record that is not CSV. line: text of the line with the problem. is_whole: it is the whole record."""
+    """Malformed CSV record. line: text of the line at fault. is_whole: whether it is the whole record."""
 
     problem: str
     line: str
@@ -121,7 +121,7 @@ class CsvDialect:
         return self._reader(chain.from_iterable(map(_lines, blocks)))
 
     def records(self, blocks: Iterable[bytes]) -> Iterator[tuple[int, list[str] | Malformed]]:
-        """Yield the records of blocks of whole lines, each with its first line. Blank lines are no records.
+        """Yield the records of blocks of whole lines, each with its first line. Blank lines are skipped.
 
         A malformed record is yielded, too; it is the last one if its end is unknown.
         """
@@ -170,7 +170,7 @@ class CsvDialect:
         }
 
     def likely_encoding(self, text: str) -> str | None:
-        """Return an encoding that may fit a text whose bytes are not in UTF-8, this dialect's encoding."""
+        """Guess the encoding of a text that is not valid UTF-8. None unless the dialect itself is UTF-8."""
         if not self.is_utf8 or text.isascii():
             return None
         found = likely_encoding(text.encode(errors="surrogateescape"))
@@ -182,7 +182,7 @@ class CsvDialect:
         return max(others, key=header.count, default=None)
 
     def in_utf8(self, file: Any) -> Any:
-        """Return an open file of bytes as one of UTF-8. Bytes that are no text stay unreadable."""
+        """Return an open binary file transcoded to UTF-8. Undecodable bytes stay unreadable."""
         if self.is_utf8:
             return file
         return io.BufferedReader(_Transcoder(file, self.encoding))
@@ -269,7 +269,7 @@ def _refused(problem: str, fix: str) -> BadInput:
 
 
 def _line_before(text: str) -> str:
-    """Return the last line of a text, without its end."""
+    """Return the last line of a text, without its line ending."""
     text = text.removesuffix("\n").removesuffix("\r")
     return text[max(text.rfind("\n"), text.rfind("\r")) + 1 :]
 

@@ -112,7 +112,7 @@ RowOf = Callable[[Sequence[str]], Any]
 
 @dataclass(frozen=True)
 class _Header:
-    """Header of a file, matched with fields. positions: of the fields, None for those not in the file."""
+    """Header of a file, matched with fields. positions: of the fields; None for fields not in the file."""
 
     dialect: CsvDialect
     width: int
@@ -291,7 +291,7 @@ class CsvFormat(FileFormat):
         return names[: len(first)]
 
     def _other_sep(self, text: str) -> str:
-        """Return the way out if another separator divides this text; "" if none does."""
+        """Return the suggested fix if another separator divides this text; "" if none does."""
         sep = self._dialect.likely_sep(text)
         if sep is None:
             return ""
@@ -299,7 +299,7 @@ class CsvFormat(FileFormat):
         return f"fields seem to end with {shown!r}: CsvFiles(..., sep={sep!r}), or csv:PATH?sep={shown}"
 
     def _other_encoding(self, text: str) -> str:
-        """Return the way out for a text that is not in the dialect's encoding; "" if it is."""
+        """Return the suggested fix for a text that is not in the dialect's encoding; "" if it is."""
         encoding = self._dialect.likely_encoding(text)
         if encoding is None:
             return ""

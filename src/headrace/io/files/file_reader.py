@@ -63,7 +63,7 @@ class ColumnMismatch:
 def near_miss(
     source: str, missing: Field, declared: Collection[str], there: Iterable[str], file: str, within: str = ""
 ) -> Iterator[ColumnMismatch]:
-    """Yield a missing column, if a file has one whose name differs by case or blanks alone.
+    """Yield a missing column if the file has a column with a name differing only in case or blanks.
 
     declared: the names of all columns; a declared one is no misspelt one. within: prefix of the column's
     name, if it is a field of others.
@@ -82,7 +82,7 @@ def near_misses(
     file: str,
     within: str = "",
 ) -> Iterator[ColumnMismatch]:
-    """Yield nullable fields that are missing in a JSON object, or in one of its fields; see `near_miss`."""
+    """Yield nullable fields missing from a JSON object, or in one of its fields; see `near_miss`."""
     if not isinstance(found, dict):
         return
     there = cast("dict[str, object]", found)
@@ -153,7 +153,7 @@ class FileFormat(ABC):
 
     @abstractmethod
     def blocks(self, path: Path, part: FilePart = WHOLE) -> Iterator[Block]:
-        """Yield the records of a part of a file. Records are to be taken before the next block is.
+        """Yield the records of a part of a file. Consume a block's records before taking the next block.
 
         Raises `UnreadableSource` for a file of another format; errors that `reported` turns into it pass.
         """
@@ -163,14 +163,14 @@ class FileFormat(ABC):
         """Divide a file into parts of about `size` bytes, each of which `blocks` can read by itself."""
 
     def count(self, path: Path, part: FilePart = WHOLE) -> int | None:
-        """Return the number of records in a part of a file, or None if only reading it would tell.
+        """Return the number of records in a part of a file, or None if counting requires reading it.
 
         Raises like `blocks`.
         """
         return None
 
     def worth_columns(self, lines: bytes) -> bool:
-        """Check whether pyarrow parses lines faster."""
+        """Check whether parsing lines with pyarrow is expected to be faster."""
         self._bytes_read += len(lines)
         if not _WORTH_COLUMNS <= len(lines) < _TOO_LONG:
             return False
@@ -180,7 +180,7 @@ class FileFormat(ABC):
         return self._bytes_read >= _WORTH_AN_IMPORT or "pyarrow" in sys.modules
 
     def parsed(self, lines: bytes, parse: Callable[[], pa.Table | None]) -> tuple[Block, int] | None:
-        """Parse lines as columns if that pays off, and return their block and number of records.
+        """Parse lines as columns if that is faster; return their block and number of records.
 
         None if they are to be read one by one.
         """
@@ -207,7 +207,7 @@ class FileFormat(ABC):
 
 @singledispatch
 def open_format(source: Files, feed: Feed) -> FileFormat:
-    """Bind the format of a source of files to a feed. Raises `BadInput` for columns that it cannot hold."""
+    """Bind the format of a source of files to a feed. Raises `BadInput` for columns it cannot represent."""
     raise NotImplementedError(type(source))
 
 
@@ -230,7 +230,7 @@ def rows_of(table: pa.Table, feed: Feed) -> Iterable[tuple[Any, ...]]:
 
 
 def add_records(batch: Batch, records: Iterable[Record], feed: Feed, *, set_aside: bool) -> int:
-    """Move records to a batch, and count them. Raises `BadRow` for an unreadable one, if not `set_aside`."""
+    """Move records to a batch, and count them. Raises `BadRow` for an unreadable one unless `set_aside`."""
     count = 0
     for record in records:
         count += 1
@@ -343,7 +343,7 @@ class FilesReader(Reader):
         return True
 
     def _unread(self, records: Iterator[Record]) -> Iterator[Record]:
-        """Skip the records that earlier ticks have read. Raises `InputChanged` if there are fewer of them."""
+        """Skip the records that earlier ticks have read. Raises `InputChanged` if the file has fewer."""
         file = self._file
         there = sum(1 for _ in islice(records, file.rows))
         if there < file.rows:
@@ -371,7 +371,7 @@ class FilesReader(Reader):
         return count, ended
 
     def _look_ahead(self) -> bool:
-        """Read the record after those taken. Returns whether there is one, or an error in its place."""
+        """Read the next record ahead. Returns whether there is one, or an error in its place."""
         assert self._open is not None
         try:
             self._ahead = [*islice(self._open, 1)]
@@ -382,7 +382,7 @@ class FilesReader(Reader):
         return bool(self._ahead)
 
     def _placed(self, records: Iterator[Record]) -> Iterator[Record]:
-        """Add to rows the path of the file and the number of their record in it."""
+        """Append the path of the file and the record number to each row."""
         path = self._file.path
         for number, record in enumerate(records, self._rows_taken + 1):
             yield [(*row, (path, number)) for row in record] if isinstance(record, list) else record
@@ -396,7 +396,7 @@ class FilesReader(Reader):
 
 
 def _failing(error: Exception) -> Iterator[Record]:
-    """Raise an error in the place of the first record."""
+    """Return an iterator that raises an error instead of yielding its first record."""
     raise error
     yield
 

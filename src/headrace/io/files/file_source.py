@@ -196,7 +196,7 @@ class PendingFile:
     modified: int
 
     def now(self) -> PendingFile:
-        """Return the file as it is now, when it is about to be read."""
+        """Return the file with its current size and modification time, just before it is read."""
         stat = _stat(self.path)
         return self if stat is None else replace(self, size=stat.st_size, modified=stat.st_mtime_ns)
 
@@ -205,7 +205,7 @@ class PendingFile:
         return os.path.abspath(self.path)
 
     def position(self, rows: int) -> tuple[int, int, int, str]:
-        """Return the position to record after `rows` records, or all (`DONE`)."""
+        """Return the position to record after `rows` records, or after all of them (`DONE`)."""
         return rows, self.size, self.modified, self.absolute
 
 
@@ -226,7 +226,7 @@ _Read: TypeAlias = tuple[str, int, int]
 
 @dataclass(slots=True)
 class PendingFiles:
-    """Files of a source that no tick has read to its end, each found once.
+    """Files of a source that no tick has read to the end, each listed once.
 
     taken: positions by name, as `UnreadFile.position` makes them.
     """
@@ -240,7 +240,7 @@ class PendingFiles:
     _checked_when: float = field(default=0.0, init=False)
 
     def look(self, *, may_be_none: bool) -> list[PendingFile]:
-        """List the files that have come since the last look, in name order.
+        """List the files that have appeared since the last call, in name order.
 
         The first look compares all files that were read with what they were then, later ones some of them in
         turn. Raises `InputChanged` for a file that differs, `UnreadableSource` like `Listing.names`.
@@ -264,7 +264,7 @@ class PendingFiles:
         self._read[file.name] = file.path, file.size, file.modified
 
     def shrunk(self, file: PendingFile, rows: int) -> InputChanged:
-        """Build the error for a file that has fewer rows than earlier ticks have read of it."""
+        """Build the error for a file that has fewer rows than earlier ticks have read from it."""
         return InputChanged(
             f"source {self.listing.source!r}: {printable(file.path)} changed after a part of it was read",
             why=f"Earlier ticks read {file.rows:,} of its rows, and it has only {rows:,} now. "

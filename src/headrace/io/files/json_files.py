@@ -159,7 +159,7 @@ class JsonFormat(FileFormat):
                 yield BadRecord(str(path), row, str(problem), shortened(text, 200))
 
     def _look_at_first(self, path: Path, lines: bytes) -> None:
-        """Look at the first object of a block that was read as columns, which do not tell all names."""
+        """Check the first object of a block read as columns, since columns do not include all names."""
         with suppress(ValueError, RecursionError, InvalidOperation):
             self._look_at(path, self._value(lines[: lines.find(b"\n") + 1].decode()))
 

@@ -72,7 +72,7 @@ class RepeatedNames(dict[str, Any]):
 
 
 def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build an object of its names and values, as `json` calls it. A map tells if a name is repeated."""
+    """Build an object from names and values, as a hook of `json`; `RepeatedNames` if a name is repeated."""
     made = dict(pairs)
     if len(made) == len(pairs):
         return made

@@ -126,7 +126,7 @@ def count(path: Path, part: FilePart = WHOLE) -> int | None:
 
 
 def whole_table(batch: pa.RecordBatch, fields: list[Field]) -> pa.Table | None:
-    """Build a table of some fields from a batch, or return None if a value may not be as declared.
+    """Build a table of some fields from a batch, or return None if a value might not fit its type.
 
     A nullable column that is missing, as a weight may be, is null. Numbers are widened, integers of another
     width and text in another layout are converted.
@@ -144,7 +144,7 @@ def whole_table(batch: pa.RecordBatch, fields: list[Field]) -> pa.Table | None:
 
 
 def _as_declared(column: Any, data_type: DataType) -> Any:
-    """Return a column with the Arrow type of `data_type`; None if a value may have no place in it."""
+    """Return a column with the Arrow type of `data_type`; None if a value might not fit."""
     wanted = arrow_type(data_type)
     if column.type == wanted:
         return column
@@ -490,14 +490,14 @@ def _page_sizes(content: BinaryIO, start: int, stop: int) -> Iterator[int]:
 
 
 class _Compact:
-    """Reader of a struct in Thrift's compact protocol. at: the next byte."""
+    """Reader of a struct in Thrift's compact protocol. at: position of the next byte."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self.at = 0
 
     def struct(self, depth: int = 0) -> dict[int, int]:
-        """Skip a struct, and return its numbers by field."""
+        """Skip a struct; return its integer fields by field id."""
         if depth > 8:
             raise ValueError("a page has no header that can be read")
         numbers: dict[int, int] = {}

@@ -52,7 +52,7 @@ CURRENT = "current"
 
 
 def erase_earlier(path: str | os.PathLike[str]) -> int:
-    """Remove all versions of a table but the current one, and return how many. No run may be at work."""
+    """Remove all versions of a table but the current one; return their number. No run may be active."""
     versions = versions_of(path)
     others = {*versions.numbers()} - {versions.linked(Path(path, CURRENT))}
     for number in others:
@@ -150,7 +150,7 @@ def stage(
     durable: bool = True,
     sources: tuple[str, ...] = (),
 ) -> Iterator[tuple[str, int]]:
-    """Apply a tick's changes (weight last) to the buckets they touch, and write those.
+    """Apply a tick's changes (weight last) to the buckets they touch, and write these buckets.
 
     Yields per bucket its name for `assemble`, and its number of changes. `name` is unique among the tasks
     and attempts of this tick. `changes` are all changes of their buckets.
@@ -346,7 +346,7 @@ class TableWriter(ReadableWriter):
                 yield from rows if weighted else ((*row, 1) for row in rows)
 
     def _files(self, like: str) -> list[Path]:
-        """List the files of the current version, of all buckets, with names like that of bucket 0."""
+        """List the current version's files of all buckets. like: name pattern, given for bucket 0."""
         return sorted(Path(self._target.path, CURRENT).glob(like.replace("0000", "*")))
 
     def close(self) -> None:

@@ -67,7 +67,7 @@ def parsed_column(texts: pa.Array, data_type: DataType, parse_text: Callable[[st
 
 @singledispatch
 def cast_text(data_type: DataType, texts: pa.Array) -> pa.Array | None:
-    """Convert text by a cast. Returns None or raises `ArrowException` if it might be wrong."""
+    """Convert text by a cast. Returns None or raises `ArrowException` if the result might be wrong."""
     raise TypeError(data_type)
 
 
@@ -213,7 +213,7 @@ class JsonColumns:
 
 
 def _objects(block: bytes, ends: int) -> int:
-    """Count the lines that are not blank, or return 0 if one does not begin and end as an object does.
+    """Count the non-blank lines; return 0 if any does not begin and end like an object.
 
     If all do, none holds the middle of an object: no brace can follow on a closing one within an object. So
     the block has as many objects as lines only if each line is one.
@@ -229,7 +229,7 @@ def _objects(block: bytes, ends: int) -> int:
 
 
 def _plain(block: bytes, lines: int) -> bool:
-    """Check that a block is UTF-8, and that Python reads its numbers and its nesting as Arrow does."""
+    """Check that a block is UTF-8, and that Python and Arrow agree on its numbers and nesting."""
     if not block.isascii():
         try:
             block.decode()
@@ -298,7 +298,7 @@ def _column(found: pa.Table, declared: Field) -> pa.Array:
 
 @singledispatch
 def _declared(data_type: DataType, found: pa.Array) -> pa.Array:
-    """Convert a column to its declared type. Raises `UnfitValue` if that is not certain to be right."""
+    """Convert a column to its declared type. Raises `UnfitValue` if the result might be wrong."""
     return found
 
 
@@ -365,7 +365,7 @@ def _(data_type: StructType, found: pa.Array) -> pa.Array:
 
 
 class CsvColumns:
-    """Parser of blocks of CSV records. positions: of the fields, None for those not in the file."""
+    """Parser of blocks of CSV records. positions: of the fields; None for fields not in the file."""
 
     def __init__(
         self,
@@ -381,7 +381,7 @@ class CsvColumns:
         self._read = sorted({at for at in positions if at is not None} or {0})
 
     def table(self, block: bytes) -> pa.Table | None:
-        """Convert a well quoted block to a table of the fields, or return None where that is not certain."""
+        """Convert a well-quoted block to a table of the fields; None if the result might be wrong."""
         if block.startswith(BOM):  # Arrow would leave it out
             return None
         limit = csv.field_size_limit()

@@ -99,7 +99,7 @@ def whole_number(text: str, bits: int) -> int:
 
 
 def in_range(value: int, bits: int) -> int:
-    """Return the value, or raise `UnfitValue` if it does not fit a signed integer of that many bits."""
+    """Return the value, or raise `UnfitValue` if it does not fit a signed integer of `bits` bits."""
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
         shown = str(value) if abs(value) < 10**60 else "it"
         raise UnfitValue(f"{shown} is out of the range of int{bits}")

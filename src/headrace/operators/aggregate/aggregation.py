@@ -1,4 +1,4 @@
-"""Aggregate functions and their accumulators, and where their form on each engine is registered.
+"""Aggregate functions and their accumulators, and the registries of their forms on each engine.
 
 All of them ignore nulls, except `count()` of rows. No result depends on the order of arrival: float sums are
 exact and rounded once, `first` and `last` take an order, `collect` sorts.
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Aggregation(WindowFunction):
-    """Base of the aggregate functions, which are window functions, too, with `over`.
+    """Base of the aggregate functions, which can also be used as window functions, with `over`.
 
     only_grows:        further rows never decrease the result.
     distinct_on_spark: its native form takes distinct arguments, too.
@@ -70,7 +70,7 @@ class Aggregation(WindowFunction):
         return tuple(v for v in (getattr(self, f.name) for f in fields(self)) if v is not None)
 
     def skips_null(self) -> tuple[bool, ...]:
-        """Return per argument whether rows in which it is null do not take part."""
+        """Return, per argument, whether rows with a null in it are skipped."""
         return (True,) * len(self.arguments())
 
     @abstractmethod
@@ -173,7 +173,7 @@ class AggregateArguments:
         return tuple(F.col(f"`{name}`") for name in self.names)
 
     def sql(self, text: str) -> SparkColumn:
-        """Return an aggregate from its SQL, where `{0}` stands for the argument, `{of}` for DISTINCT."""
+        """Build an aggregate from SQL text. `{0}`: the argument. `{of}`: DISTINCT, if requested."""
         return F.expr(text.format(f"`{self.names[0]}`", of="DISTINCT" if self.distinct else ""))
 
     def values(self) -> SparkColumn:
@@ -205,7 +205,7 @@ WHOLE_NUMBER = DecimalType(38, 0)
 
 @dataclass(frozen=True, slots=True)
 class StateField:
-    """Field of a group's list: source of its initial value, and its thaw."""
+    """Field of a group's list: source of its initial value, and its thaw function."""
 
     initial: str
     thaw: Thaw = as_it_is
@@ -407,7 +407,7 @@ class Group:
     def _divided(
         self, group: str, columns: Sequence[str], width: Callable[[Accumulator], int]
     ) -> Iterator[tuple[Accumulator, Target, Sequence[str]]]:
-        """Write code that adds a group's rows; yield each accumulator with the columns that are its own."""
+        """Write code that adds a group's rows; yield each accumulator with its own columns."""
         self._writer.code.line(f"{group}[{ROWS}] += {columns[0]}")
         first = 1
         for _, accumulator, at in self._parts:
@@ -428,11 +428,11 @@ class Group:
         ]
 
     def _sized(self, aggregation: Aggregation, source: str) -> str:
-        """Return source that checks the size of a result that grows with its rows, in bounded code."""
+        """Return the source of a result, with a size check in bounded code if it grows with its rows."""
         grows = isinstance(aggregation.field("", self._schema).type, ListType | MapType | StrType | BytesType)
         return f"x_sized({source})" if grows and self._writer.bounds is not None else source
 
     def accumulators(self) -> Iterator[tuple[Accumulator, int]]:
-        """Yield the accumulators with the index of their first field."""
+        """Yield the accumulators with the position of their first field."""
         for _, accumulator, at in self._parts:
             yield accumulator, at

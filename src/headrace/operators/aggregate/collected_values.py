@@ -1,4 +1,4 @@
-"""Values of a group put together: lists, joined text, combined bits."""
+"""Aggregates that combine all values of a group: lists, joined text, combined bits."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class StringAgg(Aggregation):
 
 
 class BitOperation(Enum):
-    """How `Bits` combines integers."""
+    """Operation by which `Bits` combines integers."""
 
     AND = "and"
     OR = "or"
@@ -183,7 +183,7 @@ class CollectedValues(Accumulator):
 
 
 class SortedTexts(SortedValues):
-    """Texts in an order of their own: tuples of the values ordered by, and the text."""
+    """Texts in a separate order, stored as tuples of the ordering values and the text."""
 
     def __init__(self, types: ArgumentTypes, append: bool, by: tuple[Ordering, ...], separator: str) -> None:
         super().__init__(types, append, "x_joined_text", separator)

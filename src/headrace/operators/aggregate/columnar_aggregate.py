@@ -176,7 +176,7 @@ class ColumnarAggregate:
     slots: ArrangedState
 
     def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
-        """Return how the answers of the groups change, in the order in which rows first reached them."""
+        """Return the changes of the groups' answers, in the order in which rows first reached the groups."""
         groups = self.groups
         stream = inputs[0].kept() if groups.held else inputs[0]
         deltas = groups.deltas(stream)
@@ -228,7 +228,7 @@ class ColumnarAggregate:
         return deltas, added
 
     def _better(self, held: HeldValues, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return how the first values of groups change, where only these are kept."""
+        """Return the changes of the groups' first values, if only these are kept."""
         layout = self.groups.layout
         keys = layout.keys_of(rows)
         before = self.slots.spine(self.slot).probe(keys).rows
@@ -253,7 +253,7 @@ class ColumnarAggregate:
 
 
 def _by_part(extremes: Sequence[HeldValues], found: FoundRows, count: int) -> Extremes:
-    """Return for each part the values that were found for so many groups, nulls where none was."""
+    """Return, per part, the values found for `count` groups; null for groups without one."""
     values: dict[int, pl.Series] = {}
     for at, held in enumerate(extremes):
         own = np.flatnonzero((found.asked >= at * count) & (found.asked < (at + 1) * count))

@@ -75,7 +75,7 @@ class CountDistinct(ValueAggregation):
 
 @dataclass(frozen=True, slots=True)
 class DistinctAggregate(Aggregation):
-    """Another aggregate, of the distinct values of its arguments."""
+    """An aggregate applied to the distinct values of its arguments."""
 
     described_as: ClassVar[str] = "OfDistinct"
     of: Aggregation
@@ -98,7 +98,7 @@ class DistinctAggregate(Aggregation):
 
 
 def of_distinct(aggregation: Aggregation, distinct: bool) -> Aggregation:
-    """Wrap an aggregate if it is one of distinct values."""
+    """Wrap an aggregate in `DistinctAggregate` if `distinct`."""
     return DistinctAggregate(aggregation) if distinct else aggregation
 
 
@@ -178,7 +178,7 @@ class DistinctValues(Accumulator):
 
 
 class DistinctAccumulator(Accumulator):
-    """Another accumulator, updated as values come and go: [copies per value, its fields...]."""
+    """Wrapper that updates an accumulator by distinct values: [copies per value, its fields...]."""
 
     merges = True
 

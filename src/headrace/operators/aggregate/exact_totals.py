@@ -98,12 +98,12 @@ def value_of(parts: Sequence[int]) -> int:
 
 
 def in_float_parts(total: int) -> bool:
-    """Return whether so many units are few enough for parts (`MAX_IN_LAST`)."""
+    """Return whether a total, in units, fits into parts (`MAX_IN_LAST`)."""
     return -MAX_IN_LAST <= total >> (FLOAT_PARTS - 1) * PART_BITS < MAX_IN_LAST
 
 
 def parts_of_float_sum(group: list[Any], at: int) -> tuple[int, ...]:
-    """Return the parts of the sum at `group[at:]`, from the lowest on, and how many bits less their unit is.
+    """Return the parts of the sum at `group[at:]`, lowest first, and by how many bits their unit is finer.
 
     What has more bits than the parts is the first one.
     """
@@ -121,7 +121,7 @@ def float_merge_parts(group: list[Any], at: int, *parts: int) -> None:
 
 
 def lowest_terms(total: int, bits: int) -> tuple[int, int]:
-    """Return numerator and denominator of so many `2**-bits`."""
+    """Return the numerator and denominator of `total * 2**-bits`."""
     if not total:
         return 0, 1
     common = min(bits, (total & -total).bit_length() - 1)
@@ -145,7 +145,7 @@ def float_sum(group: list[Any], at: int, count: int = 1) -> float:
 
 
 class Moment(Enum):
-    """Statistics, by their names in SQL. Those of two variables take the dependent one first."""
+    """Statistics, by their names in SQL. Statistics of two variables take the dependent one first."""
 
     VAR_SAMP = "var_samp"
     VAR_POP = "var_pop"
@@ -164,7 +164,7 @@ class Moment(Enum):
 
     @property
     def variables(self) -> int:
-        """Number of expressions that the statistic is of."""
+        """Number of variables of the statistic."""
         return 2 if self.value.startswith(("covar", "corr", "regr")) else 1
 
 
@@ -252,7 +252,7 @@ class _Deviations:
     yy: int | None = None
 
     def per(self, above: int | None, parts: int) -> float:
-        """Divide a sum of products, given n times, by `parts`."""
+        """Divide a sum of products, given as n times the sum, by `parts`."""
         return NAN if above is None else _quotient(above, (self.n * parts) << (2 * self.shift))
 
     def root_per(self, above: int | None, parts: int) -> float:

@@ -305,7 +305,7 @@ _MANY, _PART = 16, 16
 
 
 def settle(group: list[Any], at: int, order_key: OrderKey) -> None:
-    """Bring the values at `group[at]`, all that are present, up to date with the counts."""
+    """Update the ordered values at `group[at]`, all present values, from the counts."""
     values, counts, moved = group[at : at + 3]
     come, gone = _come_and_gone(counts, moved)
     _move(values, counts, come, gone, order_key)
@@ -313,7 +313,7 @@ def settle(group: list[Any], at: int, order_key: OrderKey) -> None:
 
 
 def settle_end(group: list[Any], at: int, order_key: OrderKey, least: int, end: int) -> None:
-    """Bring the values at `group[at]`, those at one end of the order, up to date with the counts.
+    """Update the values at `group[at]`, taken from one end of the order, from the counts.
 
     They are `least` at least, or all that are present. end: 0 for the first values, -1 for the last.
 
@@ -337,7 +337,7 @@ def settle_end(group: list[Any], at: int, order_key: OrderKey, least: int, end: 
 
 
 def ends_of(counts: Copies, order_key: OrderKey, end: int) -> Values:
-    """Return the values that `settle_end` keeps of these counts."""
+    """Return the values that `settle_end` keeps for these counts."""
     return _ends((v for v, n in counts.items() if n > 0), _KEPT + 4 * isqrt(len(counts)), order_key, end)
 
 
@@ -357,7 +357,7 @@ def _come_and_gone(counts: Copies, moved: Copies) -> tuple[Values, Values]:
 
 
 def _at_end(values: Values, some: Values, order_key: OrderKey, end: int) -> Values:
-    """Return which of some values stand within the order of `values`, which are those at an end."""
+    """Return the values of `some` within the range of `values`, which are at one end of the order."""
     if not values:
         return []
     key = order_key or _same
@@ -371,7 +371,7 @@ def _ends(values: Iterable[Any], count: int, order_key: OrderKey, end: int) -> V
 
 
 def _move(values: Values, counts: Copies, come: Values, gone: Values, order_key: OrderKey) -> None:
-    """Put values into an ordered list, and take others out."""
+    """Insert values into an ordered list, and remove others."""
     moved = len(come) + len(gone)
     if moved > _MANY and moved * _PART > len(values):
         # What stays is a sorted run, which the sort takes as a whole.

@@ -55,12 +55,12 @@ class GroupColumns:
 
     @cached_property
     def held(self) -> tuple[HeldValues, ...]:
-        """Return the values that groups hold besides sums."""
+        """Return the values that groups keep besides sums."""
         return tuple(each for each in self.kept if isinstance(each, HeldValues))
 
     @cached_property
     def spans(self) -> tuple[slice, ...]:
-        """Return where the sums of each accumulator are; those over distinct values come last."""
+        """Return the column span of each accumulator's sums; sums over distinct values are last."""
         found: dict[int, slice] = {}
         at = 1
         for of_held in (False, True):
@@ -127,7 +127,7 @@ class GroupColumns:
         return any(f.nullable for f in self.schema.fields[: len(self.reduction.key_types)])
 
     def deltas(self, stream: ColumnStream) -> pl.DataFrame:
-        """Return keys and sums of a tick's rows, per group that they reach; no sums over distinct values.
+        """Return the keys and sums of a tick's rows by group, without sums over distinct values.
 
         Raises `ColumnarDeclined`.
         """
@@ -154,7 +154,7 @@ class GroupColumns:
         return pl.DataFrame(made)
 
     def _reduce_few(self, stream: ColumnStream) -> pl.DataFrame | None:
-        """Aggregate few rows with NumPy, faster than a query is planned. None if 64 bits are too few."""
+        """Aggregate few rows with NumPy, faster than by planning a query. None if 64 bits are too few."""
         found = self.reduction.terms(stream)
         if found is None or not len(found[1][0]):
             return None
@@ -220,23 +220,23 @@ class GroupForm(SlotForm):
 
     @cached_property
     def _places(self) -> dict[int, list[int]]:
-        """Return for each part where its values are in a row, and their copies."""
+        """Return, per part, the positions of its values in a row, then of their copies."""
         read = [name for name, _ in self.read]
         return {held.part: [*map(read.index, held.columns), len(read)] for held in self.groups.held}
 
     @cached_property
     def _window_place(self) -> int | None:
-        """Return where the window of a row is; None if all rows are in one."""
+        """Return the position of the window in a row; None if all rows are in one window."""
         return next((at for at, (name, _) in enumerate(self.read) if name == WINDOW), None)
 
     @cached_property
     def _of_windows_alone(self) -> bool:
-        """Return whether nothing but the window is read of a row besides its sums."""
+        """Return whether the window is the only column read from a row besides its sums."""
         return [name for name, _ in self.read] == [WINDOW]
 
     @cached_property
     def _readers(self) -> tuple[tuple[HeldValues | None, ReadFields | None], ...]:
-        """Return of each accumulator the values that it holds, and how its fields are read from sums."""
+        """Return, per accumulator, the values it keeps and the reader of its fields from sums."""
         found: list[tuple[HeldValues | None, ReadFields | None]] = []
         for each, span in zip(self.groups.kept, self.groups.spans, strict=True):
             accumulator = summing(each)
@@ -309,7 +309,7 @@ class GroupForm(SlotForm):
 
 
 def _added(rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Return the sums of rows."""
+    """Add up rows column by column."""
     return rows[0] if len(rows) == 1 else tuple(map(sum, zip(*rows, strict=True)))
 
 
@@ -334,7 +334,7 @@ def _with_sums(
 
 
 def _with_values(form: GroupForm, held: HeldValues, values: list[tuple[Any, Any, int]]) -> pl.DataFrame:
-    """Return the rows of groups with the values that they hold: key, value and copies of each."""
+    """Return the rows for the values that groups keep. values: key, value and copies of each."""
     columns = list(_named(form, [key for key, _, _ in values]).values())
     try:
         columns += [

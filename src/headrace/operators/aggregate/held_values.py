@@ -1,4 +1,4 @@
-"""Values that groups hold in columns, each with its copies: for extremes that rows may take back, and for
+"""Values that groups hold in columns, each with its copies: for extremes with retractions, and for
 aggregates of distinct values.
 
 They are rows of the groups' arrangement beside those with the sums: under the group's key and a part of their
@@ -62,23 +62,23 @@ class HeldValues:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the columns with the values: those of their part, or only their code."""
+        """Return the columns of the values: the part's own columns, or only the code."""
         if self.is_code:
             return (CODE,)
         return tuple(f"h{self.part}.{at}" for at in range(len(self.exprs)))
 
     @property
     def is_code(self) -> bool:
-        """Return whether the code of a value is the value."""
+        """Return whether the code of a value is the value itself."""
         return self.inner is not None and len(self.types) == 1 and isinstance(self.types[0], IntegerType)
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Return of each field of the sums over the distinct values how many sums hold it."""
+        """Return, per field of the sums over distinct values, the number of sums that represent it."""
         return () if self.inner is None else sum_widths(self.inner.accumulator) or ()
 
     def changes(self, stream: ColumnStream, keys: Sequence[Expr]) -> pl.DataFrame:
-        """Return the groups and values that rows bring or take back, with the number of copies.
+        """Return the groups and values that rows insert or retract, with the number of copies.
 
         Raises `ColumnarDeclined`.
         """
@@ -138,7 +138,7 @@ class HeldValues:
         return filled(layout, made, count)
 
     def gone_or_come(self, spine: Spine, rows: pl.DataFrame) -> Numbers:
-        """Return of each row whether its value comes to be there (1) or ceases to (-1), or neither (0)."""
+        """Return, per row, 1 if its value appears, -1 if it disappears, else 0."""
         layout = spine.layout
         probe = Probe.of(layout, layout.keys_of(rows), within=(CODE, rows[CODE].to_numpy()))
         asked, found = together(layout, [probe.find(batch) for batch in spine.batches])
@@ -152,7 +152,7 @@ class HeldValues:
         return (after > 0).astype(np.int64) - (before > 0)
 
     def inner_sums(self, keys: Sequence[str], rows: pl.DataFrame, crossed: Numbers) -> pl.DataFrame:
-        """Return per group the sums over the values that come to be there or cease to.
+        """Return, per group, the sums over the values that appear or disappear.
 
         Raises `ColumnarDeclined`.
         """
@@ -171,7 +171,7 @@ class HeldValues:
         return taken.lazy().group_by(keys).agg(*sums).collect()
 
     def entries(self, group: list[Any], at: int) -> list[tuple[Values, int]]:
-        """Return the values that a group's list has from a place on, as ordered, with their copies."""
+        """Return the values in a group's list from position `at` on, as ordered, with their copies."""
         if isinstance(self.accumulator, AppendExtreme):
             best = tuple(group[at : at + len(self.exprs)])
             return [(best, 1)] if best[0] is not None else []
@@ -196,12 +196,12 @@ class HeldValues:
 
 
 def of_part(part: int, count: int) -> pl.Series:
-    """Return the number of a part for so many rows."""
+    """Return a column of `count` rows with the number of a part."""
     return pl.Series(np.full(count, part, np.int8))
 
 
 def of_copies(copies: int, count: int) -> pl.Series:
-    """Return a number of copies for so many rows."""
+    """Return a column of `count` rows with this number of copies."""
     return pl.Series(COPIES, np.full(count, copies, np.int64))
 
 
@@ -220,7 +220,7 @@ def filled(layout: Layout, columns: Mapping[str, pl.Series], count: int) -> pl.D
 
 
 def held_values(aggregation: Aggregation, schema: Schema, appends: bool, part: int) -> HeldValues | None:
-    """Return the values that an aggregate function keeps; None if it keeps none that columns have."""
+    """Return the values that an aggregate function keeps; None if none can be kept in columns."""
     accumulator = accumulator_for(aggregation, schema, appends)
     exprs, skips = aggregation.arguments(), aggregation.skips_null()
     types = tuple(typed.type for typed in accumulator.types)

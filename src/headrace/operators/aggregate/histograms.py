@@ -1,4 +1,4 @@
-"""Histograms of Ben-Haim and Tom-Tov, of values in order."""
+"""Histograms of ordered values by the algorithm of Ben-Haim and Tom-Tov."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Histogram(Aggregation):
 
 
 def check_bins(bins: object) -> None:
-    """Raise `WrongType` unless a number of bins is an integer from 2 on, as Spark wants it."""
+    """Raise `WrongType` unless a number of bins is an integer of at least 2, as Spark requires."""
     if type(bins) is not int or bins < 2:
         raise WrongType(
             f"a histogram has 2 bins or more, got {bins!r}",
@@ -133,7 +133,7 @@ def histogram_of(
     number: Callable[[Any], float],
     value_of: Callable[[float], Any],
 ) -> tuple[tuple[Any, float], ...]:
-    """Return the bins of a non-empty multiset, centers with counts. number: of a value, and back."""
+    """Return the bins of a non-empty multiset, centers with counts. number, value_of: to floats and back."""
     found: list[tuple[float, float]] = []
     ordered = iter(values)
     pending = next(ordered)
@@ -149,7 +149,7 @@ def histogram_of(
 
 
 def _add_bin(found: list[tuple[float, float]], center: float, count: float, most: int) -> None:
-    """Add a bin behind all others. If they are too many, the two closest ones become one."""
+    """Append a bin. If there are now more than `most`, merge the two closest ones."""
     found.append((center, count))
     if len(found) <= most:
         return
@@ -177,7 +177,7 @@ def greatest_decimal(type: DecimalType) -> Decimal:
 
 
 def numbers_of(type: DataType) -> tuple[Callable[[Any], float], Callable[[float], Any]]:
-    """Return how a value of a type becomes a float, and the other way round.
+    """Return the functions that convert values of a type to floats, and back.
 
     The greatest integers, decimals and times are no floats: those near to them become the greatest value.
     """
@@ -245,7 +245,7 @@ def _number(value: Column, type: DataType) -> Column:
 
 
 def _value_of(x: Column, type: DataType) -> Column:
-    """Return the value of a type with a number."""
+    """Convert a number to a value of a type."""
     if type == DATE:
         return F.date_from_unix_date(x.cast("int"))
     if type in (TIMESTAMP, TIMESTAMP_NTZ):
@@ -275,7 +275,7 @@ def _with_pending(state: Column, bins: int) -> Column:
 
 
 def _merged(found: Column, bins: int) -> Column:
-    """Make one bin of the two closest ones, if they are too many."""
+    """Merge the two closest bins if there are too many."""
 
     def merge(at: Column) -> Column:
         one, other = F.get(found, at - 1), F.get(found, at)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Moments(Aggregation):
-    """Statistic of one expression, or of two. Rows with a null do not take part.
+    """Statistic of one expression, or of two. Rows with a null are skipped.
 
     Null if there are no values, and where the statistic divides by zero.
     """
@@ -77,7 +77,7 @@ _OF_ONE_VALUE = frozenset(
 
 
 def variance(expr: Expr, *, population: bool = False, distinct: bool = False) -> Aggregation:
-    """Variance of a sample, null of one value; of a population, 0 then."""
+    """Variance: of a sample (null for a single value), or of a population (0 for a single value)."""
     return of_distinct(Moments(Moment.VAR_POP if population else Moment.VAR_SAMP, expr), distinct)
 
 
@@ -87,7 +87,7 @@ def stddev(expr: Expr, *, population: bool = False, distinct: bool = False) -> A
 
 
 def covariance(expr: Expr, other: Expr, *, population: bool = False) -> Moments:
-    """Covariance of two expressions, null of one row; of a population, 0 then."""
+    """Covariance of two expressions: of a sample (null for one row), or of a population (0 for one row)."""
     return Moments(Moment.COVAR_POP if population else Moment.COVAR_SAMP, expr, other)
 
 

@@ -107,7 +107,7 @@ class PartialForm:
         return [term.to_numpy() for term in terms]
 
     def fails(self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int) -> pl.Expr | None:
-        """Return a condition that is true on rows that these values cannot hold; None if there are none.
+        """Return the condition of rows that the partial values cannot represent; None if there are none.
 
         rows: no group has more.
         """
@@ -308,7 +308,7 @@ class _PowerSums(PartialForm):
 
 
 def _exact_sum(whole: pl.Expr, most: int, weight: pl.Expr | None = None) -> pl.Expr:
-    """Sum up integers without loss, in as many bits as it takes.
+    """Sum up integers without loss, in as many bits as necessary.
 
     most: that no sum of absolute values exceeds.
     """
@@ -459,7 +459,7 @@ class GroupedRows(PreReduction):
         return columns[: len(keys)], summands
 
     def gathered(self, frame: pl.LazyFrame, named: Sequence[pl.Expr]) -> pl.LazyFrame:
-        """Return a row per group, first reached first. Keys are "g0", ... in the rows, and then "k0", ..."""
+        """Return one row per group, in order of first occurrence. Keys "g0", ... are renamed to "k0", ..."""
         by = [pl.col(f"g{at}").alias(f"k{at}") for at in range(len(self.key_types))]
         return frame.group_by(*by, maintain_order=True).agg(*named)
 

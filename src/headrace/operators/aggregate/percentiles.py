@@ -97,7 +97,7 @@ class Percentile(Aggregation):
 
 
 def check_percentages(parts: tuple[float, ...]) -> None:
-    """Raise `WrongType` unless all parts of a percentile are from 0 to 1."""
+    """Raise `WrongType` unless all fractions of a percentile are between 0 and 1."""
     wrong = [part for part in parts if not 0 <= part <= 1]
     if wrong or not parts:
         raise WrongType(
@@ -109,7 +109,7 @@ def check_percentages(parts: tuple[float, ...]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Mode(Aggregation):
-    """Most frequent value, the least of several, or the greatest; null if there are no values."""
+    """Most frequent value; the least or the greatest, if there are several; null if there are no values."""
 
     expr: Expr
     greatest: bool = False
@@ -151,7 +151,7 @@ def median(expr: Expr, *, distinct: bool = False) -> Aggregation:
 
 
 def mode(expr: Expr, *, greatest: bool = False) -> Mode:
-    """Most frequent value, the least of several, or the greatest."""
+    """Most frequent value; the least or the greatest, if there are several."""
     return Mode(expr, greatest)
 
 
@@ -159,7 +159,7 @@ def mode(expr: Expr, *, greatest: bool = False) -> Mode:
 
 
 class WeightedValues(SortedValues):
-    """Sorted values that come with their frequencies."""
+    """Sorted values with given frequencies."""
 
     def update(self, to: Target, arguments: tuple[str, ...], weight: str | None) -> None:
         value, frequency = arguments
@@ -198,7 +198,7 @@ def percentiles_of(
 
 
 def interpolate(at_place: Callable[[int], Any], place: float) -> float | timedelta:
-    """Interpolate between the values before and behind a place, as Spark does."""
+    """Interpolate between the values before and after a position, as Spark does."""
     before, behind = at_place(floor(place)), at_place(ceil(place))
     if isinstance(before, timedelta):
         # Spark cuts a fraction of a microsecond, and what its floats have beyond the longest interval.

@@ -1,4 +1,4 @@
-"""Sums of groups in columns: how accumulators stand in sums of 64 bits, and their results.
+"""Sums of groups in columns: the representation of accumulators as 64-bit sums, and their results.
 
 A field that counts is one sum. A total, which may need more than 64 bits, is several: of 32 bits each of what
 was added, and of the rest. A field that is always the same, or follows from others, is none.
@@ -106,14 +106,14 @@ def parts_of_floats(values: pl.Series) -> tuple[list[Numbers], list[Flags], Flag
 
 
 def split_floats(values: pl.Series) -> pl.Series:
-    """Return the parts of floats, and what else is to be known of them, as a struct (`split_type`)."""
+    """Return the parts and the flags of floats, as a struct (`split_type`)."""
     parts, kinds, odd, there = parts_of_floats(values)
     named = zip(split_type().to_schema(), (*parts, *kinds, odd, there), strict=True)
     return pl.DataFrame([pl.Series(name, column) for name, column in named]).to_struct()
 
 
 def are_in_one_window(parts: Sequence[Numbers]) -> bool:
-    """Return whether rows would have these sums in window 0 alone, too (`windows_of`)."""
+    """Return whether `windows_of` would place these sums in window 0 alone, too."""
     last = propagate_carries(parts)[-1]
     return not len(last) or (int(last.min()) >= -MAX_IN_LAST and int(last.max()) < MAX_IN_LAST)
 
@@ -140,7 +140,7 @@ def nearest(parts: Sequence[Numbers], counts: Numbers | None) -> Floats:
 
 
 def _divide(digits: list[Numbers], by: Numbers) -> Numbers:
-    """Divide numbers, given by digits from the highest on, which become those of the quotients.
+    """Divide numbers, given as digits, highest first. The quotients' digits replace them.
 
     Return the remainders.
     """
@@ -153,7 +153,7 @@ def _divide(digits: list[Numbers], by: Numbers) -> Numbers:
 
 
 def _rounded(digits: Sequence[Numbers], more: Any, unit: int) -> Floats:
-    """Return the floats nearest to numbers of 32-bit digits, from the highest on.
+    """Return the floats nearest to numbers of 32-bit digits, highest digit first.
 
     more: whether something lies behind the last digit, which counts `2**unit`.
     """
@@ -177,7 +177,7 @@ def _rounded(digits: Sequence[Numbers], more: Any, unit: int) -> Floats:
 
 
 def with_kinds(floats: Floats, kinds: Sequence[Numbers]) -> Floats:
-    """Return sums or means with those that are not finite, as the numbers of NaN and infinities say."""
+    """Set sums or means to NaN or infinity according to the counts of NaNs and infinities."""
     nan, up, down = (kind > 0 for kind in kinds)
     if not (nan.any() or up.any() or down.any()):
         return floats
@@ -231,7 +231,7 @@ _ROOM = 2**62
 
 @singledispatch
 def sum_widths(accumulator: Accumulator) -> tuple[int, ...] | None:
-    """Return of each of an accumulator's fields how many sums hold it; None if sums alone do not."""
+    """Return, per field of an accumulator, the number of sums that represent it; None if sums cannot."""
     return None
 
 
@@ -380,7 +380,7 @@ def _of_totals(
     one: Callable[[int, int], Any],
     type: DataType,
 ) -> ResultOfSums:
-    """Return a function that is null where no value was added.
+    """Return the function from sums to results, null if no value was added.
 
     compute: results of totals and counts; it may raise `_Large`. one: one result, of numbers of any size.
     """
@@ -469,7 +469,7 @@ def _decimal_mean(accumulator: DecimalMean) -> ResultOfSums:
 
 
 def decimals(unscaled: Any, type: DecimalType) -> pl.Series:
-    """Return decimals of unscaled integers. Raises `_Large` where one has too many digits."""
+    """Return decimals of unscaled integers. Raises `_Large` if one has too many digits."""
     if len(unscaled) and type.precision < 19 and int(np.abs(unscaled).max()) >= 10**type.precision:
         raise _Large
     halves = np.empty(2 * len(unscaled), np.int64)

@@ -92,7 +92,7 @@ def decimal_mean_type(argument: DecimalType) -> DecimalType:
 
 @dataclass(frozen=True, slots=True)
 class NullOnError(Aggregation):
-    """Another aggregate, a sum or a mean, but null where it does not fit its type."""
+    """A sum or mean that is null, instead of an error, if it does not fit its type."""
 
     distinct_on_spark: ClassVar[bool] = True
     of: Aggregation
@@ -259,7 +259,7 @@ class IntervalMean(IntervalTotals):
 
 
 class NullOnErrorAccumulator(Accumulator):
-    """Another accumulator, whose result is null where it raises."""
+    """Wrapper of an accumulator that returns null if computing the result raises."""
 
     def __init__(self, types: ArgumentTypes, append: bool, of: Accumulator) -> None:
         super().__init__(types, append)

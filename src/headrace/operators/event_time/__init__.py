@@ -1,1 +1,1 @@
-"""Event time: watermarks, late rows, windows, and what is due when time has passed."""
+"""Event time: watermarks, late rows, windows, and entries that become due as time passes."""

@@ -67,7 +67,7 @@ _LOWEST = -(2**63)
 
 
 def ticks_of(span: Any) -> int:
-    """Return a span or a time as columns hold it: microseconds or days, since 1970; or the number."""
+    """Convert a span or a time to its form in columns: microseconds or days (since 1970), or the number."""
     if isinstance(span, timedelta):
         return span // MICROSECOND
     if isinstance(span, datetime):
@@ -76,7 +76,7 @@ def ticks_of(span: Any) -> int:
 
 
 def time_of(ticks: int, type: DataType) -> Any:
-    """Return the time that columns hold as a number."""
+    """Convert a time from its form in columns, a number."""
     if type == DATE:
         return EPOCH.date() + timedelta(ticks)
     return EPOCH + timedelta(0, 0, ticks) if type == TIMESTAMP else ticks
@@ -90,7 +90,7 @@ def ticks_in(series: pl.Series) -> Any:
 @register_arranged(OnTime, LateRows)
 @dataclass(frozen=True)
 class LateRowsPlan(ArrangedPlan):
-    """Plan for telling rows apart by the watermark. schema: of the output. at: place of the time."""
+    """Plan for splitting rows by the watermark. schema: of the output. at: position of the time."""
 
     node: int
     operator: OnTime | LateRows
@@ -125,7 +125,7 @@ class LateRowsPlan(ArrangedPlan):
 
 
 def check_time(type: DataType) -> None:
-    """Raise `NotLowered` for times that stay in rows."""
+    """Raise `NotLowered` for times without a columnar form."""
     if type == FLOAT64:
         raise NotLowered("times that are floats stay in rows")
 
@@ -152,7 +152,7 @@ class ColumnarLateRows:
         return build_stream(Columns(plan.schema, True, made))
 
     def _judged(self, times: pl.Series, top: Any, mark: Any) -> tuple[Any, Any, Any]:
-        """Return which rows are late, the greatest time, and the watermark. top, mark: those before."""
+        """Return which rows are late, the greatest time, and the watermark. top, mark: the previous ones."""
         plan, unusable = self.plan, None
         if times.null_count():
             unusable = times.is_null().to_numpy()
@@ -177,7 +177,7 @@ class ColumnarLateRows:
         return late, top, mark
 
     def _marks(self, running: Any) -> Any:
-        """Return the watermarks of greatest times. Raises `ColumnarDeclined` where 64 bits may not do."""
+        """Return the watermarks for greatest times. Raises `ColumnarDeclined` if 64 bits may overflow."""
         clock = self.plan.operator.clock
         lateness, every = ticks_of(clock.lateness), 0 if clock.every is None else ticks_of(clock.every)
         if int(running[0]) - lateness - every <= _LOWEST:
@@ -231,7 +231,7 @@ MOMENT = "moment"
 @register_arranged(TemporalFilter)
 @dataclass(frozen=True)
 class TemporalPlan(ArrangedPlan):
-    """Plan for a temporal filter over frames. append: of the rows that come."""
+    """Plan for a temporal filter over frames. append: of the input."""
 
     acts_alone = True
     node: int
@@ -270,7 +270,7 @@ class TemporalPlan(ArrangedPlan):
         return Layout({**rows, MOMENT: pl.Int64(), WEIGHT: pl.Int64()}, tuple(rows), (WEIGHT,), nullable)
 
     def with_moments(self, stream: ColumnStream) -> pl.DataFrame:
-        """Return the rows that have a moment, with it and with weights. Raises `ColumnarDeclined`."""
+        """Return the rows with a non-null moment, adding moments and weights. Raises `ColumnarDeclined`."""
         moment = stream.lower(self.operator.moment)
         noted = stream.noting(moment.fails)
         columns = [moment.value.to_physical().cast(pl.Int64).alias(MOMENT)]
@@ -300,7 +300,7 @@ class TemporalPlan(ArrangedPlan):
 
 @dataclass(frozen=True)
 class HeldForm(CountForm):
-    """Form of the slot of rows whose moment is to come: row -> its copies."""
+    """Form of the slot of rows with a future moment: row -> number of copies."""
 
     plan: TemporalPlan
 
@@ -318,7 +318,7 @@ class HeldForm(CountForm):
 
 
 def _due(plan: TemporalPlan, batches: Sequence[SortedBatch], before: Any, now: Any) -> SortedBatch:
-    """Return the rows that are due. before: up to where the clock has taken rows out."""
+    """Return the rows that are due. before: clock time up to which rows were already removed."""
     layout = plan.layout
     due: list[SortedBatch] = []
     for batch in batches:
@@ -369,7 +369,7 @@ class ColumnarTemporalFilter:
         return latest if before is None or latest > before else before
 
     def _turn(self, before: Any, now: Any) -> None:
-        """Turn the clock, and have the calendar hold the next moment of the rows."""
+        """Advance the clock, and schedule the next moment of the rows in the calendar."""
         plan, slots = self.plan, self.slots
         calendar, counts, due = (slots.slot(plan.beside(what)) for what in ("calendar", "counts", "due"))
         if now is not None:

@@ -1,4 +1,4 @@
-"""Calendars of entries due once a watermark, or a clock, has passed: ends of windows, moments, expiries.
+"""Calendars of entries due once a watermark or a clock has passed them: window ends, moments, expiries.
 
 Slots cannot be iterated, so due entries are found through a calendar: a heap of times and, for each, its
 entries in chunks, so that adding an entry rewrites one chunk only. All of it is plain data.
@@ -108,7 +108,7 @@ def due_rows(
 
 
 def bucket_function(width: Any, type: DataType) -> Callable[..., int]:
-    """Return the function to the number of the bucket of length `width` that holds a time, or one after it.
+    """Return the function from a time, and optionally a span to add, to its bucket number.
 
     The calendar need not have the later time.
     """
@@ -260,7 +260,7 @@ class ExpiryCalendar:
             yield
 
     def bucket(self, time: str, *after: str) -> str:
-        """Return the source of the bucket number of a time, or of one a span after it."""
+        """Return the source of the bucket number of a time, optionally with a span added."""
         return f"{self._bucket}({', '.join((time, *after))})"
 
     def schedule_expiry(self, bucket: str, key: str) -> None:
@@ -373,7 +373,7 @@ def float_borders(grid: Grid) -> tuple[Callable[[int], float], Callable[[int], f
 
 
 def window_numbers(grid: Grid) -> Callable[[float], tuple[int, int]]:
-    """Return the function from a float to the numbers of the earliest and the latest window with it."""
+    """Return the function from a float to the numbers of the first and the last window containing it."""
     size, every, offset = (float(span or 0.0) for span in (grid.size, grid.every, grid.offset))  # type: ignore[arg-type]
     start_of, end_of = float_borders(grid)
     others = floor(size / every)

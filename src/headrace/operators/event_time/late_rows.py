@@ -189,7 +189,7 @@ class PunctualityStep(RowStep):
 
 @dataclass(frozen=True, slots=True)
 class FirstWithin(Operator):
-    """Rows without an earlier output row of equal keys less than `within` apart.
+    """Rows at least `within` apart from every row emitted before with the same keys.
 
     keys: null is a key like any other. time: a column with a watermark.
 

@@ -239,7 +239,7 @@ class SessionStep(WindowStep):
         self.group.add(self.enter("enter", key, time), row)
 
     def enter(self, how: str, key: str, *times: str) -> str:
-        """Write the code that finds the session of a row or of some; return the variable with its list."""
+        """Write the code that finds the session of a row or of several; return the variable with its list."""
         code, writer = self.code, self.writer
         session, group = writer.fresh("session"), writer.fresh("group")
         given = ", ".join((self._state(), key, *times, self.absorbed))

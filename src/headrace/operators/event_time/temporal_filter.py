@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class Presence(Enum):
-    """When a row is present. The value is the comparison of the clock with the row's moment."""
+    """Condition for the presence of a row. The value is the comparison of the clock with the row's moment."""
 
     SINCE = ">="
     AFTER = ">"
@@ -58,12 +58,12 @@ class Presence(Enum):
 
     @property
     def begins(self) -> bool:
-        """Return whether a row comes when its moment does; otherwise it goes."""
+        """Return whether rows appear, not disappear, when the clock reaches or passes their moment."""
         return self in (Presence.SINCE, Presence.AFTER)
 
     @property
     def turns_at(self) -> bool:
-        """Return whether the row comes, or goes, when the clock shows its moment, and not only later."""
+        """Return whether rows appear or disappear when the clock reaches their moment, not just after it."""
         return self in (Presence.SINCE, Presence.BEFORE)
 
 
@@ -261,7 +261,7 @@ class DueTimes:
         self._filters = list(_due_filters(graph, slots))
 
     def after(self, time: datetime, slots: Mapping[str, SlotMapping]) -> datetime | None:
-        """Return the first time after `time` at which a moment comes; None if none does in 100 years.
+        """Return the first time after `time` at which a moment is reached; None if none is within 100 years.
 
         time: that of the last tick. Rows that were deleted before their moment are not told apart.
         """
@@ -270,7 +270,7 @@ class DueTimes:
 
 
 class _DueFilter:
-    """A temporal filter whose clock is computed of the time of the ticks."""
+    """A temporal filter with a clock computed from the time of the ticks."""
 
     def __init__(self, calendar: str, operator: TemporalFilter, clock: Callable[[datetime], Any]) -> None:
         self._calendar = calendar
@@ -302,7 +302,7 @@ class _DueFilter:
         return shown is None or (shown >= moment if self._turns_at else shown > moment)
 
     def _shown(self, time: datetime, ahead: int) -> Any:
-        """Return what the clock shows so many microseconds after `time`; None where that is beyond 9999."""
+        """Return the clock's value `ahead` microseconds after `time`; None beyond the year 9999."""
         try:
             return self._clock(time + timedelta(microseconds=ahead))
         except (OverflowError, EvaluationError):
@@ -319,7 +319,7 @@ def _due_filters(graph: FlowGraph, slots: Collection[str]) -> Iterator[_DueFilte
 
 
 def _clock_function(graph: FlowGraph, node: Node) -> Callable[[datetime], Any] | None:
-    """Return the function from the time of a tick to the value of a clock; None if it may fall."""
+    """Return the function from the time of a tick to the value of a clock; None if the clock may decrease."""
     steps: list[Callable[[tuple[Any, ...]], tuple[Any, ...]]] = []
     while isinstance(node.operator, Select):
         above = graph.nodes[node.inputs[0]]

@@ -405,7 +405,7 @@ class LeastWatermark(Operator):
 
 
 def _moved(type: DataType, moves: Sequence[Move], context: CheckContext) -> DataType:
-    """Return a watermark's type after its shifts are applied, each of which must be monotone."""
+    """Return a watermark's type after its moves, each of which must be increasing."""
     for move in moves:
         context.require(move.type == type, "a watermark is moved as one of another type")
         schema = Schema((Field(VALUE, type),), scalar=True)

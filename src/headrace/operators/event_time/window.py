@@ -71,7 +71,7 @@ START, END = "window_start", "window_end"
 
 
 class Emit(Enum):
-    """Time of a window's emission: once its end is behind the watermark, or in every tick that changes it."""
+    """Time of a window's emission: once the watermark has passed its end, or in each tick that changes it."""
 
     CLOSE = "close"
     UPDATES = "updates"
@@ -287,7 +287,7 @@ class WindowStep(RowStep):
         return new
 
     def emit_update(self, old: str, new: str) -> None:
-        """Write the change from one result, or None if there was none, to another."""
+        """Write the change from an old result, None if there was none, to a new one."""
         with self.code.block(f"if {old} != {new}:"):
             if not self.writer.is_append(self.node.id):
                 with self.code.block(f"if {old} is not None:"):

@@ -160,7 +160,7 @@ class ReducedWindowStep(WindowStep):
 
 
 class ReducedSessionStep(ReducedWindowStep, SessionStep):
-    """Sessions over reduced input, whose times are the first and the last one of rows in succession."""
+    """Sessions over reduced input, with the first and the last time of each run of rows."""
 
     def take_reduced(self, key: str, times: Sequence[str], values: Sequence[str]) -> None:
         merge_parts(self.writer, self.groups, self.group, self.enter("enter_span", key, *times), values)

@@ -1,4 +1,4 @@
-"""Joins and difference: pairs of rows with equal keys, and rows by whether they have a partner."""
+"""Joins and difference: pairs of rows with equal keys, and rows with or without a match."""
 
 from headrace.operators.join import loop_steps, steps
 

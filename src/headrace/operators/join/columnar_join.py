@@ -150,7 +150,7 @@ class JoinPlan(ArrangedPlan):
 
     @property
     def counts_matches(self) -> bool:
-        """Return whether the slots have each left row's matches, and not only numbers by key."""
+        """Return whether the slots count each left row's matches, instead of only rows by key."""
         return self.operator.how is How.LEFT or self.operator.residual is not None
 
     def start(self, state: ArrangedState) -> ArrangedOperator:
@@ -173,13 +173,13 @@ class JoinPlan(ArrangedPlan):
         return key_names(self.keys[port], self.schemas[port])
 
     def layout(self, port: int) -> Layout:
-        """Return the layout of a side's arrangement. A row without a key is not in it."""
+        """Return the layout of a side's arrangement. Rows without a key are not stored."""
         rows = {str(at): dtype_of(field.type) for at, field in enumerate(self.schemas[port].fields)}
         keys = self._keys_of(port)
         return Layout({**rows, **keys, WEIGHT: pl.Int64()}, tuple(keys), (WEIGHT,), nullable=False)
 
     def counts_layout(self, port: int) -> Layout:
-        """Return the layout of the numbers of a side's rows by key."""
+        """Return the layout of a side's row counts by key."""
         keys = self._keys_of(port)
         return Layout({**keys, WEIGHT: pl.Int64()}, tuple(keys), (WEIGHT,), nullable=False)
 
@@ -251,7 +251,7 @@ class JoinPlan(ArrangedPlan):
 
     @cached_property
     def taken(self) -> tuple[int, ...]:
-        """Places of the output's columns in a pair."""
+        """Positions of the output's columns in a pair."""
         width = len(self.schemas[0].fields)
         return (*range(width), *(width + at for at in self.operator.kept_right))
 
@@ -286,7 +286,7 @@ class JoinPlan(ArrangedPlan):
 
 @dataclass(frozen=True)
 class JoinSideForm(BagForm):
-    """Form of a join side's slot: key -> rows, a list where they are never retracted, else with weights."""
+    """Form of a join side's slot: key -> rows, a list if they are never retracted, else with weights."""
 
     plan: JoinPlan
     port: int
@@ -414,7 +414,7 @@ class ColumnarMatchedJoin:
         return self._output([part for part in parts if part.height])
 
     def _left_rows(self, stream: ColumnStream) -> tuple[pl.DataFrame | None, pl.DataFrame]:
-        """Return the left rows without a key, if any is to be answered, and those with one."""
+        """Return the left rows without a key, None if they have no output, and the rows with a key."""
         plan = self.plan
         nullable = plan.nullable_keys(0)
         if plan.operator.how is How.SEMI or not nullable:
@@ -451,7 +451,7 @@ class ColumnarMatchedJoin:
         ]
 
     def _found(self, asking: pl.DataFrame, layout: Layout, batches: Sequence[SortedBatch]) -> FoundRows:
-        """Return the right rows that left rows match, in the order of these."""
+        """Return the right rows that match the left rows, in the order of the left rows."""
         probe = Probe.of(layout, [asking[name] for name in self.plan.key_names(0)], self.slots.most)
         found = together(layout, [probe.find(batch) for batch in batches])
         if self.plan.operator.residual is not None and len(found.asked):
@@ -460,7 +460,7 @@ class ColumnarMatchedJoin:
         return found
 
     def _passing(self, lefts: pl.DataFrame, rights: pl.DataFrame) -> Numbers:
-        """Return the places of the pairs that the residual holds for. Raises `ColumnarDeclined`."""
+        """Return the positions of the pairs that satisfy the residual. Raises `ColumnarDeclined`."""
         plan, residual = self.plan, self.plan.operator.residual
         assert residual is not None
         pairs = build_stream(Columns(plan.pairs, True, plan.columns_of_pairs(lefts, rights)))

@@ -1,4 +1,4 @@
-"""Interval join: a join that bounds the time between the rows of a pair, and so forgets rows."""
+"""Interval join: a join that bounds the time between the rows of a pair, so that old rows can be dropped."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ class JoinOnTimeStep(RowStep):
             self.code.line(f"{start} = {end} = {least}")
 
     def _variables(self, port: int) -> tuple[str, ...]:
-        """Return the variables of a side's last buckets. Rows come roughly in time order."""
+        """Return the variables of a side's last buckets. Rows arrive roughly in time order."""
         names = ("start", "end", "own", "near")
         return tuple(self.writer.node_variable(f"{SIDES[port]}_{name}", self.node.id) for name in names)
 
@@ -282,7 +282,7 @@ _ROOM = 2**62
 @register_arranged(IntervalJoin)
 @dataclass(frozen=True)
 class TimedJoinPlan(ArrangedPlan):
-    """Plan for a join with state expiry. join: of the join. at: places of the times, of `type`."""
+    """Plan for a join with state expiry. join: of the join. at: positions of the times, of `type`."""
 
     acts_alone = True
     pairs_rows = True
@@ -323,7 +323,7 @@ class TimedJoinPlan(ArrangedPlan):
         return (low, high) if port == 0 else (-high, -low)
 
     def buckets(self, port: int, frame: pl.DataFrame, after: int = 0) -> Any:
-        """Return the numbers of the buckets of a side's times, or of times after them.
+        """Return the bucket numbers of a side's times, optionally with a span added.
 
         Raises `ColumnarDeclined` where 64 bits may not do.
         """
@@ -440,7 +440,7 @@ class ColumnarTimedJoin:
         return join.pair_rows(own, other) if port == 0 else join.pair_rows(other, own)
 
     def _expiry(self, port: int, marks: ColumnStream, news: pl.DataFrame) -> Expiry:
-        """Return the time buckets that a side forgets, given the other side's watermark."""
+        """Return the time buckets that a side drops, given the other side's watermark."""
         plan, risen = self.plan, marks.collected()
         # The first bucket that the watermark of the other side has not passed.
         passed = self.slots.value(plan.slot(port, "_passed"))
@@ -457,7 +457,7 @@ class ColumnarTimedJoin:
         return Expiry(open_from, until, bool(risen.height), new)
 
     def _expire(self, port: int, expiry: Expiry) -> None:
-        """Have the calendar of a side hold its new buckets, and not those that have passed."""
+        """Schedule a side's new buckets in its calendar, and remove the passed buckets."""
         name, slot = self.plan.slot, self.slots.slot
         calendar = [slot(name(port, what)) for what in ("_calendar", "_counts", "_due")]
         for number in expiry.new:
@@ -474,7 +474,7 @@ _MAX_BUCKETS = 1_000
 
 
 def _open(layout: Layout, batch: SortedBatch, expiry: Expiry) -> SortedBatch:
-    """Return the rows that are kept."""
+    """Return the rows in buckets that are still open."""
     buckets = batch.frame[BUCKET].to_numpy()
     return _chosen(layout, batch, (buckets >= expiry.open_from) & (buckets >= expiry.until))
 
@@ -482,7 +482,7 @@ def _open(layout: Layout, batch: SortedBatch, expiry: Expiry) -> SortedBatch:
 def _without(
     layout: Layout, batches: Sequence[SortedBatch], expiry: Expiry
 ) -> tuple[list[SortedBatch], list[SortedBatch]]:
-    """Drop most expired rows from batches; return these, and retractions of the other expired rows."""
+    """Drop most expired rows from batches; return the batches, and retractions of the other expired rows."""
     left: list[SortedBatch] = []
     taken_back: list[SortedBatch] = []
     for batch in batches:
@@ -501,7 +501,7 @@ def _without(
 
 
 def _chosen(layout: Layout, batch: SortedBatch, wanted: Any) -> SortedBatch:
-    """Return some rows of a batch."""
+    """Return the rows of a batch that a mask selects."""
     if wanted.all():
         return batch
     at = np.flatnonzero(wanted)

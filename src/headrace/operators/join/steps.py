@@ -56,7 +56,7 @@ class KeyWriter:
 
     @contextmanager
     def left_key(self, row: RowCode, emit_keyless: Callable[[RowCode], None] | None) -> Generator[str]:
-        """Open a block that runs if a left row has a key, after the code for those without one, if given."""
+        """Open a block that runs if a left row has a key, after the code for rows without one, if given."""
         test = None if emit_keyless is None else self.null_left_key(row)
         if emit_keyless is None or test is None:
             with self.key_of(0, row) as key:
@@ -289,7 +289,7 @@ class MatchCounting(RowStep):
         raise NotImplementedError
 
     def write_left_row(self, row: RowCode) -> None:
-        """Write the code for one left row: its pairs, or its answer for whether there are any."""
+        """Write the code for one left row: its pairs, or its output depending on whether it has matches."""
         semi = self.rows.operator.how is How.SEMI
 
         def emit_unmatched(row: RowCode) -> None:

@@ -1,4 +1,4 @@
-"""Histories in large ticks, over an arrangement of each key's moments: the row or deletion of a sequence.
+"""Histories in large ticks, over an arrangement of each key's moments: the row or deletion at a sequence.
 
 The keys that a tick has records of are fetched by one probe, with all their moments, and answered as they
 were and as they are; versions that differ are the output. Keys with several records of one sequence are
@@ -149,7 +149,7 @@ def _moment(row: tuple[Any, ...]) -> Moment:
 
 
 class _Versions(NamedTuple):
-    """Versions as positions of moments: the first, the last, and the one that ends it (-1: none)."""
+    """Versions as positions of moments: the first, the last, and the one that ends the version (-1: none)."""
 
     start: Any
     last: Any
@@ -164,7 +164,7 @@ class ColumnarHistory:
     slots: ArrangedState
 
     def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
-        """Return how the versions of the keys change, key by key, retractions first."""
+        """Return the changes of the keys' versions, key by key, retractions first."""
         plan, layout = self.plan, self.plan.layout
         records = plan.records.computed(inputs[0]).collected()
         moments = self._touched(plan.records.moments(records))
@@ -185,7 +185,7 @@ class ColumnarHistory:
         return build_stream(Columns(plan.schema, False, changes))
 
     def _touched(self, new: pl.DataFrame) -> pl.DataFrame:
-        """Return all moments of the keys of new ones, those of a key in order."""
+        """Return all moments of the keys with new moments, in order within each key."""
         layout = self.plan.layout
         keys = distinct_keys(layout, new)
         held = present_rows(layout, self.slots.spine(self.plan.slot).probe(keys)).rows
@@ -202,7 +202,7 @@ class ColumnarHistory:
         ).frame
 
     def _odd(self, moments: pl.DataFrame, starts: Any) -> Any:
-        """Return the places of moments whose keys are looked at one by one."""
+        """Return the positions of moments that require their keys to be processed one by one."""
         kinds = moments[KIND].to_numpy()
         again = ~unlike_next(moments, (SEQUENCE,)) & ~starts[1:]
         times = moments[_BEFORE].to_numpy() + moments[_NEW].to_numpy()
@@ -233,7 +233,7 @@ class ColumnarHistory:
         return weighted(layout, fresh, 1), take(changes, order)
 
     def _versions(self, moments: pl.DataFrame, key: Any, places: Any) -> _Versions:
-        """Return the versions of which moments at some places, the only ones there are, are the first."""
+        """Return the versions formed by the moments at `places`, as if there were no others."""
         count = len(places)
         rows = (moments[KIND].to_numpy() == RecordKind.ROW)[places]
         goes_on = np.zeros(count, np.bool_)
@@ -265,7 +265,7 @@ class ColumnarHistory:
     def _one_by_one(
         self, moments: pl.DataFrame, key: Any, records: pl.DataFrame
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return the same as `_plain` of other keys. Raises `ColumnarDeclined` for a misfit."""
+        """Return the same as `_plain` for the other keys. Raises `ColumnarDeclined` for a misfit."""
         plan, form = self.plan, self.plan.form
         _, first, numbers = np.unique(key, return_index=True, return_inverse=True)
         keys = take(select(moments, plan.layout.keys), first)
@@ -287,7 +287,7 @@ class ColumnarHistory:
     def _applied(
         self, before: list[Moment], records: Sequence[OwnRecord]
     ) -> tuple[list[Moment], list[tuple[Version, int]]]:
-        """Return the moments of a key after some records, and how its versions change."""
+        """Apply records to a key; return its moments, and the changes of its versions."""
         ties, texts = self.plan.records.ties, self.plan.records.texts
         history = KeyHistory(before)
         for row, sequence, image in records:

@@ -127,7 +127,7 @@ class UpsertPlan(ArrangedPlan):
 
 @dataclass(frozen=True)
 class RowForm(SlotForm):
-    """Form of the slot of an upsert that keeps nothing of deletions: key -> row, or (sequence, row)."""
+    """Form of the slot of an upsert that keeps no deletions: key -> row, or (sequence, row)."""
 
     sequenced: bool
 
@@ -144,7 +144,7 @@ class RowForm(SlotForm):
 
 @dataclass(frozen=True)
 class SequencedForm(TiedForm):
-    """Form of the slot of an upsert by a sequence, of records that may delete (see `Sequenced`)."""
+    """Form of the slot of an upsert by sequence, with records that may delete (see `Sequenced`)."""
 
     def entry(self, key: Any, found: Sequence[tuple[Any, ...]]) -> Any:
         row = next(iter(consolidated(found)), None)
@@ -175,7 +175,7 @@ class ColumnarUpsert:
     slots: ArrangedState
 
     def answer(self, inputs: Sequence[ColumnStream]) -> ColumnStream:
-        """Return how the rows of the keys change."""
+        """Return the changes to the table's rows made by this tick's records."""
         plan = self.plan
         records = plan.records.computed(inputs[0]).collected()
         delta, changes = self._sequenced(records) if plan.sequenced else self._in_order(records)
@@ -186,7 +186,7 @@ class ColumnarUpsert:
         return build_stream(Columns(plan.schema, False, changes))
 
     def _in_order(self, records: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return the changes of the state and of the rows, keys in the order in which records come."""
+        """Return the changes of the state and of the rows, keys in the order of their records."""
         plan, layout = self.plan, self.plan.layout
         last = records.group_by(list(layout.keys), maintain_order=True).last()
         held_of, held = _last_rows(self.slots.spine(plan.slot).probe(layout.keys_of(last)))
@@ -231,7 +231,7 @@ class ColumnarUpsert:
         return delta, changes
 
     def _sorted(self, moments: pl.DataFrame) -> pl.DataFrame:
-        """Return the moments of a tick by key and sequence; equal ones are one, mostly."""
+        """Return the moments of a tick, sorted by key and sequence, with most equal moments merged."""
         moments = moments.hstack([constant_weights(1, moments.height).alias(_NEW)])
         types = {name: moments.schema[name] for name in moments.columns}
         by = (Order(SEQUENCE, False),)
@@ -249,7 +249,7 @@ class ColumnarUpsert:
     def _one_by_one(
         self, keys: pl.DataFrame, held: pl.DataFrame, records: pl.DataFrame
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return the changes of some keys as rows make them. Raises `ColumnarDeclined` for a misfit."""
+        """Return the changes of some keys, computed row by row. Raises `ColumnarDeclined` for a misfit."""
         plan, form = self.plan, self.plan.form
         rule, ties, texts = plan.records.rule, plan.records.ties, plan.records.texts
         columns = zip(*(from_series(type, held[name]) for name, type in plan.read), strict=True)
@@ -296,7 +296,7 @@ class ColumnarUpsert:
         return list(zip(sequences, self.plan.records.keys_of(rows), strict=True))
 
     def _forget(self, highest: Any, deleted: list[tuple[Any, Any]]) -> None:
-        """Note tombstones in the calendar, and forget those too far below the highest sequence."""
+        """Schedule tombstones in the calendar, and drop tombstones too far below the highest sequence."""
         plan, slot = self.plan, self.slots.slot
         calendar, counts, due = (slot(plan.beside(what)) for what in ("calendar", "counts", "due"))
         for sequence, key in deleted:
@@ -328,7 +328,7 @@ class _Keys:
     known: Any
 
     def odd(self) -> Any:
-        """Return which keys are looked at one by one."""
+        """Return which keys must be processed one by one."""
         odd = np.zeros(len(self.first), np.bool_)
         if not self.tick.height:
             return odd
@@ -391,7 +391,7 @@ class _Keys:
     def _older(
         self, keys: Any, held: pl.DataFrame, takes: Any, leaves: Any
     ) -> tuple[pl.Series, pl.Series, Any]:
-        """Return the next older sequence of keys and its digest, and of which keys an older record is new.
+        """Return the next older sequence of keys and its digest, and which keys have a new older record.
 
         takes: of which keys a record of the tick is the last one. leaves: of which a row that was held gives
         way to it.
@@ -418,7 +418,7 @@ class _Keys:
 
 
 def _last_rows(found: FoundRows) -> FoundRows:
-    """Return the row that each key has, of the rows found, which come in the order of the batches.
+    """Return each key's current row among the rows found, which are in the order of the batches.
 
     A row is taken back before another one takes its place. So the last one that was set is there, if any is.
     """
@@ -435,11 +435,11 @@ def _last_rows(found: FoundRows) -> FoundRows:
 
 
 def _holds(condition: pl.Series) -> Any:
-    """Return where a condition is true; a null is not."""
+    """Return the mask of a condition; null counts as false."""
     # A null is filled by a plan, which takes longer.
     return condition.cast(pl.Int8).to_numpy() == 1 if condition.null_count() else condition.to_numpy()
 
 
 def _either(ones: pl.Series, others: pl.Series, first: Any) -> pl.Series:
-    """Return of each pair of values one."""
+    """Choose one value of each pair: the one of `ones` if `first`."""
     return ones if first.all() else ones.zip_with(pl.Series(first), others)

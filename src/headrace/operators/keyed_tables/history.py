@@ -133,7 +133,7 @@ class HistoryStep(KeyedRecordsStep):
 
 
 def tracked_values(operator: History, schema: Schema) -> Callable[[Any], Any]:
-    """Return the function of a row whose value starts a version when it changes. schema: of the output."""
+    """Return the function of a row that starts a version when its value changes. schema: of the output."""
     at = [schema.names.index(name) for name in operator.track]
     if len(at) > 1:
         return itemgetter(*at)
@@ -199,13 +199,13 @@ class KeyHistory:
 
     @property
     def has_changed(self) -> bool:
-        """Whether records of this tick said something new."""
+        """Whether records of this tick have changed any moment."""
         return bool(self._touched)
 
     def apply(
         self, row: Any, sequence: Any, image: Any, place: Any, rule: TieRule, texts: MisfitTexts
     ) -> str | None:
-        """Apply a record; return the reason if one of its sequence has another row (see `Sequenced`)."""
+        """Apply a record; return the reason if its sequence already has another row (see `Sequenced`)."""
         if sequence is None:
             raise without_sequence()
         moments = self.moments
@@ -243,7 +243,7 @@ class KeyHistory:
         return gone + [(version, 1) for start, version in after.items() if before.get(start) != version]
 
     def _stretches(self) -> list[tuple[Any, Any]]:
-        """Return the first and the last sequence of each stretch of moments in which some have changed."""
+        """Return the first and the last sequence of each stretch of moments with changes."""
         found: list[tuple[Any, Any]] = []
         last = -_FAR
         for sequence in sorted(self._touched):
@@ -256,7 +256,7 @@ class KeyHistory:
         return found
 
     def _settle(self, low: Any, high: Any, rule: TieRule) -> Any:
-        """Decide the moments that have changed, and the next one whose row could be the same as theirs.
+        """Settle the moments that have changed, and the next one that could have the same row.
 
         Return the sequence of the last of them.
         """
@@ -282,7 +282,7 @@ class KeyHistory:
 
 
 def has_row(moment: Moment) -> bool:
-    """Return whether a record set a row at a moment, also if a deletion won, and if it is erased."""
+    """Return whether a record set a row at a moment, even if a deletion won or the row was erased."""
     return moment[1] is not None or (len(moment) > 2 and bool(moment[2]))
 
 
@@ -297,7 +297,7 @@ def _tied(moment: Moment) -> Tied:
 
 
 def _versions(moments: Sequence[Moment], low: Any, high: Any, tracked: Tracked) -> dict[Any, Version]:
-    """Return the versions that moments between two sequences belong to, and the one after, by their start."""
+    """Return the versions of the moments between two sequences, and the next version, by their start."""
     end = bisect_left(moments, (high,))
     if end < len(moments) and moments[end][0] == high:
         end += 1
@@ -324,7 +324,7 @@ def _versions(moments: Sequence[Moment], low: Any, high: Any, tracked: Tracked) 
 
 
 def _start_of_version(moments: Sequence[Moment], at: int, tracked: Tracked) -> Any:
-    """Return the sequence of the first moment of the version that a moment belongs to."""
+    """Return the sequence of the first moment of the version that contains a moment."""
     row = moments[at][1]
     if row is not None and row.__class__ is not Erasable:
         value = tracked(row)

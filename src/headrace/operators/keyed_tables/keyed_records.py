@@ -123,7 +123,7 @@ class RecordColumns:
         return Layout({**keys, **held, WEIGHT: pl.Int64()}, self.keys, (WEIGHT,), nullable)
 
     def computed(self, stream: ColumnStream) -> ColumnStream:
-        """Return the records as columns: key, row, sequence, and of those that may delete the conditions."""
+        """Return the records as columns: key, row, sequence, and the conditions if records may delete."""
         named = dict(zip(self.keys, self.rule.keys, strict=True))
         named |= dict(zip(self.row_names, self.columns, strict=True))
         if self.rule.sequence is not None:
@@ -178,7 +178,7 @@ class RecordColumns:
         return list(map(self.ties.digest, self._rows_of(rows)))
 
     def by_key(self, records: pl.DataFrame, keys: pl.DataFrame) -> dict[int, list[OwnRecord]]:
-        """Return the records of some keys, by the number of the key, in their order."""
+        """Return the records of the given keys, by key number, in their order."""
         numbered = keys.with_columns(pl.Series(_NUMBER, np.arange(keys.height)))
         own = joined(records, numbered, self.keys, "inner")
         nothing = [None] * own.height
@@ -234,7 +234,7 @@ def record_columns(node: Node, records: Schema) -> RecordColumns:
 
 
 def _unwrapped(row: Expr) -> tuple[tuple[Expr, ...], FunctionCall]:
-    """Return the struct of a row that is null elsewhere, and the conditions under which it is not."""
+    """Return the conditions under which a row is not null, and the struct that it is then."""
     conditions: list[Expr] = []
     while isinstance(row, FunctionCall) and row.function == "when" and len(row.arguments) == 3:
         condition, made, otherwise = row.arguments
@@ -264,7 +264,7 @@ def weighted(layout: Layout, rows: pl.DataFrame, weight: int) -> pl.DataFrame:
 
 
 def unlike_next(rows: pl.DataFrame, names: Sequence[str]) -> Any:
-    """Return for each row but the last whether it differs from the next one in some columns."""
+    """Return, for each row but the last, whether it differs from the next row in the given columns."""
     last, own = max(0, rows.height - 1), select(rows, names)
     return differing(own.slice(0, last).get_columns(), own.slice(1, last).get_columns())
 
@@ -288,7 +288,7 @@ def _unpacked(ties: bytes | None) -> tuple[tuple[bytes, ...], tuple[bytes | None
 
 
 def divided(digests: bytes) -> tuple[bytes, ...]:
-    """Return digests that were joined."""
+    """Split joined digests."""
     return tuple(digests[at : at + DIGEST] for at in range(0, len(digests), DIGEST))
 
 

@@ -171,7 +171,7 @@ class KeyedRecordsStep(RowStep):
             self.take_misfit(row, reason)
 
     def _unavailable(self) -> Unavailable:
-        """Return the values that a record may lack, as change data of tables does."""
+        """Return the values that a record may omit, as in change data of tables."""
         rows = check(self.rule.row, self.input_schema()).type
         assert isinstance(rows, StructType)
         return Unavailable(()) if self.rule.table is None else Unavailable.of(rows.fields)
@@ -184,7 +184,7 @@ class KeyedRecordsStep(RowStep):
         return f"{own}.sequence is None or {sequence} >= {own}.sequence"
 
     def take_misfit(self, row: RowCode, reason: str) -> None:
-        """Write the code for a record with its misfit reason, a variable; None if it fits."""
+        """Write the code for a record. reason: variable with its misfit reason, None if it fits."""
 
     def finish(self) -> None:
         code, writer, slot = self.code, self.writer, self.slot("rows")
@@ -231,7 +231,7 @@ class KeyedRecordsStep(RowStep):
 
 
 def misfit_texts(operator: KeyedRecords, records: Schema) -> MisfitTexts:
-    """Return the texts about the records of an operator that do not fit."""
+    """Return the texts about an operator's misfits."""
     rule = operator.rule
     keys = tuple((_name(key), check(key, records).type) for key in rule.keys)
     return MisfitTexts(rule.table, keys, _row_type(rule, records), operator.may_set_aside)

@@ -1,4 +1,4 @@
-"""Upsert rules and the order of records: how records change the row held for their key.
+"""Upsert rules and the order of records: the effect of records on the row held for their key.
 
 A rule says which row is held after all records of a key. At run time, their order decides which row they
 leave, and which records are misfits.
@@ -67,7 +67,7 @@ class OnMisfit(Enum):
 
 @dataclass(frozen=True, slots=True)
 class UpsertRule:
-    """How records change the row held for their key.
+    """Rule by which records change the row held for their key.
 
     keys:     of a record; null is a key like any other.
     row:      the row that the record sets, a struct; null deletes the key's row.
@@ -287,7 +287,7 @@ def _(type: MapType, value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MisfitTexts:
-    """Texts about the records of an upsert that do not fit.
+    """Texts about the misfits of an upsert.
 
     table: name of the table, None for records of the user's own. keys: names and types of the key's columns.
     may_set_aside: whether `on_misfit` may be "dead_letter".
@@ -299,7 +299,7 @@ class MisfitTexts:
     may_set_aside: bool
 
     def of_sequence(self, sequence: Any, row: Any, other: Any) -> str:
-        """Return the reason of a record that sets another row than one before it, which may be deleted."""
+        """Return the misfit reason if a record's row differs from one set earlier, perhaps deleted since."""
         texts = value_text(self.rows, row), value_text(self.rows, other)
         return f"of sequence {literal_text(sequence)}, it sets {texts[0]}, but another record set {texts[1]}"
 
@@ -315,7 +315,7 @@ class MisfitTexts:
         return unavailable.fill(row, held)
 
     def error(self, reason: str, key: Any, held: Any, place: tuple[str, int] | None) -> RecordMisfit:
-        """Build the error for a record that does not fit."""
+        """Build the error for a misfit."""
         file, row = place or (None, None)
         values = (key,) if len(self.keys) == 1 else key
         named = (f"{name}={value_text(type, v)}" for (name, type), v in zip(self.keys, values, strict=True))
@@ -337,7 +337,7 @@ class MisfitTexts:
 
 
 def upsert_in_order(held: Held, row: Any, before: Any, texts: MisfitTexts) -> str | None:
-    """Apply a record to the held row, unless it replaces another one: then return the reason."""
+    """Apply a record to the held row; return the misfit reason if it replaces a different row."""
     now = held[1]
     if row == now:
         return None  # delivered again
@@ -447,7 +447,7 @@ class Sequenced:
     def apply(
         self, row: Any, sequence: Any, image: Any, place: Any, rule: TieRule, texts: MisfitTexts
     ) -> str | None:
-        """Apply a record; return the reason if one of its sequence has another row.
+        """Apply a record; return the reason if its sequence already has another row.
 
         image: the row that a deletion names. None: unknown.
         """

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """For each row, from where to where its partition goes, and its peers."""
+    """For each row, the range of its partition, and the range of its peers."""
 
     first: Numbers
     end: Numbers
@@ -74,7 +74,7 @@ class Partitions:
 
 
 def spans(numbers: Numbers) -> tuple[Numbers, Numbers]:
-    """Return for each row the first place with its number, and the one after the last."""
+    """Return, for each row, the first position with its number, and the position after the last."""
     if not len(numbers):
         return numbers, numbers
     starts = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 1))
@@ -193,7 +193,7 @@ def _aggregate(function: Aggregation, frame: WindowFrame | None, schema: Schema)
 
 
 def _totals(bounds: _Bounds, accumulator: Accumulator, widths: tuple[int, ...]) -> Compute:
-    """Return a function of sums of frames: differences of those from the first row of all on."""
+    """Return the function that computes sums of frames as differences of running sums over all rows."""
     result = result_of(accumulator)
 
     def totals(rows: Partitions, values: Sequence[pl.Series]) -> pl.Series:
@@ -213,13 +213,13 @@ def _totals(bounds: _Bounds, accumulator: Accumulator, widths: tuple[int, ...]) 
 
 
 def _physical(value: pl.Series) -> pl.Series:
-    """Return the integers that values are, 0 for a null."""
+    """Return the integers that represent values physically, 0 for a null."""
     whole = value.to_physical()
     return whole.fill_null(0) if whole.null_count() else whole
 
 
 def _running(bounds: _Bounds, *, least: bool) -> Compute:
-    """Return a function of the extremes of frames that begin with the partition."""
+    """Return a function of the extremes of frames that start with the partition's first row."""
 
     def extremes(rows: Partitions, values: Sequence[pl.Series]) -> pl.Series:
         (value,) = values
@@ -370,7 +370,7 @@ class ColumnarOver:
         return made if alone else replace(sum_weights(made), whole=None)
 
     def _touched(self, given: pl.DataFrame) -> pl.DataFrame:
-        """Return all rows of the partitions that new rows belong to, in order, with the copies of both."""
+        """Return all rows of the partitions with new rows, in order, with their old and new copies."""
         spine, layout = self.slots.spine(self.plan.slot), self.plan.rows.layout
         keys = select(given, layout.keys).unique(maintain_order=True).get_columns()
         held = spine.probe(keys).rows
@@ -402,7 +402,7 @@ class ColumnarOver:
         return [tuple(next(columns) for _ in answer.exprs) for answer in self.plan.answers]
 
     def _numbered(self, rows: pl.DataFrame) -> tuple[Any, Any]:
-        """Return for each row the number of its partition, and of its peers."""
+        """Return, for each row, the number of its partition, and of its group of peers."""
         starts = np.ones(rows.height, np.bool_)
         peers = np.ones(rows.height, np.bool_)
         if rows.height:
@@ -415,7 +415,7 @@ class ColumnarOver:
     def _answers(
         self, places: Any, part: Any, peer: Any, values: Sequence[tuple[pl.Series, ...]]
     ) -> pl.DataFrame:
-        """Return the answers to rows at some places, the only ones there are. Raises `ColumnarDeclined`."""
+        """Return the answers to rows at `places`, as if there were no others. Raises `ColumnarDeclined`."""
         partitions = Partitions(*spans(part[places]), *spans(peer[places]))
         at = pl.Series(places.astype(np.uint32))
         columns: list[pl.Series] = []

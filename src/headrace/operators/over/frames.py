@@ -37,7 +37,7 @@ from headrace.operators.over.window_function import FrameUnit, Months, Over, Win
 
 
 class _Beyond(Enum):
-    """Places of values that their type does not have, such as the day after the last."""
+    """Positions of values outside the range of their type, such as the day after the last."""
 
     THE_FIRST = "before all values"
     THE_LAST = "behind all values"
@@ -54,12 +54,12 @@ class Bounds(ABC):
 
     @abstractmethod
     def of(self, rows: Rows, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """Yield the frames of rows, from the first place to the one after the last."""
+        """Yield the frames of rows, each as its first position and the position after its last."""
 
 
 @dataclass(slots=True)
 class RowBounds(Bounds):
-    """Bounds by the number of rows; None is no bound."""
+    """Bounds by the number of rows; None if unbounded."""
 
     start: int | None
     end: int | None
@@ -83,7 +83,7 @@ class RowBounds(Bounds):
 
 @dataclass(slots=True)
 class PeerBounds(Bounds):
-    """Bounds at the row's peers, or none."""
+    """Bounds at the row's peers, or unbounded."""
 
     peers: Peers
     from_peers: bool
@@ -104,7 +104,7 @@ class PeerBounds(Bounds):
 
 @dataclass(slots=True)
 class RangeBounds(Bounds):
-    """Bounds by the distance of the value that is ordered by; None is no bound.
+    """Bounds by the distance between ordering values; None if unbounded.
 
     value: what is ordered by, of a row. key: makes values comparable. descending: the order is. short: floats
     have 32 bits, and so have their sums with distances.
@@ -157,7 +157,7 @@ class RangeBounds(Bounds):
             at = end
 
     def _known(self, rows: Rows) -> tuple[int, int]:
-        """Return from where to where rows have a value; nulls are at one end."""
+        """Return the range of the rows with a value; nulls are at one end."""
         if not rows or self.value(rows[0]) is not None:
             return 0, bisect_left(rows, True, key=lambda row: self.value(row) is None)
         return bisect_left(rows, True, key=lambda row: self.value(row) is not None), len(rows)
@@ -201,7 +201,7 @@ class RangeBounds(Bounds):
             return _Beyond.THE_LAST if ahead else _Beyond.THE_FIRST
 
     def _place(self, rows: Rows, low: int, high: int, value: Any, *, after: bool = False) -> int:
-        """Return the place of the first row with at least a value in the order, or with more."""
+        """Return the position of the first row at or after a value in the order, or only after it."""
         if value is None or value is _Beyond.THE_FIRST:
             return low
         if value is _Beyond.THE_LAST:
@@ -220,7 +220,7 @@ class RangeBounds(Bounds):
 def bounds_of(
     frame: WindowFrame, peers: Peers, value: Key, key: Key | None, *, of: DataType | None, descending: bool
 ) -> Bounds:
-    """Build the bounds of a frame. value, of, key: what a range measures, its type, its sort key."""
+    """Build the bounds of a frame. value, of, key: the value measured by a range, its type, its sort key."""
     start: Any = frame.start
     end: Any = frame.end
     if frame.unit is FrameUnit.ROWS:
@@ -258,7 +258,7 @@ def _same(value: Any) -> Any:
 
 @dataclass(slots=True)
 class FramedFunction(PartitionFunction):
-    """Window function of the rows of a frame."""
+    """Window function over the rows of a frame."""
 
     bounds: Bounds
 
@@ -364,7 +364,7 @@ def rows_of_frame(over: Over, partition: SortedPartition, at: int) -> list[Row]:
 
 
 def _beyond(bound: Any, over: Over, partition: SortedPartition, at: int, other: int) -> int:
-    """Return the sign of a row's place against a bound of another row's frame."""
+    """Compare a row's position with a bound of another row's frame: -1, 0 or 1."""
     assert over.frame is not None
     if over.frame.unit is FrameUnit.ROWS:
         return sign_of(other - at - bound)

@@ -245,7 +245,7 @@ class OverStep(RowStep):
         return keys or ["()"]
 
     def peers(self) -> str:
-        """Write the module-level variable with the rule of peers, and return its name."""
+        """Write the module-level variable with the operator's `Peers`, and return its name."""
         name = self.writer.node_variable("peers", self.node.id)
         by = self.row_function("by", self._order_keys(whole=False))
         self.writer.functions.line(f"{name} = {self.constant(Peers)}({by})")

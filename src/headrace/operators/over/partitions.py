@@ -69,7 +69,7 @@ class ChangedRange:
 
 
 class PartitionFunction(ABC):
-    """Window function over ordered rows. is_local: its answers depend on near rows only."""
+    """Window function over ordered rows. is_local: its answers depend only on nearby rows."""
 
     is_local = False
 
@@ -79,7 +79,7 @@ class PartitionFunction(ABC):
 
     @abstractmethod
     def answers(self, rows: Rows, start: int, stop: int, before: Any) -> Iterable[Any]:
-        """Return the answers to rows from `start` to `stop`. before: that to the row before them."""
+        """Return the answers to rows from `start` to `stop`. before: the answer to the preceding row."""
 
 
 @dataclass(slots=True)
@@ -89,11 +89,11 @@ class Peers:
     by: Key
 
     def first(self, rows: Rows, at: int) -> int:
-        """Return the place of a row's first peer."""
+        """Return the position of a row's first peer."""
         return bisect_left(rows, self.by(rows[at]), hi=at, key=self.by)
 
     def end(self, rows: Rows, at: int) -> int:
-        """Return the place after a row's last peer."""
+        """Return the position after a row's last peer."""
         return bisect_right(rows, self.by(rows[at]), lo=at, key=self.by)
 
     def around(self, after: ChangedRange) -> tuple[int, int]:
@@ -141,7 +141,7 @@ class _Update:
         self.output: dict[Row, int] = {}
 
     def replace(self, inserted: Rows, retracted: Rows) -> None:
-        """Replace the stretch of rows that changes fall into, and answer the rows that it affects."""
+        """Replace the stretch of rows with changes, and recompute the answers that it affects."""
         rows, order, changed = self.rows, self.rule.order, [*inserted, *retracted]
         keys = list(map(order, changed))
         low = bisect_left(rows, min(keys), key=order)
@@ -185,7 +185,7 @@ class _Update:
 
 
 def _copies(changes: Mapping[Row, int], negative: dict[Row, int]) -> tuple[Rows, Rows]:
-    """Return the inserted and the retracted copies of changes, with those of `negative` taken out of it."""
+    """Return the inserted and the retracted copies of changes, offset by copies moved out of `negative`."""
     inserted: Rows = []
     retracted: Rows = []
     for row, weight in changes.items():
@@ -196,7 +196,7 @@ def _copies(changes: Mapping[Row, int], negative: dict[Row, int]) -> tuple[Rows,
 
 
 def _without(rows: Rows, retracted: Rows, order: Key) -> tuple[Rows, Rows]:
-    """Return rows in order without the retracted copies, and the copies that are not among them."""
+    """Return rows in order without the retracted copies, and the retracted copies that were not found."""
     left = list(rows)
     absent: Rows = []
     if len(retracted) * 8 > len(rows):
@@ -221,7 +221,7 @@ def _without(rows: Rows, retracted: Rows, order: Key) -> tuple[Rows, Rows]:
 
 
 def _insert(rows: Rows, inserted: Rows, order: Key) -> None:
-    """Insert rows into rows in order."""
+    """Insert rows into ordered rows."""
     if len(inserted) * 8 > len(rows):
         rows += inserted
         rows.sort(key=order)
@@ -283,7 +283,7 @@ class SortedPartition:
 
 
 def sign_of(number: Any) -> int:
-    """Return -1, 0 or 1, also of a time span."""
+    """Return the sign of a number or a time span: -1, 0 or 1."""
     zero = type(number)()
     return (number > zero) - (number < zero)
 
@@ -292,7 +292,7 @@ def sign_of(number: Any) -> int:
 
 
 class FunctionWriter(Protocol):
-    """Step of the operator, as its functions write their code with it (`operator.OverStep`)."""
+    """Interface of the operator's step to the functions that write code with it (`operator.OverStep`)."""
 
     node: Node
     writer: StepWriter

@@ -1,4 +1,4 @@
-"""Window functions of single rows: the value of another row by its place, and the place of a row."""
+"""Window functions of single rows: the value of another row by its position, and the position of a row."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lag(WindowFunction):
-    """Value of `expr` `offset` rows before, after if that is negative; `default` if there is none.
+    """Value of `expr` `offset` rows before, or after if negative; `default` if there is no such row.
 
     ignore_nulls: count only rows in which it is not null.
     """
@@ -69,7 +69,7 @@ class Lag(WindowFunction):
 
 @dataclass(frozen=True, slots=True)
 class NthValue(WindowFunction):
-    """Value of `expr` in the `n`-th row of the frame, from 1, or from the end where `n` is negative.
+    """Value of `expr` in the `n`-th row of the frame, from 1, or from the end if `n` is negative.
 
     Null where the frame has no such row. ignore_nulls: count only rows in which it is not null.
     """
@@ -96,13 +96,13 @@ class NthValue(WindowFunction):
 
 
 def lead(expr: Expr, offset: int = 1, default: object = None, *, ignore_nulls: bool = False) -> Lag:
-    """Value of an expression `offset` rows after; `default` where there is no such row."""
+    """Value of an expression `offset` rows after; `default` if there is no such row."""
     ahead: Any = -offset if type(offset) is int else offset
     return lagged(expr, ahead, default, ignore_nulls=ignore_nulls)
 
 
 def lagged(expr: Expr, offset: int = 1, default: object = None, *, ignore_nulls: bool = False) -> Lag:
-    """Value of an expression `offset` rows before; `default` where there is no such row."""
+    """Value of an expression `offset` rows before; `default` if there is no such row."""
     if type(offset) is not int:
         raise WrongType(f"lag by {offset!r} rows", where=[SourceLocation.of_caller()], fix="lag(x, 2)")
     return Lag(operand(expr), offset, None if default is None else operand(default), ignore_nulls)
@@ -169,7 +169,7 @@ class LagFunction(PartitionFunction):
 
 @dataclass(slots=True)
 class NthValueFunction(FramedFunction):
-    """Values of the n-th rows of frames, from the end where `n` is negative."""
+    """Values of the n-th rows of frames, from the end if `n` is negative."""
 
     value: Key
     n: int
@@ -186,7 +186,7 @@ class NthValueFunction(FramedFunction):
 
 
 def nth_non_nulls(rows: Rows, value: Key, n: int, frames: Iterable[tuple[int, int]]) -> Iterator[Any]:
-    """Yield the n-th non-null value of each frame, from the end where `n` is negative; else None.
+    """Yield the n-th non-null value of each frame, from the end if `n` is negative; None if there is none.
 
     The bounds of frames must not fall from one frame to the next: each row is looked at once.
     """
@@ -280,7 +280,7 @@ def _answer_nth_value(function: NthValue, over: Over, partition: SortedPartition
 
 @dataclass(frozen=True, slots=True)
 class _Ranking(WindowFunction):
-    """Base of the functions of a row's place in its partition."""
+    """Base of the functions that rank a row in its partition."""
 
     of: ClassVar[DataType] = INT32
     shifts: ClassVar[RecomputeScope] = RecomputeScope.PARTITION
@@ -303,7 +303,7 @@ def _snake(name: str) -> str:
 
 
 class RowNumber(_Ranking):
-    """Place of the row in its partition, from 1."""
+    """Position of the row in its partition, from 1."""
 
     __slots__ = ()
     shifts: ClassVar[RecomputeScope] = RecomputeScope.BEHIND
@@ -317,7 +317,7 @@ class Rank(_Ranking):
 
 
 class DenseRank(_Ranking):
-    """Number of different values that are ordered by, up to the row's."""
+    """Number of distinct ordering values up to the row's."""
 
     __slots__ = ()
     shifts: ClassVar[RecomputeScope] = RecomputeScope.BEHIND
@@ -331,7 +331,7 @@ class PercentRank(_Ranking):
 
 
 class CumeDist(_Ranking):
-    """Part of the partition's rows up to the row's last peer."""
+    """Fraction of the partition's rows up to the row's last peer."""
 
     __slots__ = ()
     of: ClassVar[DataType] = FLOAT64
@@ -339,7 +339,7 @@ class CumeDist(_Ranking):
 
 @dataclass(frozen=True, slots=True)
 class Ntile(_Ranking):
-    """Number of the row's part, from 1, of a partition in `parts` of equal size, larger ones first."""
+    """Number, from 1, of the row's part in a partition of `parts` equal parts, larger ones first."""
 
     parts: int
 
@@ -348,17 +348,17 @@ class Ntile(_Ranking):
 
 
 def row_number() -> RowNumber:
-    """Place of the row in its partition, from 1."""
+    """Position of the row in its partition, from 1."""
     return RowNumber()
 
 
 def rank() -> Rank:
-    """Place of the row's first peer in the partition, from 1."""
+    """Position of the row's first peer in the partition, from 1."""
     return Rank()
 
 
 def dense_rank() -> DenseRank:
-    """Number of different values that are ordered by, up to the row's."""
+    """Number of distinct ordering values up to the row's."""
     return DenseRank()
 
 
@@ -368,12 +368,12 @@ def percent_rank() -> PercentRank:
 
 
 def cume_dist() -> CumeDist:
-    """Part of the partition's rows up to the row's last peer."""
+    """Fraction of the partition's rows up to the row's last peer."""
     return CumeDist()
 
 
 def ntile(parts: int) -> Ntile:
-    """Number of the row's part, from 1, of a partition divided into `parts` of equal size."""
+    """Number, from 1, of the row's part of a partition divided into `parts` parts of equal size."""
     if type(parts) is not int or not Ntile(parts).is_possible():
         raise WrongType(f"ntile of {parts!r} parts", where=[SourceLocation.of_caller()], fix="ntile(4)")
     return Ntile(parts)
@@ -384,7 +384,7 @@ def ntile(parts: int) -> Ntile:
 
 @dataclass(slots=True)
 class RowNumberFunction(PartitionFunction):
-    """Places from 1."""
+    """Positions of rows, from 1."""
 
     def affected(self, after: ChangedRange) -> tuple[int, int]:
         return after.low, after.size if after.moved else after.high
@@ -395,7 +395,7 @@ class RowNumberFunction(PartitionFunction):
 
 @dataclass(slots=True)
 class RankFunction(PartitionFunction):
-    """Places of the first peer from 1, as part of the others if `relative`."""
+    """Positions of the first peer, from 1; if `relative`, as a fraction of the other rows."""
 
     peers: Peers
     relative: bool = False
@@ -435,7 +435,7 @@ class DenseRankFunction(PartitionFunction):
 
 @dataclass(slots=True)
 class CumeDistFunction(PartitionFunction):
-    """Part of the rows up to the last peer."""
+    """Fraction of the rows up to the last peer."""
 
     peers: Peers
 

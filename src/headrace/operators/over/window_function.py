@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Months:
-    """Distance of dates or times in months of the calendar; a day that a month lacks is its last."""
+    """Distance of dates or times in months of the calendar; a day missing in a month becomes its last."""
 
     count: int = 0
 
@@ -59,7 +59,7 @@ class FrameUnit(Enum):
 
 
 class RecomputeScope(Enum):
-    """Rows of a partition that are looked at again when one changes, from few to all."""
+    """Rows of a partition to recompute when one of them changes, from few to all."""
 
     NEAR = "the rows near it"
     BEHIND = "the rows behind it"
@@ -68,7 +68,7 @@ class RecomputeScope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WindowFrame:
-    """Rows around each row that a function reads. A bound is an offset, negative before; None is no bound."""
+    """Rows around each row that a function reads. A bound is an offset, negative before; None: unbounded."""
 
     described_as: ClassVar[str] = "Frame"
 
@@ -82,7 +82,7 @@ class WindowFrame:
 
     @property
     def measures_values(self) -> bool:
-        """Return whether a bound is at a distance of the value that is ordered by."""
+        """Return whether a bound is a distance between ordering values."""
         return self.unit is FrameUnit.RANGE and bool(self.start or self.end)
 
     @property
@@ -94,7 +94,7 @@ class WindowFrame:
 
 
 class WindowFunction(Shown, ABC):
-    """Base of the functions that need `over`. Aggregate functions have it, too.
+    """Base of the functions that require `over`, which aggregate functions support, too.
 
     ordered: it has no meaning without `order_by`. framed: it reads the rows of a frame.
     """
@@ -104,7 +104,7 @@ class WindowFunction(Shown, ABC):
     framed: ClassVar[bool] = False
 
     def is_possible(self) -> bool:
-        """Return whether its numbers, such as that of a row, can be."""
+        """Return whether its numeric parameters, such as the number of a row, are valid."""
         return True
 
     def over(
@@ -151,7 +151,7 @@ class WindowFunction(Shown, ABC):
         return None
 
     def reach(self, frame: WindowFrame | None) -> RecomputeScope:
-        """Return how far the change of a row reaches: nearby rows, or the whole partition."""
+        """Return the scope affected by a changed row: nearby rows, or the whole partition."""
         bounded = frame is not None and frame.start is not None and frame.end is not None
         near = bounded and (frame is None or frame.unit is FrameUnit.ROWS or frame.measures_values)
         return RecomputeScope.NEAR if near else RecomputeScope.PARTITION
@@ -174,7 +174,7 @@ def _expression(given: str | Expr) -> Expr:
 
 
 def orderings_of(given: str | Expr | Ordering | Sequence[str | Expr | Ordering]) -> tuple[Ordering, ...]:
-    """Return the orderings that an `order_by` gives."""
+    """Convert an `order_by` argument to orderings."""
     return tuple(_ordering(each) for each in _several(given))
 
 
@@ -212,7 +212,7 @@ class Over:
         return Field(name, made.type, made.nullable or empty_is_null)
 
     def shares_partitions(self, other: Over) -> bool:
-        """Return whether partitions and order are those of another."""
+        """Return whether another function has the same partitions and order."""
         return repr((self.per, self.by)) == repr((other.per, other.by))
 
     def __str__(self) -> str:
@@ -230,7 +230,7 @@ _OFFSETS: tuple[tuple[tuple[type[DataType], ...], tuple[type, ...]], ...] = (
 
 
 def measured_by(by: Sequence[Ordering]) -> Ordering | None:
-    """Return the one value that an order measures, which may follow whether it is null; None for others."""
+    """Return the only ordering value, perhaps preceded by its null test; None for other orders."""
     *before, last = by
     if not before or repr([each.expr for each in before]) == repr([last.expr.is_null()]):
         return last

@@ -1,4 +1,4 @@
-"""Signal operators over earlier values, that may stay silent, and at the ends of signals.
+"""Signal operators: over earlier values, with conditional firing, and at the ends of signals.
 
 Earlier values: scan, window, delay. Silent: filter, when, sample, no repeats. Ends: sources, the last row of
 each tick as a signal, the values of a signal as rows.

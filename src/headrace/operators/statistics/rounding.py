@@ -381,7 +381,7 @@ def grow_pairs(kept: List, x: Any, y: Any, n: int, *floats: float) -> tuple[floa
 
 
 def _stays(kept: List) -> bool:
-    """Return whether the tally must go on: floats cannot resume, or all values are integers."""
+    """Return whether the tally must be kept: floats cannot resume, or all values are integers."""
     return kept[_ODD] > 0 or not kept[_BROKEN]
 
 

@@ -1,4 +1,4 @@
-"""Rules of the specification, for an edge and for a transformer, whose two edges they relate.
+"""Rules of the specification: for a single edge, and for a transformer, relating its two edges.
 
 Of the rules of an edge, P1 to P3, P8 and P9 say which answers there are and in which order; P4 to P7 and P10
 what they say once the stream has ended. Each wrong answer breaks one of the latter: the answer to an abort or
