@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from headrace.shown import render_html_by
 from headrace.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -116,14 +115,6 @@ _OF_SPARK = {
     "var": "variance",
 }
 """Names of other libraries for what Headrace calls otherwise."""
-
-
-def _html_of(value: object) -> str:
-    html: str = importlib.import_module("headrace.notebook").html_of(value)
-    return html
-
-
-render_html_by(_html_of)
 
 
 def __getattr__(name: str) -> Any:

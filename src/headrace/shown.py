@@ -12,6 +12,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
+from importlib import import_module
 from types import TracebackType
 from typing import Any
 
@@ -19,7 +20,7 @@ _renderers: list[Callable[[object], str]] = []
 
 
 def render_html_by(renderer: Callable[[object], str]) -> None:
-    """Register the renderer of values as HTML. `headrace` registers the one in `headrace.notebook`."""
+    """Register the renderer of values as HTML. `headrace.notebook` does so when it is imported."""
     _renderers.append(renderer)
 
 
@@ -29,6 +30,9 @@ class Shown:
     __slots__ = ()
 
     def _repr_html_(self) -> str:
+        if not _renderers:
+            # By name: values of all layers are shown by one module above them.
+            import_module("headrace.notebook")
         return _renderers[-1](self)
 
 

@@ -373,6 +373,7 @@ import sys, headrace as hr
 flow = hr.Flow("numbers")
 flow.sink("out", flow.source("n", int))
 hr.Engine(flow).tick(n=[1, 2, 3])
+hr.run(flow, {"n": [1, 2, 3]}, {"out": print})
 assert "polars" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", script], check=True)

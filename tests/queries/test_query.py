@@ -210,7 +210,7 @@ def test_what_has_no_incremental_form_is_refused_by_name(spark: SparkSession, te
     [
         ("SELECT nope FROM items", "cannot be resolved", "correct the query"),
         ("SELECT * FROM missing", "cannot be found", "give the table in tables= or sources="),
-        ("SELECT * FROM items TABLESAMPLE (10 PERCENT)", "", "let Spark compute it into a table"),
+        ("SELECT * FROM items TABLESAMPLE (10 PERCENT)", "draws another sample", "REPEATABLE (1)"),
         ("SELECT count_min_sketch(id, 0.5d, 0.5d, 1) FROM items", "", "let Spark compute it into a table"),
     ],
 )

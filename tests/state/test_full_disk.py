@@ -13,7 +13,7 @@ import pytest
 
 import headrace as hr
 from headrace.cli.exit_codes import FAILED, exit_code
-from headrace.engine.run_module import CheckpointedState
+from headrace.engine.checkpointed_state import CheckpointedState
 from headrace.errors import DiskFull
 from tests.golden import MESSAGES, assert_golden
 

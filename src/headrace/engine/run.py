@@ -47,7 +47,7 @@ from headrace.pull.pipeline_run import CONFIRM_WITHIN, Run
 from headrace.pull.pipeline_runtime import Runtime, running_loop
 
 if TYPE_CHECKING:
-    from headrace.engine.run_module import CheckpointedState
+    from headrace.engine.checkpointed_state import CheckpointedState
     from headrace.flow.flow import Flow
     from headrace.graph.node import FlowGraph
 
@@ -212,8 +212,8 @@ def _open_state(
     if options.checkpoint is None:
         return None
     # Only runs with a checkpoint need its codec.
+    from headrace.engine.checkpointed_state import open_checkpoint
     from headrace.engine.rebuild import finish_rebuild
-    from headrace.engine.run_module import open_checkpoint
     from headrace.state.rewind import telling_ways_past
 
     folder = Path(local_path(options.checkpoint, "checkpoint"))

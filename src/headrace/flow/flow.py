@@ -216,7 +216,7 @@ class Flow(MethodGuesses, Shown):
         """Add a stream that is read before `close` defines it, for recursion (see `operators.feedback`).
 
         changes: whether rows may be retracted, for type checkers only; the analysis finds out by itself.
-        distinct: carry each row once; otherwise each copy of a row goes round (see `operators.bag_feedback`).
+        distinct: carry each row once; otherwise each copy of a row goes round (see `operators.feedback`).
         max_iterations: limit on the rounds within one tick.
         """
         schema, location = schema_of(rows), SourceLocation.of_caller()
@@ -260,11 +260,11 @@ class Flow(MethodGuesses, Shown):
         return self, self.add_feedback(operator, schema, None, location).node_id, schema
 
     def null(self, rows: type[T], *, name: str | None = None) -> Stream[T, Bounded, Append, Ordered]:
-        """Add a stream without rows (see `operators.source`)."""
+        """Add a stream without rows (see `operators.endpoints`)."""
         return self.add(Null(swallows=False), schema_of(rows), (), name, SourceLocation.of_caller())
 
     def initialize(self, *, name: str | None = None) -> Stream[tuple[()], Bounded, Append, Ordered]:
-        """Add a stream with one row, `()`, in the first tick of a run (see `operators.source`)."""
+        """Add a stream with one row, `()`, in the first tick of a run (see `operators.endpoints`)."""
         return self.add(Initialize(), schema_of(object), (), name, SourceLocation.of_caller())
 
     # -- for the stream methods -------------------------------------------------------------

@@ -111,7 +111,7 @@ class WindowGroups(Groups, Generic[B, G, O]):
     def agg(self, /, *unnamed: Any, **named: Any) -> Stream[Any, B, Any, Any]:
         """Aggregate to one row per group and window: keys, `window_start`, `window_end`, aggregates.
 
-        See `operators.window`. `into` and `name` are as in `Stream.select`.
+        See `operators.event_time.window`. `into` and `name` are as in `Stream.select`.
         """
         from headrace.operators.event_time.window import END, START, Window
 

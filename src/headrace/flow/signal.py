@@ -83,10 +83,10 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
     def filter(
         self, predicate: Callable[[T_co], object] | Signal[Any], *, name: str | None = None
     ) -> Signal[T_co]:
-        """The values that satisfy `predicate` (see `operators.signals.filters`).
+        """The values that satisfy `predicate` (see `operators.signals.earlier_values`).
 
         predicate: a function of a value; or a signal, to keep the values while it is true (see
-                   `operators.signals.filters`).
+                   `operators.signals.earlier_values`).
         """
         location = SourceLocation.of_caller()
         if isinstance(predicate, Signal):
@@ -96,11 +96,11 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
         return self.add(FilterSignal(predicate), location, schema=self._schema, name=name)
 
     def changes(self, *, name: str | None = None) -> Signal[T_co]:
-        """The values that differ from the previous one (see `operators.signals.filters`)."""
+        """The values that differ from the previous one (see `operators.signals.earlier_values`)."""
         return self.add(NoRepeats(), SourceLocation.of_caller(), schema=self._schema, name=name)
 
     def sample(self, trigger: Signal[Any], *, name: str | None = None) -> Signal[T_co]:
-        """The current value whenever `trigger` fires (see `operators.signals.filters`)."""
+        """The current value whenever `trigger` fires (see `operators.signals.earlier_values`)."""
         location = SourceLocation.of_caller()
         check_signal("sample", trigger, location)
         return self.add(Sample(), location, (trigger,), schema=self._schema, name=name)
@@ -147,7 +147,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
     def stream(
         self, rows: type[U] | None = None, *, name: str | None = None
     ) -> Stream[U, Unbounded, Append, Ordered]:
-        """The values as a stream, one row per firing (see `operators.signals.endpoints`).
+        """The values as a stream, one row per firing (see `operators.signals.earlier_values`).
 
         rows: type of the values; a value of another type raises `BadRow`. By default the type of the source;
               for computed values `object`, which means any value.

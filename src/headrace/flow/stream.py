@@ -126,7 +126,7 @@ class Stream(
     def filter(
         self, predicate: Expr | Callable[[T_co], bool], *, name: str | None = None
     ) -> Stream[T_co, B, G, O]:
-        """Keep the rows that satisfy `predicate` (see `operators.filter`)."""
+        """Keep the rows that satisfy `predicate` (see `operators.rows`)."""
         location = SourceLocation.of_caller()
         if isinstance(predicate, Expr):
             found = check(predicate, self._schema).type
@@ -164,7 +164,7 @@ class Stream(
         self, /, *columns: Expr | str, name: str | Expr | None = None, **named: Expr
     ) -> Stream[Any, B, G, O]: ...
     def select(self, /, *columns: Expr | str, **named: Any) -> Stream[Any, B, G, O]:
-        """Compute new columns from expressions (see `operators.select`).
+        """Compute new columns from expressions (see `operators.rows`).
 
         Positional arguments are columns that keep their names. `into` is the row class of the result, whose
         columns must be the selected ones; by default a class is generated. `name` names the operator if it is
@@ -187,7 +187,7 @@ class Stream(
         self, /, *, name: str | Expr | None = None, **named: Expr | Over
     ) -> Stream[Any, B, Changes, NoOrder]: ...
     def with_columns(self, /, *unnamed: Any, **named: Any) -> Stream[Any, B, Any, Any]:
-        """Replace or add columns (see `operators.select`), by window functions, too (see `operators.over`).
+        """Replace or add columns (see `operators.rows`), by window functions, too (see `operators.over`).
 
         `into` and `name` are as in `select`.
         """
@@ -372,7 +372,7 @@ class Stream(
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[T_co, B | B2, Changes, NoOrder]:
-        """Keep the rows that are not in `neg` (see `operators.join.difference`).
+        """Keep the rows that are not in `neg` (see `operators.join.join`).
 
         lifetime: as in `join`. With ("static", "tick"), each tick emits all rows so far that its own rows of
                   `neg` do not exclude, at the corresponding cost.
@@ -402,7 +402,7 @@ class Stream(
         """Group by expressions; follow with `.agg(...)` (see `operators.aggregate`).
 
         window: event-time windows such as `hr.tumbling(...)`, to group by key and window (see
-                `operators.window`).
+                `operators.event_time.window`).
         emit:   for windows: "close" emits the result of each window once, when the watermark passes its end;
                 "updates" also emits changes until then.
         """

@@ -257,7 +257,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[Any, Any, Any, Any]:
-        """Sort the rows of a bounded stream, or of each tick (see `operators.sort`).
+        """Sort the rows of a bounded stream, or of each tick (see `operators.order`).
 
         by: one or several of: a column, its name, an expression, `.desc()` of these, or a function of a row;
             by default all columns from first to last.
@@ -453,7 +453,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
     def at_least(
         self, threshold_value: object, *, column: Column | str | None = None, name: str | None = None
     ) -> Stream[Any, B, Append, NoOrder]:
-        """Emit each key once, when its value in `column` reaches a threshold (see `operators.at_least`).
+        """Emit each key once, when its value in `column` reaches a threshold (see `operators.lattice_fold`).
 
         column: a monotone column; optional if there is only one. Monotone are `count()`, `max()` and
                 `count_distinct()` over append streams, values of `lattice_fold`, and of folds with the claim

@@ -58,7 +58,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
     def chain(
         self, other: Stream[T_co, B2, G2, Any], *, name: str | None = None
     ) -> Stream[T_co, B | B2, G | G2, NoOrder]:
-        """Append the rows of the other stream in each tick (see `operators.chain`)."""
+        """Append the rows of the other stream in each tick (see `operators.union`)."""
         from headrace.operators.union import Chain
 
         location = SourceLocation.of_caller()
@@ -72,7 +72,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[T_co, B | B2, Append, Ordered]:
-        """Keep the first `count` rows of each tick of this and the others (see `operators.chain`).
+        """Keep the first `count` rows of each tick of this and the others (see `operators.union`).
 
         Raises `WrongType` unless the count is an integer of at least 0.
         """
@@ -102,7 +102,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         into: Any = None,
         name: str | None = None,
     ) -> Stream[Any, B | B2, Append, Ordered]:
-        """Pair rows by position (see `operators.zip`).
+        """Pair rows by position (see `operators.order`).
 
         lifetime: "static" keeps rows without a partner, "tick" drops them at the end of the tick.
         """
@@ -124,7 +124,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         into: Any = None,
         name: str | None = None,
     ) -> Stream[Any, B | B2, Append, Ordered]:
-        """Pair the rows of each tick by position, up to the longer stream (see `operators.zip`).
+        """Pair the rows of each tick by position, up to the longer stream (see `operators.order`).
 
         Missing rows of the shorter stream are replaced by nulls.
         """

@@ -57,7 +57,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         tombstones: GivenSpan | None = None,
         name: str | None = None,
     ) -> Stream[Any, B, Changes, NoOrder]:
-        """Hold the latest row of each key (see `operators.upsert`). Rows of this stream are records.
+        """Hold the latest row of each key (`operators.keyed_tables.upsert`). Rows of this stream are records.
 
         by:        columns of the key.
         row:       the row that a record sets, a struct; by default the record. Null deletes the key's row.
@@ -102,7 +102,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         track: Sequence[str] | None = None,
         on_misfit: OnMisfitName = "error",
     ) -> Stream[Any, B, Changes, NoOrder]:
-        """Hold all versions of each key's row, SCD type 2 (see `operators.history`).
+        """Hold all versions of each key's row, SCD type 2 (see `operators.keyed_tables.history`).
 
         A version has the columns of its row, `start_at`, the sequence of the record that made it, and
         `end_at`, that of the record that replaced or deleted it, null while it holds. Records may come in any
@@ -136,7 +136,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         Records of a table with a key have the columns `key`, `before` and `row` (structs, the last two may be
         null), `sequence` if the table has one, and `place`: `file` and `row`, or null.
 
-        Raises `BadFlow` for any other stream (see `operators.misfits`).
+        Raises `BadFlow` for any other stream (see `operators.keyed_tables.upsert`).
         """
         from headrace.flow.keyed_tables import add_misfits
 
@@ -325,7 +325,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         *,
         name: str | None = None,
     ) -> tuple[Stream[T_co, B, G, O], ...] | dict[str, Stream[T_co, B, G, O]]:
-        """Split into streams, with each row in exactly one (see `operators.partition`).
+        """Split into streams, with each row in exactly one (see `operators.rows`).
 
         by:    determines the port of a row.
         ports: number of ports, which are then called 0, 1, ...; or their names. With two ports, `by` may be a
@@ -343,7 +343,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
     def demux(
         self, by: Expr | Callable[[T_co], Tag], tags: Iterable[Tag], *, name: str | None = None
     ) -> dict[Tag, Stream[T_co, B, G, O]]:
-        """Split into one stream per tag, by the value of `by` (see `operators.partition`).
+        """Split into one stream per tag, by the value of `by` (see `operators.rows`).
 
         tags: all possible tags: an `Enum` class, or values. For an enum, an expression must return a member's
               `value`, a function the member itself.
@@ -382,7 +382,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
     def assume_ordered(
         self, *, nondet: str | None = None, name: str | None = None
     ) -> Stream[T_co, B, G, Ordered]:
-        """Declare the order of arrival meaningful (see `operators.assume_ordered`).
+        """Declare the order of arrival meaningful (see `operators.order`).
 
         nondet: reason why results may depend on the cut into ticks; not needed if the ticks are given.
         """

@@ -60,7 +60,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         unit: Unit | None = None,
         name: str | None = None,
     ) -> Stream[T_co, B, Append, Ordered]:
-        """Drop late rows, by the event time in `column` (see `operators.on_time`).
+        """Drop late rows, by the event time in `column` (see `operators.event_time.late_rows`).
 
         The watermark is the greatest time seen so far minus `lateness`; it rises row by row. A row whose time
         is below it on arrival is late, and is dropped. Downstream, windows close when the watermark passes
@@ -103,7 +103,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         until: Expr | None = None,
         name: str | None = None,
     ) -> Stream[T_co, B, Changes, NoOrder]:
-        """Keep the rows for which `since <= clock < until` (see `operators.temporal_filter`).
+        """Keep the rows for which `since <= clock < until` (see `operators.event_time.temporal_filter`).
 
         As the clock rises, rows come and go by themselves; a change costs the row.
 
@@ -156,7 +156,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         return self._flow.add(operator, self._schema, (self, clock), name, location)
 
     def late(self, *, name: str | None = None) -> Stream[T_co, B, Append, Ordered]:
-        """Return the late rows that this stream's `watermark()` dropped (see `operators.late_rows`).
+        """Return the late rows that this stream's `watermark()` dropped (`operators.event_time.late_rows`).
 
         Raises `BadFlow` for any other stream.
         """
@@ -184,7 +184,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         unit: Unit | None = None,
         name: str | None = None,
     ) -> Stream[T_co, B, Append, Ordered]:
-        """Keep the first of rows with equal keys less than `within` apart (see `operators.first_within`).
+        """Keep the first of rows with equal keys less than `within` apart (`operators.event_time.late_rows`).
 
         by:   the keys: columns or expressions; without any, all rows have equal keys.
         time: the time column, if several have a watermark.
@@ -208,7 +208,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
     def defer_tick(
         self, *, nondet: str | None = None, name: str | None = None
     ) -> Stream[T_co, Unbounded, G, O]:
-        """Delay all rows by one tick (see `operators.deferral`).
+        """Delay all rows by one tick (see `operators.across_ticks`).
 
         nondet: reason why results may depend on the cut into ticks; required if the delay is in a cycle
                 through a blocking input.
@@ -220,7 +220,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
     def defer_tick_lazy(
         self, *, nondet: str | None = None, name: str | None = None
     ) -> Stream[T_co, Unbounded, G, O]:
-        """Delay all rows to the next tick, without starting it (see `operators.deferral`).
+        """Delay all rows to the next tick, without starting it (see `operators.across_ticks`).
 
         nondet: reason why results may depend on the cut into ticks; not needed if the ticks are given.
         """
@@ -233,7 +233,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
     def defer_signal(
         self, signal: Stream[Any, Any, Append, Any], *, nondet: str | None = None, name: str | None = None
     ) -> Stream[T_co, Unbounded, G, O]:
-        """Hold rows back until the next row of `signal` (see `operators.deferral`).
+        """Hold rows back until the next row of `signal` (see `operators.across_ticks`).
 
         nondet: as in `defer_tick_lazy`.
         """
@@ -254,7 +254,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
     def every_tick(
         self, *, nondet: str | None = None, name: str | None = None
     ) -> Stream[T_co, Unbounded, Append, O]:
-        """Emit all rows so far again in each tick, as plain rows (see `operators.tick_snapshots`).
+        """Emit all rows so far again in each tick, as plain rows (see `operators.across_ticks`).
 
         nondet: as in `defer_tick_lazy`.
         """
@@ -265,7 +265,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
     def multiset_delta(
         self, *, nondet: str | None = None, name: str | None = None
     ) -> Stream[T_co, B, Append, O]:
-        """Emit the rows of this tick in excess of the previous tick (see `operators.tick_snapshots`).
+        """Emit the rows of this tick in excess of the previous tick (see `operators.across_ticks`).
 
         nondet: as in `defer_tick_lazy`.
         """
@@ -276,14 +276,14 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         return self._add(MultisetDelta(nondet), self._schema, name, location)
 
     def null(self, *, name: str | None = None) -> Stream[T_co, Bounded, Append, Ordered]:
-        """Consume rows that no sink needs, so that their operators still run (see `operators.source`)."""
+        """Consume rows that no sink needs, so that their operators still run (see `operators.endpoints`)."""
         from headrace.operators.endpoints import Null
 
         location = SourceLocation.of_caller()
         return self._add(Null(swallows=True), self._schema, name, location)
 
     def latest(self, *, nondet: str | None = None, name: str | None = None) -> Signal[T_co]:
-        """Return the last row of each tick with rows, as a signal (see `operators.signals.endpoints`).
+        """Return the last row of each tick with rows, as a signal (see `operators.signals.earlier_values`).
 
         nondet: reason why this may depend on the cut into ticks; not needed if the ticks are given.
         """

@@ -5,7 +5,7 @@ in-process, `open_source` opens a `Reader`, which `headrace.io.pull_streams` tur
 Spark, the driver finds input and tasks read it, or Spark reads it itself.
 
 **Positions are state.** A reader records its progress in `feed.taken`, a mapping from a name to a position:
-of a file the number of rows read, or `DONE`, with its size, time and path (`UnreadFile.position`). If that
+of a file the number of rows read, or `DONE`, with its size, time and path (`PendingFile.position`). If that
 mapping is a slot of a checkpoint, positions are committed together with the state derived from them, and a
 reader opened on it resumes there. Nothing iterates over the mapping, so in a folder with many files a tick
 costs only the files it touched.

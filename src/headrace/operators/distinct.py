@@ -210,6 +210,7 @@ class ExpiringDistinct(Operator):
     + 2
     """
 
+    described_as: ClassVar[str] = "DistinctOnTime"
     kind: ClassVar[str] = "distinct"
     plan_name: ClassVar[str | None] = "distinct_on_time"
     examples: ClassVar[Examples] = {"of a time": lambda x, y: x.watermark(col.a, lateness=1).distinct()}
@@ -262,7 +263,7 @@ class ExpiringDistinct(Operator):
 
 
 @register_step(ExpiringDistinct)
-class DistinctOnTimeStep(ExpiringStep):
+class ExpiringDistinctStep(ExpiringStep):
     """Step of distinct with state expiry. Slot: copies, row -> 1."""
 
     def __init__(self, node: Node, writer: StepWriter) -> None:

@@ -209,6 +209,7 @@ class RunningState(OrderedOperator):
     + 5
     """
 
+    described_as: ClassVar[str] = "State"
     kind: ClassVar[str] = "state"
     examples: ClassVar[Examples] = {
         "state": lambda x, y: x.state(Max(), value="a", per="b"),
@@ -386,7 +387,7 @@ class EnumerateStep(RowStep):
 
 
 @register_step(RunningState)
-class StateStep(RowStep):
+class RunningStateStep(RowStep):
     """Step of state. Slot: key -> the merge so far; absent while that is the bottom."""
 
     operator: RunningState

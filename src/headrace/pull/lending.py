@@ -125,7 +125,7 @@ class Loan:
 
 
 class LenderState(Protocol):
-    """Interface of a lender toward its borrowers: see `headrace.pull.fans.lend.LendingRun`."""
+    """Interface of a lender toward its borrowers: see `LendingRun`."""
 
     module: Module
 

@@ -179,13 +179,15 @@ def complete(listed: list[Fields], plan: Any, inputs: PlanInputs) -> None:
         except UnsupportedQuery as error:
             raise located(error, inputs.text, inputs.location, [node]) from None
         except UnpairedNode as error:
-            raise UnsupportedQuery(
-                "the plan of the query cannot be read", where=[inputs.location], why=f"{error}."
-            ) from None
+            raise _unreadable(error, inputs) from None
         if TABLE in node.fields:
             tables.append(node.fields)
     for table in tables:  # whose nodes are paired with the attributes that the JVM has until here
         table["output"] = [each for each in table["output"] if has_counterpart(each[0]["dataType"])]
+
+
+def _unreadable(error: UnpairedNode, inputs: PlanInputs) -> UnsupportedQuery:
+    return UnsupportedQuery("the plan of the query cannot be read", where=[inputs.location], why=f"{error}.")
 
 
 _SAMPLE = re.compile(r"^\W*Sample ", re.MULTILINE)
@@ -203,7 +205,7 @@ def refuse_samples_without_seed(analysed: Any, inputs: PlanInputs) -> None:
     if not _SAMPLE.search(analysed.toString()):
         return
     for node in plan_nodes(json.loads(analysed.toJSON()), analysed):
-        if node.kind == "Sample" and not _has_seed(node):
+        if node.kind == "Sample" and not _has_seed(node, inputs):
             error = UnsupportedQuery(
                 "the sample has no seed in the text of the query",
                 why="Spark draws another sample each time; deletions would miss the rows they delete.",
@@ -212,8 +214,11 @@ def refuse_samples_without_seed(analysed: Any, inputs: PlanInputs) -> None:
             raise located(error, inputs.text, inputs.location, [node])
 
 
-def _has_seed(sample: PlanNode) -> bool:
-    origin = sample.tree.origin()
+def _has_seed(sample: PlanNode, inputs: PlanInputs) -> bool:
+    try:
+        origin = sample.tree.origin()
+    except UnpairedNode as error:
+        raise _unreadable(error, inputs) from None
     if origin.sqlText().isEmpty() or origin.stopIndex().isEmpty():
         return False
     seed = _SEED.search(origin.sqlText().get()[: origin.stopIndex().get() + 1])

@@ -23,6 +23,7 @@ from headrace.errors import BadInput, FlowChanged
 from headrace.expr.check import check
 from headrace.expr.tree import Column, Expr, columns_of
 from headrace.expr.types import Field, Schema
+from headrace.graph.node import described_name
 from headrace.spark.placing.row_placement import (
     ANYHOW,
     DIVISION,
@@ -117,7 +118,7 @@ def kept_slots(stages: Iterable[CompiledStage]) -> dict[int, Kept]:
             local, _, what = slot.name.partition(".")
             origin = of.stage.origins[int(local)]
             assert origin is not None, "rows at the border of a stage are kept by nobody"
-            works = type(of.stage.graph.nodes[int(local)].operator).__qualname__
+            works = described_name(type(of.stage.graph.nodes[int(local)].operator))
             columns = [arranged[slot.name].describe()] if slot.name in arranged else []
             kept[origin].append([what, f"{works} {slot.thaw.__qualname__}", *columns])
     return {node: sorted(found) for node, found in kept.items()}

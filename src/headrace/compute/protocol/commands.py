@@ -111,7 +111,7 @@ class IndexExport:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeExport:
-    """Sink whose changes are sent to the controller as `Batch`es.
+    """Sink whose changes are sent to the controller as `BatchResponse`s.
 
     snapshot: whether to start with the contents at the as-of, as changes at that time, rather than only with
         later changes.

@@ -228,7 +228,7 @@ _Read: TypeAlias = tuple[str, int, int]
 class PendingFiles:
     """Files of a source that no tick has read to the end, each listed once.
 
-    taken: positions by name, as `UnreadFile.position` makes them.
+    taken: positions by name, as `PendingFile.position` makes them.
     """
 
     listing: Listing

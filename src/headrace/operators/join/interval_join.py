@@ -103,6 +103,7 @@ class IntervalJoin(Operator):
     + (value=4, value_b=4)
     """
 
+    described_as: ClassVar[str] = "JoinOnTime"
     kind: ClassVar[str] = "join"
     plan_name: ClassVar[str | None] = "join_on_time"
     examples: ClassVar[Examples] = {
@@ -182,7 +183,7 @@ class IntervalJoin(Operator):
 
 
 @register_step(IntervalJoin)
-class JoinOnTimeStep(RowStep):
+class IntervalJoinStep(RowStep):
     """Step of the join with state expiry. Slot per side: (key, time bucket) -> rows."""
 
     operator: IntervalJoin

@@ -59,6 +59,7 @@ class OverAggregate(Operator):
     + (value=3, sum=4)
     """
 
+    described_as: ClassVar[str] = "ComputeOver"
     kind: ClassVar[str] = "over"
     reads_net_changes: ClassVar[bool] = True
     picks_representative: ClassVar[bool] = True

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Place of an operator in a batch (`headrace.lowering.forms.BatchSite`)."""
+    """Place of an operator in a batch (`headrace.lowering.forms.BatchContext`)."""
 
     node: Node
     inputs: tuple[DataFrame, ...]
