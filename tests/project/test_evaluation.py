@@ -33,6 +33,7 @@ _ANNOTATIONS = "annotations of classes and functions, ours or of the user's own 
 JUDGED = {
     ("__init__.py", "import_module"): _BY_NAME,
     ("operators/__init__.py", "import_module"): _BY_NAME,
+    ("shown.py", "import_module"): "a fixed name of ours",
     ("cli/load_flow.py", "exec_module"): "the user's own file, whose flow is to be run",
     ("cli/load_flow.py", "get_type_hints"): _ANNOTATIONS,
     ("cli/load_flow.py", "import_module"): "the user's own module, whose flow is to be run",

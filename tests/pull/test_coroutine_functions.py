@@ -163,8 +163,8 @@ ELSEWHERE = {
     "dataflow.ModuleContext.thread(coroutine)",
     "dataflow.ModuleContext.task(coroutine)",
     "dataflow.ModuleContext.when(then)",  # below
-    "dataflow.Variable.when_bound(then)",
-    "dataflow.Variable.when_bound(failed)",
+    "dataflow.DataflowVariable.when_bound(then)",
+    "dataflow.DataflowVariable.when_bound(failed)",
 }
 
 

@@ -88,7 +88,7 @@ def test_rows_come_back_as_they_were(counted: list[Counted]) -> None:
     assert list(decode(data, SCHEMA)) == counted
     # Zeros keep their signs.
     assert [str(row[3]) for row, _ in decode(data, SCHEMA)] == [str(row[3]) for row, _ in counted]
-    read = row_batch.single_reader([field.type for field in SCHEMA.fields])
+    read = row_batch.single_row_decoder([field.type for field in SCHEMA.fields])
     assert [(read(row[:-1]), row[-1]) for row in batch.frame.rows()] == counted
     kept = [5, 0, 3]
     assert list(batch.project(kept)) == [(tuple(row[at] for at in kept), count) for row, count in counted]

@@ -220,7 +220,7 @@ def test_an_aborted_duplex_stops_both_its_sides() -> None:
 @pytest.mark.parametrize("wrong", [collect(), map(str), [1], None])
 def test_the_kind_is_that_of_its_place(wrong: Any) -> None:
     later = defer(PullSource)
-    with pytest.raises(NotComposable, match=r"defer\(Source\) cannot become"):
+    with pytest.raises(NotComposable, match=r"defer\(PullSource\) cannot become"):
         later.resolve(wrong)
     later.resolve(empty())
 
