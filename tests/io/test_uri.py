@@ -10,7 +10,7 @@ import pytest
 
 import headrace as hr
 import headrace.spark
-from headrace.compute.collections.store import open_collections
+from headrace.compute.collections.opening import open_collections
 from headrace.errors import BadInput, BadUri
 from headrace.file_system import local_path
 from headrace.io import (

@@ -363,7 +363,7 @@ def _check_exists(uri: str) -> None:
 
 
 def _erase_collections(uri: str) -> Iterator[str]:
-    from headrace.compute.collections.store import open_collections
+    from headrace.compute.collections.opening import open_collections
 
     _check_exists(uri)
     collections = open_collections(uri)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sys
 
-from headrace.compute.collections.store import CollectionAppend, open_collections
+from headrace.compute.collections.opening import open_collections
+from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.errors import UpperMismatch
 from headrace.compute.frontier import Frontier
 

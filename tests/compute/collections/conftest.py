@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.compute.collections.store import Collections, open_collections
+from headrace.compute.collections.opening import open_collections
+from headrace.compute.collections.store import Collections
 
 ROOT = Path(__file__).resolve().parents[3]
 KINDS = ("memory", "sqlite", "postgresql", "delta")

@@ -11,8 +11,9 @@ import pytest
 
 pytest.importorskip("pg8000", reason="pg8000 is not installed")
 
+from headrace.compute.collections.opening import open_collections
 from headrace.compute.collections.postgres import PostgresCollections, PostgresConnection, ServerLocation
-from headrace.compute.collections.store import CollectionAppend, open_collections
+from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.errors import StoreDamaged, StoreUnavailable
 from headrace.compute.frontier import START, Frontier
 from headrace.errors import BadInput

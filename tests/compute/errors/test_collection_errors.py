@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from headrace.compute.collections.memory import MemoryCollections
-from headrace.compute.collections.store import CollectionAppend, Collections, open_collections
+from headrace.compute.collections.opening import open_collections
+from headrace.compute.collections.store import CollectionAppend, Collections
 from headrace.compute.frontier import START, Frontier
 from headrace.errors import HeadraceError
 from tests.golden import assert_golden

@@ -14,7 +14,8 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace import functions as f
-from headrace.compute.collections.store import CollectionAppend, open_collections
+from headrace.compute.collections.opening import open_collections
+from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.errors import ComputeError, ConnectionBroken, ResultGone
 from headrace.compute.frontier import END, Frontier
 from headrace.compute.plans import encode, schema_to_bytes

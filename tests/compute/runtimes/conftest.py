@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.compute.collections.store import open_collections
+from headrace.compute.collections.opening import open_collections
 from headrace.compute.protocol.commands import InstanceConfig
 from headrace.compute.replica.building import PlanDecoder
 from headrace.compute.replica.in_process.runtime import InProcessRuntime

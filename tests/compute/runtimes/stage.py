@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import headrace as hr
 from headrace import col
-from headrace.compute.collections.store import CollectionAppend, open_collections
+from headrace.compute.collections.opening import open_collections
+from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.frontier import END, Frontier
 from headrace.compute.plans import INPUT, OUTPUT, encode, identity_flow, schema_to_bytes
 from headrace.compute.protocol.commands import (

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace import col
-from headrace.compute.collections.store import open_collections
+from headrace.compute.collections.opening import open_collections
 from headrace.compute.errors import ResultTooLarge, RuntimeLost
 from headrace.compute.frontier import END, Frontier
 from headrace.compute.plans import encode_expr

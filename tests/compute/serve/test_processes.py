@@ -25,7 +25,7 @@ from tests.compute.serve.processes import Cluster, Sale, cluster, totals
 pytest.importorskip("grpc", reason="grpcio is not installed")
 
 from headrace.compute import Client, UpdateBatch
-from headrace.compute.collections.store import open_collections
+from headrace.compute.collections.opening import open_collections
 from headrace.compute.controller.controller import Controller
 from headrace.compute.controller.durable_catalog import DurableCatalog
 from headrace.compute.controller.status import ControllerStatus, ReplicaState

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headrace.compute.collections.store import open_collections
+from headrace.compute.collections.opening import open_collections
 from headrace.compute.protocol.commands import InstanceConfig, RuntimeName, TimelyConfig
 from headrace.compute.replica.building import PlanDecoder
 from headrace.compute.replica.feeds import StoreWatcher

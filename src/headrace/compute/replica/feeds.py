@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from headrace.compute.collections.store import CollectionBounds, Collections, open_collections
+from headrace.compute.collections.opening import open_collections
+from headrace.compute.collections.store import CollectionBounds, Collections
 from headrace.compute.errors import ComputeError, SinceViolation, StoreDamaged, UnknownName
 from headrace.compute.frontier import END, START, Frontier
 from headrace.compute.plans import schema_from_bytes

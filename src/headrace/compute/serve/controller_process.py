@@ -29,7 +29,7 @@ from headrace.compute.channels import (
     names_of_peer,
 )
 from headrace.compute.client.conversation import SERVICE
-from headrace.compute.collections.store import check_collections, open_collections
+from headrace.compute.collections.opening import check_collections, open_collections
 from headrace.compute.controller.controller import Controller
 from headrace.compute.controller.durable_catalog import DurableCatalog
 from headrace.compute.controller.pending import StashedOnReplica

@@ -13,7 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from headrace.compute.collections.store import Collections, open_collections
+from headrace.compute.collections.opening import open_collections
+from headrace.compute.collections.store import Collections
 from headrace.compute.errors import StoreUnavailable
 from headrace.compute.frontier import Frontier
 from headrace.compute.protocol.commands import (

@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias
 
-from headrace.compute.collections.store import Collections, open_collections
+from headrace.compute.collections.opening import open_collections
+from headrace.compute.collections.store import Collections
 
 Stores: TypeAlias = Callable[[], Collections]
 """Function that returns the thread's own connection to the collections, opened at first use."""

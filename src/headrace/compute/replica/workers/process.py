@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import singledispatchmethod
 from multiprocessing.connection import Connection, wait
 
-from headrace.compute.collections.store import open_collections
+from headrace.compute.collections.opening import open_collections
 from headrace.compute.errors import ResultGone
 from headrace.compute.protocol.commands import (
     AllowCompaction,
