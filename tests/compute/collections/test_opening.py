@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from headrace.compute.collections.memory import MemoryCollections
-from headrace.compute.collections.sqlite import SqliteCollections
 from headrace.compute.collections.opening import open_collections
+from headrace.compute.collections.sqlite import SqliteCollections
 from headrace.errors import BadUri
 
 
