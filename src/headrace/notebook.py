@@ -25,7 +25,7 @@ from headrace.flow.flow import Flow
 from headrace.flow.stream_base import Groups, StreamBase
 from headrace.io.in_process import Memory
 from headrace.operators.over.window_function import WindowFunction
-from headrace.shown import Text, render_html_by, text_of, values_of
+from headrace.shown import Text, text_of, values_of
 from headrace.view.drawing import Drawing, draw
 
 SHOWN = 20
@@ -198,6 +198,3 @@ def _whole(heads: Sequence[str], lines: Sequence[str], count: int) -> str:
 
 def _cell(value: Any) -> str:
     return f"<td {_CELL}>{escape(text_of(value))}</td>"
-
-
-render_html_by(html_of)

@@ -10,18 +10,11 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from types import TracebackType
 from typing import Any
-
-_renderers: list[Callable[[object], str]] = []
-
-
-def render_html_by(renderer: Callable[[object], str]) -> None:
-    """Register the renderer of values as HTML. `headrace.notebook` does so when it is imported."""
-    _renderers.append(renderer)
 
 
 class Shown:
@@ -30,10 +23,9 @@ class Shown:
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        if not _renderers:
-            # By name: values of all layers are shown by one module above them.
-            import_module("headrace.notebook")
-        return _renderers[-1](self)
+        # By name: one module above all layers renders the values of each.
+        html: str = import_module("headrace.notebook").html_of(self)
+        return html
 
 
 class Text(Shown, str):

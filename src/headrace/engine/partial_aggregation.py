@@ -519,18 +519,18 @@ class MergedPlan(AggregatePlan):
     """Plan for the merge of partial groups over frames."""
 
     @classmethod
-    def of(cls, site: ColumnarContext) -> Self:
-        operator, (schema,) = site.node.operator, site.schemas
+    def of(cls, context: ColumnarContext) -> Self:
+        operator, (schema,) = context.node.operator, context.schemas
         assert isinstance(operator, MergedAggregate)
-        if site.append:
+        if context.append:
             raise NotLowered("it answers once")
         parts = group_parts(operator.of.aggregations, operator.rows, operator.appends)
         keys = tuple(expr for _, expr in operator.keys)
         reduction = MergedGroups(keys, tuple(check(expr, schema).type for expr in keys), parts)
-        groups = GroupColumns(reduction, _accumulators(parts), site.node.schema)
+        groups = GroupColumns(reduction, _accumulators(parts), context.node.schema)
         reduction.reduce_lazily(empty_stream(schema, True))
         groups.layout.exact  # noqa: B018  # raises where a type has no column
-        return cls(site.node.id, groups)
+        return cls(context.node.id, groups)
 
     def write_reader(self, node: Node, writer: StepWriter, name: str) -> None:
         operator = node.operator

@@ -139,7 +139,7 @@ class ArrangedPlan(ABC):
 
     @classmethod
     @abstractmethod
-    def of(cls, site: ColumnarContext) -> Self:
+    def of(cls, context: ColumnarContext) -> Self:
         """Plan an operator. Raises `NotLowered`."""
 
     @abstractmethod
@@ -247,7 +247,7 @@ class BatchContext(Protocol):
 
 
 @singledispatch
-def lower_operator(operator: Operator, site: BatchContext) -> DataFrame:
+def lower_operator(operator: Operator, context: BatchContext) -> DataFrame:
     """Lower an operator to its output bag on Spark, for a batch with all its input in one tick.
 
     So the output of that tick is the output of the run: rows repeated in every tick appear once, and rows
@@ -258,7 +258,7 @@ def lower_operator(operator: Operator, site: BatchContext) -> DataFrame:
     """
     raise NotOnSpark(
         f"{operator.kind} has no form as a batch on Spark",
-        where=[site.node.location],
+        where=[context.node.location],
         fix='run the flow with mode="stream", or in-process',
-        operator=site.node.name,
+        operator=context.node.name,
     )

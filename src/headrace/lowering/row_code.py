@@ -137,9 +137,9 @@ class MappingCode:
             yield item
 
     @contextmanager
-    def each_entry(self, key: str, value: str) -> Generator[tuple[str, str]]:
+    def each_entry(self, key: str, value: str, entry: str = "row") -> Generator[tuple[str, str]]:
         """Open a block that runs for each entry of a key's dict, with its row and its value."""
-        row, name = self._writer.fresh("row"), self._writer.fresh(value)
+        row, name = self._writer.fresh(entry), self._writer.fresh(value)
         with self.if_found(key) as found, self._code.block(f"for {row}, {name} in {found}.items():"):
             yield row, name
 

@@ -237,20 +237,20 @@ class DeferSignalStep(RowStep):
 
 
 @lower_operator.register(DeferTick)
-def _defer_tick_on_spark(operator: DeferTick, site: BatchContext) -> DataFrame:
-    return site.inputs[0]
+def _defer_tick_on_spark(operator: DeferTick, context: BatchContext) -> DataFrame:
+    return context.inputs[0]
 
 
 @lower_operator.register(DeferTickLazy)
-def _defer_tick_lazy_on_spark(operator: DeferTickLazy, site: BatchContext) -> DataFrame:
-    return site.empty()
+def _defer_tick_lazy_on_spark(operator: DeferTickLazy, context: BatchContext) -> DataFrame:
+    return context.empty()
 
 
 @lower_operator.register(DeferSignal)
-def _defer_signal_on_spark(operator: DeferSignal, site: BatchContext) -> DataFrame:
+def _defer_signal_on_spark(operator: DeferSignal, context: BatchContext) -> DataFrame:
     from pyspark.sql import functions as f
 
-    rows, signal = site.inputs
+    rows, signal = context.inputs
     return rows.join(signal.select(f.lit(1).alias("headrace signal")).limit(1)).drop("headrace signal")
 
 
@@ -483,9 +483,9 @@ class MultisetDeltaStep(RowStep):
 
 @lower_operator.register(EveryTick)
 @lower_operator.register(MultisetDelta)
-def _on_spark(operator: Operator, site: BatchContext) -> DataFrame:
+def _on_spark(operator: Operator, context: BatchContext) -> DataFrame:
     # A batch has one tick.
-    return site.inputs[0]
+    return context.inputs[0]
 
 
 @output_of_tick.register(EveryTick)

@@ -115,13 +115,13 @@ class CrossSingletonStep(RowStep):
 
 
 @lower_operator.register(CrossSingleton)
-def _on_spark(operator: CrossSingleton, site: BatchContext) -> DataFrame:
-    rows, single = site.inputs
-    left = [f"left {at}" for at in range(len(site.schemas[0].names))]
-    right = [f"right {at}" for at in range(len(site.schemas[1].names))]
+def _on_spark(operator: CrossSingleton, context: BatchContext) -> DataFrame:
+    rows, single = context.inputs
+    left = [f"left {at}" for at in range(len(context.schemas[0].names))]
+    right = [f"right {at}" for at in range(len(context.schemas[1].names))]
     pairs = rows.toDF(*left).crossJoin(single.limit(1).toDF(*right))
     kept = [*left, *(right[at] for at in operator.kept_right)]
-    return pairs.select(*map(site.named, kept)).toDF(*site.node.schema.names)
+    return pairs.select(*map(context.named, kept)).toDF(*context.node.schema.names)
 
 
 @output_of_tick.register(CrossSingleton)

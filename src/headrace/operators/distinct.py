@@ -383,8 +383,8 @@ register_loop_step(Distinct)(SetLoopStep)
 @lower_operator.register(Distinct)
 @lower_operator.register(Unique)
 @lower_operator.register(ExpiringDistinct)
-def _on_spark(operator: DistinctOperator | ExpiringDistinct, site: BatchContext) -> DataFrame:
-    return site.inputs[0].distinct()
+def _on_spark(operator: DistinctOperator | ExpiringDistinct, context: BatchContext) -> DataFrame:
+    return context.inputs[0].distinct()
 
 
 @answer_of_bags.register(Distinct)
@@ -437,11 +437,11 @@ class DistinctPlan(ArrangedPlan):
     output_append: bool
 
     @classmethod
-    def of(cls, site: ColumnarContext) -> Self:
-        operator = site.node.operator
+    def of(cls, context: ColumnarContext) -> Self:
+        operator = context.node.operator
         if isinstance(operator, Distinct | Unique) and operator.lifetime is Lifetime.TICK:
             raise NotLowered("it answers each tick for itself")
-        plan = cls(site.node.id, site.node.schema, site.appends[0], site.append)
+        plan = cls(context.node.id, context.node.schema, context.appends[0], context.append)
         if not plan.layout.keys:
             raise NotLowered("rows without columns stay in rows")
         return plan

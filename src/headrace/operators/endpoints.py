@@ -235,8 +235,8 @@ class NullStep(RowStep):
 
 
 @lower_operator.register(Null)
-def _null_on_spark(operator: Null, site: BatchContext) -> DataFrame:
-    return site.empty()
+def _null_on_spark(operator: Null, context: BatchContext) -> DataFrame:
+    return context.empty()
 
 
 @answer_of_bags.register(Initialize)
@@ -298,8 +298,8 @@ def _sink_on_columns(
 
 
 @lower_operator.register(SinkOperator)
-def _sink_on_spark(operator: SinkOperator, site: BatchContext) -> DataFrame:
-    return site.inputs[0]
+def _sink_on_spark(operator: SinkOperator, context: BatchContext) -> DataFrame:
+    return context.inputs[0]
 
 
 @answer_of_bags.register(SinkOperator)

@@ -173,18 +173,18 @@ def _on_columns(
 
 
 @lower_operator.register(Explode)
-def _on_spark(operator: Explode, site: BatchContext) -> DataFrame:
+def _on_spark(operator: Explode, context: BatchContext) -> DataFrame:
     from pyspark.sql import functions as f
 
-    names = site.schemas[0].names
-    before, after = map(site.named, names[: operator.at]), map(site.named, names[operator.at + 1 :])
-    elements = site.named(names[operator.at])
+    names = context.schemas[0].names
+    before, after = map(context.named, names[: operator.at]), map(context.named, names[operator.at + 1 :])
+    elements = context.named(names[operator.at])
     if operator.position is None:
         made = (f.explode_outer if operator.outer else f.explode)(elements).alias(operator.into)
     else:
         numbered = f.posexplode_outer if operator.outer else f.posexplode
         made = numbered(elements).alias(operator.position, operator.into)
-    return site.inputs[0].select(*before, made, *after)
+    return context.inputs[0].select(*before, made, *after)
 
 
 @answer_of_bags.register(Explode)

@@ -163,9 +163,9 @@ class SortStep(RowStep):
 
 
 @lower_operator.register(Sort)
-def _sort_on_spark(operator: Sort, site: BatchContext) -> DataFrame:
+def _sort_on_spark(operator: Sort, context: BatchContext) -> DataFrame:
     # A bag has no order. Operators that read the order run in a subplan.
-    return site.inputs[0]
+    return context.inputs[0]
 
 
 @answer_of_bags.register(Sort)
@@ -233,8 +233,8 @@ class AssumeOrderedStep(RowStep):
 
 
 @lower_operator.register(AssumeOrdered)
-def _assume_ordered_on_spark(operator: AssumeOrdered, site: BatchContext) -> DataFrame:
-    return site.inputs[0]
+def _assume_ordered_on_spark(operator: AssumeOrdered, context: BatchContext) -> DataFrame:
+    return context.inputs[0]
 
 
 @answer_of_bags.register(AssumeOrdered)

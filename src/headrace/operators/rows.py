@@ -171,9 +171,9 @@ def _filter_on_columns(
 
 
 @lower_operator.register(Filter)
-def _filter_on_spark(operator: Filter, site: BatchContext) -> DataFrame:
+def _filter_on_spark(operator: Filter, context: BatchContext) -> DataFrame:
     assert isinstance(operator.predicate, Expr)
-    return site.inputs[0].filter(site.column(operator.predicate))
+    return context.inputs[0].filter(context.column(operator.predicate))
 
 
 @answer_of_bags.register(Filter)
@@ -301,8 +301,8 @@ def _select_on_columns(
 
 
 @lower_operator.register(Select)
-def _select_on_spark(operator: Select, site: BatchContext) -> DataFrame:
-    return site.inputs[0].select(*(site.column(expr).alias(name) for name, expr in operator.columns))
+def _select_on_spark(operator: Select, context: BatchContext) -> DataFrame:
+    return context.inputs[0].select(*(context.column(expr).alias(name) for name, expr in operator.columns))
 
 
 @answer_of_bags.register(Select)

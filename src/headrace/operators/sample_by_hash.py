@@ -113,8 +113,8 @@ def _on_columns(
 
 
 @lower_operator.register(SampleByHash)
-def _on_spark(operator: SampleByHash, site: BatchContext) -> DataFrame:
-    return site.inputs[0].filter(site.column(operator.condition))
+def _on_spark(operator: SampleByHash, context: BatchContext) -> DataFrame:
+    return context.inputs[0].filter(context.column(operator.condition))
 
 
 @answer_of_bags.register(SampleByHash)

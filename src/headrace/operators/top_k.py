@@ -314,18 +314,18 @@ register_runtime(
 
 
 @lower_operator.register(TopK)
-def _on_spark(operator: TopK, site: BatchContext) -> DataFrame:
+def _on_spark(operator: TopK, context: BatchContext) -> DataFrame:
     from pyspark.sql import Window
 
-    names = site.schemas[0].names
-    frame = with_representatives(site.inputs[0], site.schemas[0])
-    by = ((site.column(ordering.expr), ordering.descending) for ordering in operator.by)
+    names = context.schemas[0].names
+    frame = with_representatives(context.inputs[0], context.schemas[0])
+    by = ((context.column(ordering.expr), ordering.descending) for ordering in operator.by)
     # Ties go by the whole row; what is tied even so are copies of one row, and any of them will do.
     order = [column.desc() if descending else column.asc() for column, descending in by]
-    order += [site.named(name).asc() for name in names]
+    order += [context.named(name).asc() for name in names]
     if not operator.per:
         return frame.orderBy(*order).limit(operator.count)
-    window = Window.partitionBy(*(site.column(expr) for expr in operator.per)).orderBy(*order)
+    window = Window.partitionBy(*(context.column(expr) for expr in operator.per)).orderBy(*order)
     ranked = frame.withColumn("__rank", F.row_number().over(window))
     return ranked.filter(F.col("__rank") <= operator.count).drop("__rank")
 
@@ -360,13 +360,13 @@ class TopPlan(ArrangedPlan):
     output_append: bool
 
     @classmethod
-    def of(cls, site: ColumnarContext) -> TopPlan:
-        node, operator = site.node, site.node.operator
+    def of(cls, context: ColumnarContext) -> TopPlan:
+        node, operator = context.node, context.node.operator
         assert isinstance(operator, TopK)
         if operator.lifetime is Lifetime.TICK:
             raise NotLowered("it answers each tick for itself")
-        rows = rows_in_order(operator.per, operator.by, node.schema, append=site.appends[0])
-        return cls(node.id, rows, operator.count, site.appends[0], site.append)
+        rows = rows_in_order(operator.per, operator.by, node.schema, append=context.appends[0])
+        return cls(node.id, rows, operator.count, context.appends[0], context.append)
 
     @property
     def slot(self) -> str:

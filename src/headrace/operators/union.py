@@ -184,8 +184,8 @@ def _on_columns(
 
 
 @lower_operator.register(Union)
-def _on_spark(operator: Union, site: BatchContext) -> DataFrame:
-    return reduce(lambda one, other: one.unionAll(other), site.inputs)
+def _on_spark(operator: Union, context: BatchContext) -> DataFrame:
+    return reduce(lambda one, other: one.unionAll(other), context.inputs)
 
 
 @answer_of_bags.register(Union)
@@ -360,8 +360,8 @@ class ChainFirstNStep(RowStep):
 
 
 @lower_operator.register(Chain)
-def _chain_on_spark(operator: Chain, site: BatchContext) -> DataFrame:
-    first, second = site.inputs
+def _chain_on_spark(operator: Chain, context: BatchContext) -> DataFrame:
+    first, second = context.inputs
     return first.unionAll(second)
 
 

@@ -190,9 +190,6 @@ def _unreadable(error: UnpairedNode, inputs: PlanInputs) -> UnsupportedQuery:
     return UnsupportedQuery("the plan of the query cannot be read", where=[inputs.location], why=f"{error}.")
 
 
-_SAMPLE = re.compile(r"^\W*Sample ", re.MULTILINE)
-"""A node in the text of a plan."""
-
 _SEED = re.compile(r"\bREPEATABLE\s*\(\s*(\d+)\s*\)$", re.IGNORECASE)
 """The end of a clause `TABLESAMPLE` with a seed."""
 
@@ -200,10 +197,8 @@ _SEED = re.compile(r"\bREPEATABLE\s*\(\s*(\d+)\s*\)$", re.IGNORECASE)
 def refuse_samples_without_seed(analysed: Any, inputs: PlanInputs) -> None:
     """Raise `UnsupportedQuery` for a sample without a seed in the query's text: Spark draws one each time.
 
-    An optimised plan no longer knows the text of each sample.
+    analysed: as Spark analysed the text, whose place the optimiser and copies of nodes may lose.
     """
-    if not _SAMPLE.search(analysed.toString()):
-        return
     for node in plan_nodes(json.loads(analysed.toJSON()), analysed):
         if node.kind == "Sample" and not _has_seed(node, inputs):
             error = UnsupportedQuery(

@@ -304,7 +304,7 @@ def _zone_of(spark: SparkSession) -> str:
 def _optimised(analysed: Any, inputs: PlanInputs) -> PlannedQuery:
     """Optimise and read an analysed plan."""
     session, location = inputs.session, inputs.location
-    refuse_samples_without_seed(analysed, inputs)
+    as_written = analysed
     if reads_current_time(analysed, session):
         if TICK_TIME in inputs.relations:
             raise UnsupportedQuery(
@@ -322,7 +322,10 @@ def _optimised(analysed: Any, inputs: PlanInputs) -> PlannedQuery:
     with _spark_errors(location):
         # Of its execution Spark gives no plan of a stream that was not started.
         plan = java_session(session).sessionState().optimizer().execute(analysed)
-    listed = json.loads(plan.toJSON())
+    text = plan.toJSON()
+    if '.logical.Sample"' in text:
+        refuse_samples_without_seed(as_written, inputs)
+    listed = json.loads(text)
     complete(listed, plan, inputs)
     return PlannedQuery(parse_tree(listed), listed, plan, inputs.text)
 

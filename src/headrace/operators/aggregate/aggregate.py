@@ -282,28 +282,28 @@ def _step(operator: Aggregate, node: Node, writer: StepWriter) -> RowStep:
 
 
 @lower_operator.register(Aggregate)
-def _on_spark(operator: Aggregate, site: BatchContext) -> DataFrame:
-    (schema,) = site.schemas
+def _on_spark(operator: Aggregate, context: BatchContext) -> DataFrame:
+    (schema,) = context.schemas
     typed = [check(expr, schema) for _, expr in operator.keys]
     keys = tuple(Field(f"key {at}", key.type, key.nullable) for at, key in enumerate(typed))
-    columns = [site.column(expr).alias(f"key {at}") for at, (_, expr) in enumerate(operator.keys)]
+    columns = [context.column(expr).alias(f"key {at}") for at, (_, expr) in enumerate(operator.keys)]
     measures: list[Column] = []
-    answers = [site.named(f"key {at}").alias(name) for at, (name, _) in enumerate(operator.keys)]
+    answers = [context.named(f"key {at}").alias(name) for at, (name, _) in enumerate(operator.keys)]
     for number, (name, aggregation) in enumerate(operator.aggregations):
         types = tuple(check(expr, schema).type for expr in aggregation.arguments())
         labels = tuple(f"argument {number} {at}" for at in range(len(types)))
-        given = map(representative, types, map(site.column, aggregation.arguments()))
+        given = map(representative, types, map(context.column, aggregation.arguments()))
         columns += [column.alias(label) for column, label in zip(given, labels, strict=True)]
-        out = site.node.schema.fields[len(keys) + number]
+        out = context.node.schema.fields[len(keys) + number]
         measured = measure(aggregation, AggregateArguments(labels, types, out))
         made = [f"measure {number} {at}" for at in range(len(measured.measures))]
         measures += [m.alias(label) for m, label in zip(measured.measures, made, strict=True)]
-        answer = measured.answer(*map(site.named, made))
+        answer = measured.answer(*map(context.named, made))
         answers.append(answer.cast(nullable_type(spark_type(out.type))).alias(name))
     # Arguments become columns of their own first, so that no name of the input can be taken for one
     # of the output. A group is there while it has rows: the group of everything is no exception.
-    rows = site.inputs[0].select(*columns, F.lit(1).alias("row"))
-    grouped = site.group_rows(rows, Schema(keys), F.count(F.col("row")).alias("rows"), *measures)
+    rows = context.inputs[0].select(*columns, F.lit(1).alias("row"))
+    grouped = context.group_rows(rows, Schema(keys), F.count(F.col("row")).alias("rows"), *measures)
     return (grouped if keys else grouped.filter(F.col("rows") > 0)).select(*answers)
 
 

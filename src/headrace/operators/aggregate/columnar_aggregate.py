@@ -77,10 +77,10 @@ class AggregatePlan(ArrangedPlan):
     groups: GroupColumns
 
     @classmethod
-    def of(cls, site: ColumnarContext) -> Self:
-        operator, schema, appends = site.node.operator, site.schemas[0], site.appends[0]
+    def of(cls, context: ColumnarContext) -> Self:
+        operator, schema, appends = context.node.operator, context.schemas[0], context.appends[0]
         assert isinstance(operator, Aggregate)
-        if site.append:
+        if context.append:
             raise NotLowered("it answers once")
         if operator.lifetime is Lifetime.TICK:
             raise NotLowered("it answers each tick for itself")
@@ -106,13 +106,13 @@ class AggregatePlan(ArrangedPlan):
             kept.append(held)
         keys = tuple(expr for _, expr in operator.keys)
         reduction = GroupedRows(keys, tuple(check(expr, schema).type for expr in keys), tuple(parts.values()))
-        groups = GroupColumns(reduction, tuple(kept), site.node.schema, alike)
+        groups = GroupColumns(reduction, tuple(kept), context.node.schema, alike)
         empty = empty_stream(schema, appends)
         reduction.reduce_lazily(empty)
         groups.layout.exact  # noqa: B018  # raises where a type has no column
         for held in groups.held:
             held.changes(empty, keys)
-        return cls(site.node.id, groups)
+        return cls(context.node.id, groups)
 
     @property
     def slot(self) -> str:

@@ -101,15 +101,15 @@ class LateRowsPlan(ArrangedPlan):
     acts_alone = True
 
     @classmethod
-    def of(cls, site: ColumnarContext) -> LateRowsPlan:
-        operator, schema = site.node.operator, site.schemas[0]
+    def of(cls, context: ColumnarContext) -> LateRowsPlan:
+        operator, schema = context.node.operator, context.schemas[0]
         assert isinstance(operator, OnTime | LateRows)
         at = schema.position(operator.clock.column)
         assert at is not None
         for field_ in schema.fields:
             dtype_of(field_.type)
         check_time(schema.fields[at].type)
-        return cls(site.node.id, operator, site.node.schema, at, schema.fields[at].type)
+        return cls(context.node.id, operator, context.node.schema, at, schema.fields[at].type)
 
     @property
     def slot(self) -> str:
@@ -240,12 +240,12 @@ class TemporalPlan(ArrangedPlan):
     append: bool
 
     @classmethod
-    def of(cls, site: ColumnarContext) -> TemporalPlan:
-        node, operator = site.node, site.node.operator
+    def of(cls, context: ColumnarContext) -> TemporalPlan:
+        node, operator = context.node, context.node.operator
         assert isinstance(operator, TemporalFilter)
         if not reads_columns(operator.moment):
             raise NotLowered("a constant moment stays in rows")
-        plan = cls(node.id, operator, node.schema, site.appends[0])
+        plan = cls(node.id, operator, node.schema, context.appends[0])
         if not plan.layout.keys:
             raise NotLowered("rows without columns stay in rows")
         empty_stream(node.schema, False).lower(operator.moment)

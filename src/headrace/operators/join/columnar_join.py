@@ -83,14 +83,14 @@ class JoinPlan(ArrangedPlan):
     append: bool
 
     @classmethod
-    def of(cls, site: ColumnarContext) -> JoinPlan:
-        operator, (left, right) = site.node.operator, site.schemas
+    def of(cls, context: ColumnarContext) -> JoinPlan:
+        operator, (left, right) = context.node.operator, context.schemas
         assert isinstance(operator, Join)
         if Lifetime.TICK in operator.lifetimes:
             raise NotLowered("it answers each tick for itself")
-        appends, output = (site.appends[0], site.appends[1]), site.node.schema
+        appends, output = (context.appends[0], context.appends[1]), context.node.schema
         of_pairs = operator.pair_schema([left, right])
-        plan = cls(site.node.id, operator, (left, right), appends, of_pairs, output, site.append)
+        plan = cls(context.node.id, operator, (left, right), appends, of_pairs, output, context.append)
         for port in (0, 1):
             if any(map(is_float, plan.key_types(port))):
                 raise NotLowered("a join on floats works on rows")

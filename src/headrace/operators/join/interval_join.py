@@ -241,15 +241,15 @@ class IntervalJoinStep(RowStep):
                 self._add(port, row, key, own)
 
     def _match(self, port: int, row: RowCode, key: str, near: str) -> None:
-        writer, code, other = self.writer, self.code, 1 - port
-        number, found, partner = writer.fresh("number"), writer.fresh("found"), writer.fresh("row")
-        with code.block(f"for {number} in {near}:"):
-            code.line(f"{found} = {self.slot_getter(SIDES[other])}(({key}, {number}))")
-            with code.block(f"if {found} is not None:"), code.block(f"for {partner} in {found}:"):
-                columns = writer.unpack(self.input_schema(other), partner)
-                pair = self._rows.pair(port, row.columns, columns)
-                with self._rows.where_residual(pair):
-                    self.emit(RowCode(self._rows.output(pair)))
+        writer, other = self.writer, 1 - port
+        number = writer.fresh("number")
+        with (
+            self.code.block(f"for {number} in {near}:"),
+            self.state(SIDES[other]).each_item(f"({key}, {number})") as partner,
+        ):
+            columns = writer.unpack(self.input_schema(other), partner)
+            with self._rows.joined(port, row, RowCode(columns)) as pair:
+                self.emit(pair)
 
     def _add(self, port: int, row: RowCode, key: str, number: str) -> None:
         writer, code = self.writer, self.code
@@ -269,9 +269,9 @@ class IntervalJoinStep(RowStep):
 
 
 @lower_operator.register(IntervalJoin)
-def _on_spark(operator: IntervalJoin, site: BatchContext) -> DataFrame:
+def _on_spark(operator: IntervalJoin, context: BatchContext) -> DataFrame:
     # Time tells it what to forget, and a batch forgets nothing.
-    return lower_join(operator.join, site)
+    return lower_join(operator.join, context)
 
 
 BUCKET = "bucket"
@@ -294,11 +294,11 @@ class TimedJoinPlan(ArrangedPlan):
     type: DataType
 
     @classmethod
-    def of(cls, site: ColumnarContext) -> TimedJoinPlan:
-        node, operator = site.node, site.node.operator
+    def of(cls, context: ColumnarContext) -> TimedJoinPlan:
+        node, operator = context.node, context.node.operator
         assert isinstance(operator, IntervalJoin)
         inner = replace(node, operator=operator.join, inputs=node.inputs[:2])
-        join = JoinPlan.of(ColumnarContext(inner, site.schemas[:2], site.appends[:2], site.append))
+        join = JoinPlan.of(ColumnarContext(inner, context.schemas[:2], context.appends[:2], context.append))
         times = zip(join.schemas, operator.times, strict=True)
         one, other = (schema.names.index(time) for schema, time in times)
         type_ = join.schemas[0].fields[one].type

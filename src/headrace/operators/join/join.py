@@ -290,32 +290,33 @@ class Join(TickDependent):
 
 
 @lower_operator.register(Join)
-def lower_join(operator: Join, site: BatchContext) -> DataFrame:
+def lower_join(operator: Join, context: BatchContext) -> DataFrame:
     """Lower a join to a join of DataFrames, with keys as extra columns."""
     names = operator.pair_names
-    width = len(site.schemas[0].fields)
+    width = len(context.schemas[0].fields)
 
     def with_keys(port: int, names: Sequence[str], keys: Sequence[Expr]) -> DataFrame:
-        olds = site.schemas[port].names
-        columns = [site.named(old).alias(new) for old, new in zip(olds, names, strict=True)]
-        computed = [site.column(key, port).alias(f"{SIDES[port]} key {at}") for at, key in enumerate(keys)]
-        return site.inputs[port].select(*columns, *computed)
+        olds = context.schemas[port].names
+        columns = [context.named(old).alias(new) for old, new in zip(olds, names, strict=True)]
+        computed = [context.column(key, port).alias(f"{SIDES[port]} key {at}") for at, key in enumerate(keys)]
+        return context.inputs[port].select(*columns, *computed)
 
     lefts = with_keys(0, names[:width], operator.left_keys)
     rights = with_keys(1, names[width:], operator.right_keys)
     # `=`, not `<=>`: null equals nothing. NaN equals NaN on Spark as it does here.
     tests = [
-        site.named(f"left key {at}") == site.named(f"right key {at}") for at in range(len(operator.left_keys))
+        context.named(f"left key {at}") == context.named(f"right key {at}")
+        for at in range(len(operator.left_keys))
     ]
     if operator.residual is not None:
-        tests.append(site.column(operator.residual, operator.pair_schema(site.schemas)))
+        tests.append(context.column(operator.residual, operator.pair_schema(context.schemas)))
     if tests:
         which = f"left_{operator.how.value}" if not operator.how.has_right_columns else operator.how.value
         joined = lefts.join(rights, reduce(and_, tests), which)
     else:
         joined = lefts.crossJoin(rights)
     kept = [*names[:width], *(names[width + at] for at in operator.kept_right)]
-    return joined.select(*map(site.named, kept)).toDF(*site.node.schema.names)
+    return joined.select(*map(context.named, kept)).toDF(*context.node.schema.names)
 
 
 @answer_of_bags.register(Join)
@@ -431,12 +432,12 @@ class Difference(TickDependent):
 
 
 @lower_operator.register(Difference)
-def _difference_on_spark(operator: Difference, site: BatchContext) -> DataFrame:
-    pos, neg = site.inputs
-    names = site.schemas[0].names
+def _difference_on_spark(operator: Difference, context: BatchContext) -> DataFrame:
+    pos, neg = context.inputs
+    names = context.schemas[0].names
     # Null is equal to null here, and duplicates of `pos` stay: neither EXCEPT nor EXCEPT ALL is this.
     other = neg.toDF(*(f"neg.{at}" for at in range(len(names))))
-    same = (site.named(name).eqNullSafe(site.named(f"neg.{at}")) for at, name in enumerate(names))
+    same = (context.named(name).eqNullSafe(context.named(f"neg.{at}")) for at, name in enumerate(names))
     return pos.join(other, reduce(and_, same), "left_anti")
 
 

@@ -365,13 +365,10 @@ class SemiJoinLoopStep(LoopStep):
                 self.emit(RowCode(row.columns, row.whole, weight))
 
     def _meet_presence(self, left: VariantSide, row: RowCode, key: str) -> None:
-        code, writer = self.code, self.writer
+        writer = self.writer
         row = writer.as_whole(row)
-        own, at, n = writer.fresh("present"), writer.fresh("at"), writer.fresh("n")
-        code.line(f"{own} = {self.slot_getter('present')}({key})")
         with (
-            code.block(f"if {own} is not None:"),
-            code.block(f"for {at}, {n} in {own}.items():"),
+            self.state("present").each_entry(key, "n", "at") as (at, n),
             writer.at_later(writer.at, at),
         ):
             self.emit(RowCode(row.columns, row.whole, weight_product(row.weight, n)))

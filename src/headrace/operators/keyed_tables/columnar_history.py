@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from headrace.arrangement.batch import (
-    Layout,
     Order,
     batch_of,
     concat_frames,
@@ -28,15 +27,15 @@ from headrace.columns.columns import WEIGHT, ColumnarDeclined, Columns, constant
 from headrace.columns.slot_forms import consolidated
 from headrace.expr.polars_columns import from_series
 from headrace.expr.types import BYTES, INT8
-from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarContext, register_arranged
+from headrace.lowering.forms import ArrangedState, ColumnarContext, register_arranged
 from headrace.operators.keyed_tables.history import History, KeyHistory, Moment, Version, tracked_values
 from headrace.operators.keyed_tables.keyed_records import (
     KIND,
     SEQUENCE,
     TIES,
     OwnRecord,
-    RecordColumns,
     RecordKind,
+    RecordsPlan,
     TiedForm,
     columns_of_tied,
     decode_tied,
@@ -49,10 +48,8 @@ from headrace.operators.keyed_tables.keyed_records import (
 from headrace.requirements import np, pl
 
 if TYPE_CHECKING:
-    from headrace.columns.slot_forms import SlotForm
-    from headrace.expr.types import DataType, Schema
+    from headrace.expr.types import DataType
     from headrace.lowering.forms import ArrangedOperator
-    from headrace.lowering.slot import SlotMapping
 
 _BEFORE, _NEW = WEIGHT, "n"
 """Columns with how often a moment was there before a tick, and how often the tick's records tell it."""
@@ -60,44 +57,28 @@ _BEFORE, _NEW = WEIGHT, "n"
 
 @register_arranged(History)
 @dataclass(frozen=True)
-class HistoryPlan(ArrangedPlan):
+class HistoryPlan(RecordsPlan):
     """Plan for a history over frames.
 
-    schema: of the output. track: columns of which a change starts a version. tracked: the same of a row.
+    track: columns of which a change starts a version. tracked: the same of a row.
     """
 
-    node: int
-    records: RecordColumns
-    schema: Schema
     track: tuple[str, ...]
     tracked: Callable[[Any], Any]
 
     @classmethod
-    def of(cls, site: ColumnarContext) -> HistoryPlan:
-        node, operator = site.node, site.node.operator
+    def of(cls, context: ColumnarContext) -> HistoryPlan:
+        node, operator = context.node, context.node.operator
         assert isinstance(operator, History)
-        columns = record_columns(node, site.schemas[0])
+        columns = record_columns(node, context.schemas[0])
         track = tuple(str(node.schema.names.index(name)) for name in operator.track)
         return cls(node.id, columns, node.schema, track, tracked_values(operator, node.schema))
 
-    @property
-    def slot(self) -> str:
-        return f"{self.node}.rows"
-
-    @property
+    @cached_property
     def read(self) -> tuple[tuple[str, DataType], ...]:
         """Columns of a moment, without the key."""
         sequence = (SEQUENCE, self.records.sequence_type)
         return (sequence, (KIND, INT8), *self.records.row, (TIES, BYTES))
-
-    @cached_property
-    def layout(self) -> Layout:
-        return self.records.layout(self.read)
-
-    def slot_forms(
-        self, read: Callable[..., Any] | None, slot: Callable[[str], SlotMapping]
-    ) -> dict[str, SlotForm]:
-        return {self.slot: self.form}
 
     @cached_property
     def form(self) -> HistoryForm:

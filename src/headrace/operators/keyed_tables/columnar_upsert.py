@@ -7,13 +7,12 @@ leaves a digest. Keys with several records of one sequence are looked at one by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.arrangement.batch import (
-    Layout,
     Order,
     batch_of,
     concat_frames,
@@ -28,15 +27,15 @@ from headrace.columns.columns import WEIGHT, ColumnarDeclined, Columns, constant
 from headrace.columns.slot_forms import SlotForm, consolidated
 from headrace.expr.polars_columns import from_series, repeated
 from headrace.expr.types import BYTES, INT8
-from headrace.lowering.forms import ArrangedPlan, ArrangedState, ColumnarContext, register_arranged
+from headrace.lowering.forms import ArrangedState, ColumnarContext, register_arranged
 from headrace.operators.event_time.due_calendar import pop_due, schedule_entry
 from headrace.operators.keyed_tables.keyed_records import (
     KIND,
     PRESENT,
     SEQUENCE,
     TIES,
-    RecordColumns,
     RecordKind,
+    RecordsPlan,
     TiedForm,
     columns_of_tied,
     decode_tied,
@@ -51,9 +50,8 @@ from headrace.operators.keyed_tables.upsert_rule import OnMisfit, Sequenced, sho
 from headrace.requirements import np, pl
 
 if TYPE_CHECKING:
-    from headrace.expr.types import DataType, Schema
+    from headrace.expr.types import DataType
     from headrace.lowering.forms import ArrangedOperator
-    from headrace.lowering.slot import SlotMapping
 
 
 OLDER, BEFORE = "older", "before"
@@ -64,20 +62,12 @@ _NEW = "n"
 
 @register_arranged(Upsert)
 @dataclass(frozen=True)
-class UpsertPlan(ArrangedPlan):
-    """Plan for an upsert over frames. schema: of the output."""
-
-    node: int
-    records: RecordColumns
-    schema: Schema
+class UpsertPlan(RecordsPlan):
+    """Plan for an upsert over frames."""
 
     @classmethod
-    def of(cls, site: ColumnarContext) -> UpsertPlan:
-        return cls(site.node.id, record_columns(site.node, site.schemas[0]), site.node.schema)
-
-    @property
-    def slot(self) -> str:
-        return self.beside("rows")
+    def of(cls, context: ColumnarContext) -> UpsertPlan:
+        return cls(context.node.id, record_columns(context.node, context.schemas[0]), context.node.schema)
 
     def beside(self, what: str) -> str:
         """Return the name of a slot."""
@@ -103,15 +93,6 @@ class UpsertPlan(ArrangedPlan):
             return (*rows, sequence)
         older = ((OLDER, self.records.sequence_type), (BEFORE, BYTES))
         return (sequence, (KIND, INT8), *older, *rows, (TIES, BYTES))
-
-    @cached_property
-    def layout(self) -> Layout:
-        return self.records.layout(self.read)
-
-    def slot_forms(
-        self, read: Callable[..., Any] | None, slot: Callable[[str], SlotMapping]
-    ) -> dict[str, SlotForm]:
-        return {self.slot: self.form}
 
     @cached_property
     def form(self) -> SlotForm:

@@ -6,9 +6,10 @@ record wins may depend on older rows. All others are decided in columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.arrangement.batch import Layout, batch_of, differing, joined, masked, select, take
@@ -29,6 +30,7 @@ from headrace.expr.polars_columns import (
 from headrace.expr.tree import Expr, FunctionCall, Literal
 from headrace.expr.types import Schema, StructType
 from headrace.expr.typing_rules import is_float
+from headrace.lowering.forms import ArrangedPlan
 from headrace.operators.keyed_tables.upsert import KeyedRecords, misfit_texts, tie_rule
 from headrace.requirements import np, pl
 from headrace.state import marked_values
@@ -37,6 +39,7 @@ from headrace.state.marked_values import Erasable
 if TYPE_CHECKING:
     from headrace.expr.types import DataType
     from headrace.graph.node import Node
+    from headrace.lowering.slot import SlotMapping
     from headrace.operators.keyed_tables.upsert_rule import MisfitTexts, Tied, TieRule, UpsertRule
 
 
@@ -290,6 +293,43 @@ def _unpacked(ties: bytes | None) -> tuple[tuple[bytes, ...], tuple[bytes | None
 def divided(digests: bytes) -> tuple[bytes, ...]:
     """Split joined digests."""
     return tuple(digests[at : at + DIGEST] for at in range(0, len(digests), DIGEST))
+
+
+@dataclass(frozen=True)
+class RecordsPlan(ArrangedPlan):
+    """Plan of an operator over keyed records, with one arrangement of what it holds per key.
+
+    schema: of the output.
+    """
+
+    node: int
+    records: RecordColumns
+    schema: Schema
+
+    @property
+    def slot(self) -> str:
+        """Name of the arrangement's slot."""
+        return f"{self.node}.rows"
+
+    @cached_property
+    def read(self) -> tuple[tuple[str, DataType], ...]:
+        """Columns held per key, without the key."""
+        raise NotImplementedError
+
+    @cached_property
+    def form(self) -> SlotForm:
+        """Form of the slot."""
+        raise NotImplementedError
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Layout of the arrangement."""
+        return self.records.layout(self.read)
+
+    def slot_forms(
+        self, read: Callable[..., Any] | None, slot: Callable[[str], SlotMapping]
+    ) -> dict[str, SlotForm]:
+        return {self.slot: self.form}
 
 
 @dataclass(frozen=True)

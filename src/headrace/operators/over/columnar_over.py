@@ -280,14 +280,14 @@ class OverPlan(ArrangedPlan):
     schema: Schema
 
     @classmethod
-    def of(cls, site: ColumnarContext) -> OverPlan:
-        node, operator, (schema,) = site.node, site.node.operator, site.schemas
+    def of(cls, context: ColumnarContext) -> OverPlan:
+        node, operator, (schema,) = context.node, context.node.operator, context.schemas
         assert isinstance(operator, OverAggregate)
-        if site.append:
+        if context.append:
             raise NotLowered("it answers once")
         if not operator.per:
             raise NotLowered("one partition of all rows is kept up to date in rows")
-        rows = rows_in_order(operator.per, operator.by, schema, append=site.appends[0])
+        rows = rows_in_order(operator.per, operator.by, schema, append=context.appends[0])
         answers = tuple(answer_of(over.function, over.frame, schema) for _, over in operator.functions)
         plan = cls(node.id, rows, answers, node.schema)
         empty = empty_stream(schema, True)

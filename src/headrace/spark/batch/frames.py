@@ -89,8 +89,8 @@ _COPIES = "__copies"
 
 
 @lower_operator.register(SourceOperator)
-def _(operator: SourceOperator, site: Site) -> DataFrame:
-    frame = frame_of_source(operator, site.node, site.frames)
+def _(operator: SourceOperator, context: Site) -> DataFrame:
+    frame = frame_of_source(operator, context.node, context.frames)
     columns = checked_columns(operator, frame)
     if operator.append or WEIGHT not in frame.columns:
         return frame.select(*columns)
