@@ -205,8 +205,8 @@ def _checked_project(name: str) -> CheckedFile:
     from headrace.pipelines.maintenance import findings_of_project
     from headrace.pipelines.pipeline_run import spark_for
 
-    with spark_for(spec) as spark:
-        tables, findings = findings_of_project(spec, spark)
+    with spark_for(spec) as start:
+        tables, findings = findings_of_project(spec, start())
     return CheckedFile(str(spec.file), tables, findings)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -14,7 +14,7 @@ import typer
 from headrace.cli.exit_codes import FAILED, signal_code
 from headrace.cli.inspection import DrawingFormat, drawing_of
 from headrace.errors import BadInput, HeadraceError
-from headrace.pipelines.definitions import Policy
+from headrace.pipelines.definitions import Place, Policy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +35,14 @@ Spec = Annotated[
 RefreshPolicy = Annotated[
     Policy | None,
     typer.Option(help="Policy of materialized views that have none. Default: the spec's, or auto."),
+]
+
+
+On = Annotated[
+    Place,
+    typer.Option(
+        "--on", help="Where tables are refreshed: in this process if possible (auto), only there, or by Spark."
+    ),
 ]
 
 
@@ -63,6 +71,7 @@ def run(
     log_format: Annotated[
         LogFormat, typer.Option(help="Lines of text, or a JSON object for each event.")
     ] = LogFormat.TEXT,
+    on: On = Place.AUTO,
 ) -> None:
     """Bring the tables of a pipeline up to date, and publish all of them at once.
 
@@ -76,8 +85,10 @@ def run(
 
     selection = Selection(_names(refresh), _names(full_refresh), full_refresh_all)
     try:
-        with _session(spec) as (project, spark), _observer(log_format) as observer:
-            report = run_pipeline(project, spark, selection, policy=refresh_policy, observer=observer)
+        with _session(spec) as (project, start), _observer(log_format) as observer:
+            report = run_pipeline(
+                project, start, selection, policy=refresh_policy, observer=observer, place=on
+            )
             selection = Selection((*selection.refresh, *selection.full))
             if continuous:
                 typer.echo(f"following all inputs, every {every:g} seconds; Ctrl-C stops", err=True)
@@ -89,11 +100,12 @@ def run(
                 try:
                     report = run_pipeline(
                         project,
-                        spark,
+                        start,
                         selection,
                         policy=refresh_policy,
                         observer=news.event,
                         skip_invalid=True,
+                        place=on,
                     )
                     news.report(report)
                 except HeadraceError as error:
@@ -117,8 +129,8 @@ def drop(
 
     if bool(tables) == orphans:
         raise BadInput("give either names of tables or --orphans", fix="headrace pipeline drop TABLE")
-    with _session(spec) as (project, spark):
-        removed = remove(project, spark, _names(tables), orphans=orphans)
+    with _session(spec) as (project, start):
+        removed = remove(project, start(), _names(tables), orphans=orphans)
     typer.echo("\n".join(f"{name} is removed" for name in removed) or "no table is orphaned")
 
 
@@ -150,8 +162,8 @@ def dry_run(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
     from headrace.pipelines.pipeline_run import planned
 
     with (
-        _session(spec) as (project, spark),
-        planned(project, spark, refresh_policy) as (graph, plans),
+        _session(spec) as (project, start),
+        planned(project, start(), refresh_policy) as (graph, plans),
     ):
         for table in graph.tables:
             plan = plans[table.name]
@@ -166,8 +178,8 @@ def explain(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
     from headrace.pipelines.pipeline_run import planned
 
     with (
-        _session(spec) as (project, spark),
-        planned(project, spark, refresh_policy) as (graph, plans),
+        _session(spec) as (project, start),
+        planned(project, start(), refresh_policy) as (graph, plans),
     ):
         typer.echo(explain_pipeline(graph, plans, project.storage), nl=False)
 
@@ -183,8 +195,8 @@ def draw(
     from headrace.view.picture import picture_of_pipeline
 
     with (
-        _session(spec) as (project, spark),
-        planned(project, spark, refresh_policy) as (graph, plans),
+        _session(spec) as (project, start),
+        planned(project, start(), refresh_policy) as (graph, plans),
     ):
         typer.echo(drawing_of(picture_of_pipeline(project.name, graph, plans), format), nl=False)
 
@@ -194,7 +206,7 @@ def _names(given: Sequence[str] | None) -> list[str]:
 
 
 @contextmanager
-def _session(file: Path | None) -> Generator[tuple[PipelineSpec, SparkSession]]:
+def _session(file: Path | None) -> Generator[tuple[PipelineSpec, Callable[[], SparkSession]]]:
     from headrace.pipelines.spec import find_spec, read_spec
     from headrace.spark.session import need_pyspark
 
@@ -202,8 +214,8 @@ def _session(file: Path | None) -> Generator[tuple[PipelineSpec, SparkSession]]:
     need_pyspark()
     from headrace.pipelines.pipeline_run import spark_for
 
-    with spark_for(project) as spark:
-        yield project, spark
+    with spark_for(project) as start:
+        yield project, start
 
 
 @contextmanager

@@ -168,6 +168,19 @@ class Policy(Enum):
     FULL = "full"
 
 
+class Place(Enum):
+    """Place where tables are brought up to date.
+
+    AUTO:  in this process where that is possible, else by Spark.
+    HERE:  in this process; a table that needs Spark fails.
+    SPARK: by Spark.
+    """
+
+    AUTO = "auto"
+    HERE = "here"
+    SPARK = "spark"
+
+
 def parse_policy(text: str, of: str, where: list[SourceLocation]) -> Policy:
     """Parse a policy. Raises `BadDefinition`, located at `where`. of: names its owner in the error."""
     try:

@@ -104,6 +104,33 @@ def stage(catalog: PipelineCatalog, table: StoredTable, rows: DataFrame) -> tupl
         rows.unpersist()
 
 
+def has_undelivered(catalog: PipelineCatalog, table: StoredTable) -> bool:
+    """Return whether something published may not be delivered yet."""
+    entry, dataset = catalog.published.get(table.name), table.dataset
+    if dataset.kind is DatasetKind.SINK:
+        return bool(catalog.rows(table.name).numbers())
+    if not dataset.delivery or entry is None:
+        return False
+    folder = catalog.delivery_folder(catalog.storage, dataset.delivery, table.name)
+    if dataset.delivery == CHANGELOG:
+        return (tick_folders(folder).latest() or 0) < entry.version
+    return _delivered_to(str(folder), _application(catalog, table)) != entry.version
+
+
+def _application(catalog: PipelineCatalog, table: StoredTable) -> str:
+    """Return the application id under which deliveries to Delta tables are logged.
+
+    Table names alone may clash between pipelines.
+    """
+    return f"headrace/{catalog.identity}/{table.name}"
+
+
+def _delivered_to(path: str, application: str) -> int | None:
+    """Return the number of the last transaction of an application in a Delta table; None if unknown."""
+    delta = delta_table(path)
+    return delta.transaction(application) if delta.exists() else None
+
+
 def deliver(catalog: PipelineCatalog, table: StoredTable, spark: SparkSession) -> None:
     """Deliver the published but undelivered rows of a sink, or version of a table."""
     entry = catalog.published.get(table.name)
@@ -285,8 +312,7 @@ class DeltaPublisher:
 
     @property
     def _app(self) -> str:
-        """Application id under which deliveries are logged. Table names alone may clash between pipelines."""
-        return f"headrace/{self.versions.catalog.identity}/{self._table.name}"
+        return _application(self.versions.catalog, self._table)
 
     @property
     def _delta(self) -> VersionedTable:
@@ -294,7 +320,7 @@ class DeltaPublisher:
 
     def _delivered(self) -> int | None:
         """Return the number of the last delivered transaction; None if unknown."""
-        return self._delta.transaction(self._app) if self._delta.exists() else None
+        return _delivered_to(self.path, self._app)
 
     def append(self, rows: DataFrame, staged: Path) -> None:
         """Append the rows of a sink staged in a folder, unless they were the last ones delivered."""

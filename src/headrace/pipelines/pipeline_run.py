@@ -4,24 +4,37 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Set as AbstractSet
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from headrace.errors import HeadraceError, SourceLocation
 from headrace.pipelines.catalog import PipelineCatalog, TableEntry
-from headrace.pipelines.definitions import POLICY, SNAPSHOTS, Dataset, Policy, TableName, parse_policy
-from headrace.pipelines.deliveries import deliver
+from headrace.pipelines.definitions import (
+    POLICY,
+    SNAPSHOTS,
+    Dataset,
+    Place,
+    Policy,
+    TableName,
+    parse_policy,
+)
+from headrace.pipelines.deliveries import deliver, has_undelivered
 from headrace.pipelines.delta_source import register_delta
-from headrace.pipelines.errors import BadDefinition, BadSpec, Report
+from headrace.pipelines.errors import AbsentSpark, BadDefinition, BadSpec, NeedsSpark, Report
 from headrace.pipelines.graph import Graph, StoredTable, analysed, read_definitions
+from headrace.pipelines.in_process_update import InProcessUpdater
+from headrace.pipelines.kept_analysis import KeptAnalysis, recording
+from headrace.pipelines.kept_analysis import keep as keep_analysis
+from headrace.pipelines.kept_analysis import load as load_analysis
 from headrace.pipelines.plans import TablePlan, plan_tables
 from headrace.pipelines.query_errors import message_of
 from headrace.pipelines.run_snapshot import RunSnapshot
@@ -84,6 +97,8 @@ class Selection:
 
 
 Observer: TypeAlias = Callable[[Event], object]
+Sessions: TypeAlias = "SparkSession | Callable[[], SparkSession]"
+"""A session of Spark, or what starts one where a run needs it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,15 +200,17 @@ def _working_folder(folder: Path, spark: SparkSession) -> Generator[None]:
 
 def run_pipeline(
     spec: PipelineSpec,
-    spark: SparkSession,
+    spark: Sessions,
     selection: Selection | None = None,
     *,
     policy: Policy | None = None,
     observer: Observer = lambda event: None,
     skip_invalid: bool = False,
+    place: Place = Place.AUTO,
 ) -> RunReport:
     """Bring the tables of a pipeline up to date and publish them.
 
+    spark:        a session, or what starts one: it is asked only if a table needs Spark.
     skip_invalid: leave out files, statements and tables with errors, instead of raising these.
 
     A table that fails, and those that read it, keep their rows; so do those that are not selected. Whatever
@@ -201,22 +218,50 @@ def run_pipeline(
 
     Raises the errors of `planned`, `UnknownDataset` for a selection, and `PipelineInUse`.
     """
-    from pyspark.sql import SparkSession
-
-    errors: list[HeadraceError] = []
-    report = errors.append if skip_invalid else None
-    with (
-        PipelineCatalog.open(spec.storage) as catalog,
-        planned(spec, spark, policy, report) as (graph, plans),
-    ):
-        graph = _plannable_part(graph, plans)
-        selected, anew = _selected(graph, selection or Selection())
-        session = SparkSession.getActiveSession()
-        assert session is not None
-        done = _Run(catalog, graph, plans, session, selected, anew, observer).run()
+    with PipelineCatalog.open(spec.storage) as catalog, ExitStack() as closing:
+        project = Project(spec, spark, policy, closing, skip_invalid=skip_invalid)
+        kept = "Spark is asked for" if place is Place.SPARK else load_analysis(spec, policy)
+        if isinstance(kept, KeptAnalysis):
+            graph, plans = kept.graph, kept.plans
+        elif place is Place.HERE:
+            raise NeedsSpark(
+                f"the project is to be analysed: {kept}", fix="run it once with --on auto, or --on spark"
+            )
+        else:
+            graph, plans = project.analysed()
+        run = _Run(catalog, project, graph, plans, selection or Selection(), place, observer)
+        done = run.run()
         # What is left out of the project only because of an error is no orphan.
-        orphans = () if errors else orphans_of(catalog, graph)
-        return replace(done, orphans=orphans, errors=errors)
+        orphans = () if project.errors else orphans_of(catalog, run.graph)
+        return replace(done, orphans=orphans, errors=project.errors)
+
+
+@dataclass(slots=True)
+class Project:
+    """A project that is analysed by Spark once a run needs it. closing: closed when the run ends."""
+
+    spec: PipelineSpec
+    sessions: Sessions
+    policy: Policy | None
+    closing: ExitStack
+    skip_invalid: bool = False
+    errors: list[HeadraceError] = field(default_factory=list[HeadraceError])
+    session: SparkSession | None = None
+
+    def analysed(self) -> tuple[Graph, Mapping[TableName, TablePlan]]:
+        """Return the graph and the plans, and keep them for later runs. Raises the errors of `planned`."""
+        from pyspark.sql import SparkSession
+
+        sessions = self.sessions
+        spark = sessions if isinstance(sessions, SparkSession) else sessions()
+        report = self.errors.append if self.skip_invalid else None
+        with recording() as record:
+            graph, plans = self.closing.enter_context(planned(self.spec, spark, self.policy, report))
+        self.session = SparkSession.getActiveSession()
+        graph = _plannable_part(graph, plans)
+        if not self.errors:
+            keep_analysis(self.spec, self.policy, graph, plans, record)
+        return graph, plans
 
 
 def _plannable_part(graph: Graph, plans: Mapping[TableName, TablePlan]) -> Graph:
@@ -270,25 +315,33 @@ def _selected(graph: Graph, selection: Selection) -> tuple[frozenset[TableName],
 @dataclass(slots=True)
 class _Run:
     catalog: PipelineCatalog
+    project: Project
     graph: Graph
     plans: Mapping[TableName, TablePlan]
-    spark: SparkSession
-    selected: frozenset[TableName]
-    anew: frozenset[TableName]
+    selection: Selection
+    place: Place
     observer: Observer
     events: dict[TableName, Event] = field(default_factory=dict[TableName, Event])
+    selected: frozenset[TableName] = frozenset()
+    anew: frozenset[TableName] = frozenset()
+
+    @property
+    def _spark(self) -> SparkSession:
+        return self.project.session or cast("SparkSession", AbsentSpark())
 
     def run(self) -> RunReport:
+        self.selected, self.anew = _selected(self.graph, self.selection)
         for table in self.graph.tables:
             chosen = table.name in self.selected
             self._report(Event(table.dataset, UpdateState.QUEUED if chosen else UpdateState.EXCLUDED))
         self._deliver(last=False)
-        compared = frozenset(root for plan in self.plans.values() for root in plan.compared_files)
-        snapshot = RunSnapshot(self.catalog, self.graph, self.spark, dict(self.catalog.entries), compared)
+        snapshot = RunSnapshot(self.catalog, self.graph, self._spark, dict(self.catalog.entries))
+        snapshot.compare(self.plans.values())
+        done = set[TableName]()
         try:
-            for table in self.graph.tables:
-                if table.name in self.selected:
-                    self._update(table, snapshot)
+            while (table := self._next(done)) is not None:
+                self._update(table, snapshot)
+                done.add(table.name)
         finally:
             snapshot.files.close()
         published = self._to_publish(snapshot.entries)
@@ -297,6 +350,23 @@ class _Run:
         snapshot.files.contents.clean(self.catalog.files_read())
         self._deliver(last=True)
         return RunReport(self.events)
+
+    def _next(self, done: AbstractSet[TableName]) -> StoredTable | None:
+        """Return the next table to bring up to date. The graph may be another one once Spark has analysed it."""
+        tables = (table for table in self.graph.tables if table.name in self.selected)
+        return next((table for table in tables if table.name not in done), None)
+
+    def _start_spark(self, snapshot: RunSnapshot | None, why: str) -> None:
+        """Go on with Spark, for what cannot be done in this process. Raises `NeedsSpark` if it must not."""
+        if self.place is Place.HERE:
+            raise NeedsSpark(
+                "it can only be brought up to date by Spark", why=f"{why}.", fix="run it with --on auto"
+            )
+        self.graph, self.plans = self.project.analysed()
+        self.selected, self.anew = _selected(self.graph, self.selection)
+        if snapshot is not None:
+            snapshot.graph, snapshot.spark = self.graph, self._spark
+            snapshot.compare(self.plans.values())
 
     def _to_publish(self, entries: Mapping[TableName, TableEntry]) -> dict[TableName, TableEntry]:
         """Return the tables that this run has brought up to date, the versions they have read, and the others
@@ -317,7 +387,9 @@ class _Run:
         """Deliver what is published. The next run retries what fails."""
         for table in self.graph.tables:
             try:
-                deliver(self.catalog, table, self.spark)
+                if self.project.session is None and has_undelivered(self.catalog, table):
+                    self._start_spark(None, "a delivery is written by Spark")
+                deliver(self.catalog, self.graph.table(table.name), self._spark)
             except Exception as error:
                 if last:
                     self._report(Event(table.dataset, UpdateState.FAILED, error=error))
@@ -332,7 +404,7 @@ class _Run:
         self._report(Event(table.dataset, UpdateState.RUNNING))
         start = perf_counter()
         try:
-            updated = Updater(snapshot, self.plans[table.name], table.name in self.anew).run()
+            updated = self._updated(table, snapshot)
         except Exception as error:
             self._report(
                 Event(table.dataset, UpdateState.FAILED, error=error, seconds=perf_counter() - start)
@@ -348,24 +420,48 @@ class _Run:
             Event(table.dataset, UpdateState.COMPLETED, updated, changed, seconds=perf_counter() - start)
         )
 
+    def _updated(self, table: StoredTable, snapshot: RunSnapshot) -> Updated:
+        """Bring a table up to date: in this process if it can be, else by Spark."""
+        plan, anew = self.plans[table.name], table.name in self.anew
+        why = "Spark is asked for"
+        if self.place is not Place.SPARK and not anew:
+            try:
+                return InProcessUpdater(snapshot.without_spark(), plan, anew).run()
+            except NeedsSpark as error:
+                why = error.what
+        if self.project.session is None:
+            self._start_spark(snapshot, f"{table.dataset.title}: {why}")
+        return Updater(snapshot, self.plans[table.name], anew).run()
+
     def _report(self, event: Event) -> None:
         self.events[event.table] = event
         self.observer(event)
 
 
 @contextmanager
-def spark_for(spec: PipelineSpec) -> Generator[SparkSession]:
-    """Yield the existing Spark session, or start one with a project's settings for the block."""
+def spark_for(spec: PipelineSpec) -> Generator[Callable[[], SparkSession]]:
+    """Yield a function that gives the existing Spark session, or starts one with a project's settings.
+
+    One that it has started is stopped after the block.
+    """
     from pyspark import SparkContext
 
-    from headrace.spark.session import session
+    started: list[SparkSession] = []
 
-    started = SparkContext._active_spark_context is None  # pyright: ignore[reportPrivateUsage]
-    given = dict(settings_of(spec))
-    memory = given.pop("spark.driver.memory", "1g")
-    spark = session(app_name=spec.name, memory=memory, config=given)
+    def start() -> SparkSession:
+        from headrace.spark.session import need_pyspark, session
+
+        need_pyspark()
+        there = SparkContext._active_spark_context is not None  # pyright: ignore[reportPrivateUsage]
+        given = dict(settings_of(spec))
+        memory = given.pop("spark.driver.memory", "1g")
+        spark = session(app_name=spec.name, memory=memory, config=given)
+        if not there:
+            started.append(spark)
+        return spark
+
     try:
-        yield spark
+        yield start
     finally:
-        if started:
+        for spark in started:
             spark.stop()

@@ -13,7 +13,7 @@ changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -165,10 +165,12 @@ class TablePlan:
     """Maintenance plan of a table.
 
     why:     of what cannot be incremental; empty if it is, or is not meant to be.
-    flow:    of an incremental table, over `inputs`: its leaves by the names of the flow's sources.
+    flow:    of a table that is kept up to date by changes, over `inputs`: its leaves by the names of the
+             flow's sources. only_spark: why there is none of a table whose rows are computed one by one.
     fingerprint: of what is computed. stable: whether the same inputs give the same rows.
     chooses: whether it may be made from all rows where that is estimated to cost less.
     parts: of what the fingerprint is made.
+    load:    gives the flow of a kept plan, see `loaded`.
     """
 
     table: StoredTable
@@ -181,6 +183,12 @@ class TablePlan:
     inputs: Mapping[str, Leaf] | None = None
     chooses: bool = False
     parts: Mapping[str, str] = field(default_factory=dict[str, str])
+    load: Callable[[], Flow] | None = None
+    only_spark: str = ""
+
+    def loaded(self) -> TablePlan:
+        """Return the plan with its flow, which a kept analysis has in a part of its own."""
+        return self if self.load is None else replace(self, flow=self.load(), load=None)
 
     @property
     def compared_files(self) -> Iterator[str]:
@@ -245,7 +253,8 @@ def _planned(table: StoredTable, policy: Policy, fingerprint: str, spark: SparkS
         return TablePlan(table, Method.RECOMPUTE, fingerprint, stable, "the policy is full")
     chooses = policy is Policy.AUTO
     if stable and _is_linear(query):
-        return TablePlan(table, Method.STATELESS, fingerprint, stable, chooses=chooses)
+        plan = TablePlan(table, Method.STATELESS, fingerprint, stable, chooses=chooses)
+        return _with_flow(plan, query, spark)
     inputs = _name_inputs(query.leaves)
     try:
         _check_can_change(table, query, spark)
@@ -289,7 +298,11 @@ def _plan_of_streams(table: StoredTable, fingerprint: str, stable: bool, spark: 
     states = [state for query in table.queries for state in _nodes_with_state(query)]
     state = next(iter(states), None)
     if state is None and not records:
-        return TablePlan(table, Method.APPEND, fingerprint, stable)
+        plan = TablePlan(table, Method.APPEND, fingerprint, stable)
+        if len(table.queries) > 1 or table.dataset.kind is DatasetKind.SINK:
+            several = "it has several flows" if len(table.queries) > 1 else "it is a sink"
+            return replace(plan, only_spark=several)
+        return _with_flow(plan, table.queries[0], spark)
     query = table.queries[0]
     if table.dataset.kind is DatasetKind.SINK:
         raise _refused_stream(query, f"{state or 'AUTO CDC'} keeps state, and a sink has none")
@@ -308,7 +321,25 @@ def _plan_of_streams(table: StoredTable, fingerprint: str, stable: bool, spark: 
     graph = flow.graph()
     if not records and not analyse(graph).facts[graph.sinks[ANSWER]].append:
         raise _refused_stream(query, f"{state} takes rows back")
-    return TablePlan(table, Method.INCREMENTAL, fingerprint, stable, "", (), flow, inputs)
+    ordered = "it has a watermark" if _watermarks(query.plan) else ""
+    return TablePlan(
+        table, Method.INCREMENTAL, fingerprint, stable, "", (), flow, inputs, only_spark=ordered
+    )
+
+
+def _with_flow(plan: TablePlan, query: AnalysedQuery, spark: SparkSession) -> TablePlan:
+    """Return the plan of a table whose rows are computed one by one with a flow that does the same.
+
+    Spark runs such a query as it is; a run without Spark has the flow.
+    """
+    inputs = _name_inputs(query.leaves)
+    if any(node.nodeName() in ("Join", "EventTimeWatermark") for node in _nodes(query.plan)):
+        return replace(plan, only_spark="it joins a stream, or has a watermark")
+    try:
+        _check_can_change(plan.table, query, spark)
+        return replace(plan, flow=_flow_of(plan.table, query, inputs), inputs=inputs)
+    except HeadraceError as error:
+        return replace(plan, only_spark=error.what)
 
 
 def _flow_of(

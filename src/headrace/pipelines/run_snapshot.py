@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable
+from copy import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from headrace.pipelines import in_process_inputs
 from headrace.pipelines.catalog import PipelineCatalog, Position, Positions, TableEntry
 from headrace.pipelines.definitions import TableName
-from headrace.pipelines.errors import QueryRefused
+from headrace.pipelines.errors import AbsentSpark, NeedsSpark, QueryRefused, is_absent
 from headrace.pipelines.graph import AnalysedQuery, Graph, StoredTable, empty_frame
 from headrace.pipelines.input_identity import FileMark, InputContents
 from headrace.pipelines.inputs import (
@@ -34,32 +36,50 @@ from headrace.pipelines.leaves import (
     rows_of_files,
 )
 from headrace.pipelines.table_versions import TableVersions
-from headrace.pipelines.weighted_rows import can_be_grouped, difference, with_weight
+from headrace.pipelines.weighted_rows import (
+    as_changes,
+    can_be_grouped,
+    consolidate_arrow,
+    difference,
+    with_weight,
+)
 from headrace.queries.plan_details import frame_of_plan
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, Observation, SparkSession
+
+    from headrace.pipelines.plans import TablePlan
 
 
 @dataclass(slots=True)
 class RunSnapshot:
     """The input versions that all tables of one run read.
 
-    entries:  tables as far as the run has come.
-    compared: folders and files that a table reads by their changes.
+    entries: tables as far as the run has come.
     """
 
     catalog: PipelineCatalog
     graph: Graph
     spark: SparkSession
     entries: dict[TableName, TableEntry]
-    compared: frozenset[str]
     files: RunFiles = field(init=False)
-    delta: RunDeltaTables = field(init=False)
+    delta: RunDeltaTables = field(default_factory=RunDeltaTables)
 
     def __post_init__(self) -> None:
-        self.files = RunFiles(InputContents.open(self.catalog.storage), self.compared)
-        self.delta = RunDeltaTables()
+        self.files = RunFiles(InputContents.open(self.catalog.storage))
+
+    def compare(self, plans: Iterable[TablePlan]) -> None:
+        """Note which folders and files are read by their changes."""
+        self.files.compared |= {root for plan in plans for root in plan.compared_files}
+
+    def without_spark(self) -> RunSnapshot:
+        """Return the same snapshot for a table that is brought up to date in this process."""
+        if is_absent(self.spark):
+            return self
+        same = copy(self)
+        same.spark = cast("SparkSession", AbsentSpark())
+        return same
 
     def versions(self, table: StoredTable) -> TableVersions:
         """Return the versions of a table at this point of the run, with the writer of the next one."""
@@ -138,15 +158,19 @@ class RunFiles:
     listings: the files of each input. folders: what was in each folder when the run first looked.
     counting: counters of the rows of inputs whose files do not tell how many they hold.
     differences: of inputs of which files have changed or are gone, with their numbers of rows.
+    differences_here: the same, read in this process.
     """
 
     contents: InputContents
-    compared: frozenset[str]
+    compared: frozenset[str] = frozenset()
     listings: dict[str, dict[str, FileMark]] = field(default_factory=dict[str, dict[str, FileMark]])
     folders: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     counting: dict[str, Observation] = field(default_factory=dict[str, "Observation"])
     differences: dict[tuple[str, FileChanges], tuple[DataFrame, int]] = field(
         default_factory=dict[tuple[str, "FileChanges"], "tuple[DataFrame, int]"]
+    )
+    differences_here: dict[tuple[str, FileChanges], pa.Table] = field(
+        default_factory=dict[tuple[str, "FileChanges"], "pa.Table"]
     )
 
     def close(self) -> None:
@@ -207,6 +231,33 @@ class FileInput(RunInput[FilesLeaf]):
             return with_weight(self._new_rows(found.added), 1)
         return None if self._why_not_compared(found) else self._difference(found)[0]
 
+    def changes_here(self, before: Position | None) -> pa.Table:
+        if not isinstance(before, dict):
+            raise NeedsSpark(f"{self.leaf.key} was not read before")
+        found = self.file_changes(before)
+        if self.leaf.streaming and any(self.position().get(path) != mark for path, mark in before.items()):
+            raise NeedsSpark(f"{self.leaf.key} has lost files that a stream has read")
+        if not found.removed:
+            return as_changes(in_process_inputs.rows_of_files(self.leaf, found.added))
+        if why := self._why_not_compared(found):
+            raise NeedsSpark(why)
+        return self._difference_here(found)
+
+    def _difference_here(self, found: FileChanges) -> pa.Table:
+        """Return the changes from the removed files to the added ones, like `_difference`."""
+        import pyarrow as pa
+
+        key = self.leaf.exact, found
+        if key not in self.files.differences_here:
+            kept = [str(self.files.contents.kept(path, mark)) for path, *mark in found.removed]
+            old = as_changes(in_process_inputs.rows_of_files(self.leaf, kept), -1)
+            new = as_changes(in_process_inputs.rows_of_files(self.leaf, found.added))
+            self.files.differences_here[key] = consolidate_arrow(pa.concat_tables([old, new]))
+        return self.files.differences_here[key]
+
+    def unread_here(self, before: Position | None, table: StoredTable) -> pa.Table:
+        return in_process_inputs.rows_of_files(self.leaf, self.file_changes(before).added)
+
     def why_unknown(self, before: Position | None) -> str:
         if not isinstance(before, dict):
             return f"{self.leaf.key} {'was not read before' if before is None else 'has changed'}"
@@ -216,8 +267,11 @@ class FileInput(RunInput[FilesLeaf]):
         if not isinstance(before, dict):
             return False
         found = self.file_changes(before)
-        known = self.files.differences.get((self.leaf.exact, found))
-        return not (found.added or found.removed) or (known is not None and not known[1])
+        known, here = (
+            of.get((self.leaf.exact, found)) for of in (self.files.differences, self.files.differences_here)
+        )
+        same = (known is not None and not known[1]) or (here is not None and not len(here))
+        return not (found.added or found.removed) or same
 
     def adds_only(self, before: Position | None) -> bool:
         return not self.file_changes(before).removed
@@ -227,8 +281,9 @@ class FileInput(RunInput[FilesLeaf]):
             return _observed_rows(self.files.counting.pop(self.leaf.exact))
         found = self.file_changes(before)
         if found.removed:
+            here = self.files.differences_here.get((self.leaf.exact, found))
             _, count = self.files.differences.get((self.leaf.exact, found), (None, None))
-            return count
+            return count if here is None else len(here)
         return rows_of_files(found.added) if self.leaf.knows_its_rows or not found.added else None
 
     def unread(self, before: Position | None, table: StoredTable) -> DataFrame:
@@ -268,7 +323,7 @@ class FileInput(RunInput[FilesLeaf]):
                 return f"{what}, and {self.leaf.incomparable}"
             if self.files.contents.kept(path, mark) is None:
                 return f"{what}, and its rows before are not kept"
-            if not can_be_grouped(frame_of_plan(self.leaf.node, self.spark).schema):
+            if not can_be_grouped(in_process_inputs.spark_columns(self.leaf)):
                 return f"{what}, and its rows cannot be compared"
         return ""
 
@@ -303,8 +358,7 @@ class FileInput(RunInput[FilesLeaf]):
     def _rows_of(self, paths: Collection[str]) -> DataFrame:
         if paths:
             return frame_of_plan(relation_of_files(self.leaf, sorted(paths), self.spark), self.spark)
-        schema = frame_of_plan(self.leaf.node, self.spark).schema
-        return empty_frame(schema, self.spark)
+        return empty_frame(in_process_inputs.spark_columns(self.leaf), self.spark)
 
 
 def _observed_rows(counting: Observation) -> int | None:

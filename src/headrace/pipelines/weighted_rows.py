@@ -1,7 +1,8 @@
 """Weighted rows: changes of a table, as a DataFrame or an Arrow table with a column of multiplicities.
 
-Few changes are handled in this process, as Arrow tables: a job of Spark costs more than they do. The answers
-are those of Spark, which has the same steps for many rows, and for columns that Arrow cannot group.
+Few changes are handled in this process, as Arrow tables: a job of Spark costs more than they do; and all
+changes of a run without Spark. The answers are those of Spark, which has the same steps for many rows, and for
+columns that cannot be grouped here.
 """
 
 from __future__ import annotations
@@ -167,70 +168,64 @@ def _with_each_map(column: Column, kind: DataType, of_map: Callable[[Column, Map
             return f.when(column.isNotNull(), f.struct(*parts))
 
 
-# -- few changes, in Arrow -----------------------------------------------------------------------------
+# -- changes in this process, as Arrow tables ------------------------------------------------------------
+
+# Rows are grouped by Polars, to which one NaN is as another, and 0.0 as -0.0: as to Spark.
 
 
 def comparable_schema(schema: StructType) -> pa.Schema | None:
     """Return a table's columns as an Arrow schema; None if some cannot be compared here."""
-    import pyarrow.types as kinds
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_schema
 
+    if kinds_in(schema) & {"map", "collated", "variant", "interval", "udt", "void", "geography", "geometry"}:
+        return None
     try:
         made: Any = to_arrow_schema(schema, timezone="UTC")
     except (PySparkException, ValueError, TypeError):
         return None
-    plain = all(not kinds.is_nested(field.type) and not kinds.is_floating(field.type) for field in made)
-    collated = any("collate" in field.dataType.simpleString() for field in schema.fields)
-    return made if plain and not collated else None
+    return made
 
 
 def read_ticks(ticks: Iterable[Path], columns: pa.Schema) -> pa.Table:
-    """Read ticks of a changelog, consolidated."""
+    """Read ticks of a changelog, consolidated. Raises `NeedsSpark` for types that are to be converted."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    tables = [pq.ParquetFile(file).read() for folder in ticks for file in folder.glob("*.parquet")]
-    typed = [
-        pa.table(
-            [table[name].cast(columns.field(name).type) for name in columns.names] + [table[SINK_WEIGHT]],
-            names=[*columns.names, WEIGHT],
-        )
-        for table in tables
-    ]
-    return consolidate_arrow(pa.concat_tables(typed))
+    from headrace.pipelines.in_process_inputs import columns_of_table
+
+    made: list[pa.Table] = []
+    for file in (file for folder in ticks for file in folder.glob("*.parquet")):
+        table = pq.ParquetFile(file).read()
+        typed = columns_of_table(str(file), table.drop_columns([SINK_WEIGHT]), columns)
+        made.append(typed.append_column(WEIGHT, table[SINK_WEIGHT].cast(pa.int64())))
+    return consolidate_arrow(pa.concat_tables(made))
 
 
 def consolidate_arrow(changes: pa.Table) -> pa.Table:
     """Consolidate weights: each row at most once, with a non-zero weight."""
-    import pyarrow.compute as pc
+    import polars as pl
 
-    compute: Any = pc
     names = [name for name in changes.column_names if name != WEIGHT]
-    whole = changes.group_by(names).aggregate([(WEIGHT, "sum")]).rename_columns([*names, WEIGHT])
-    return whole.filter(compute.not_equal(whole[WEIGHT], 0))
+    frame: Any = pl.from_arrow(changes)
+    summed = frame.group_by(names).agg(pl.col(WEIGHT).sum()) if names else frame.sum()
+    found: pa.Table = summed.filter(pl.col(WEIGHT) != 0).to_arrow()
+    return found.select(changes.column_names).cast(changes.schema)
 
 
 def expand_arrow(changes: pa.Table) -> pa.Table | None:
     """Repeat each row by its weight; None if a weight is negative."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
+    import numpy as np
 
-    compute: Any = pc
-    weights = changes[WEIGHT]
-    if len(weights) and compute.min(weights).as_py() < 0:
+    weights = changes[WEIGHT].to_numpy()
+    if len(weights) and weights.min() < 0:
         return None
-    copies = [at for at, count in enumerate(weights.to_pylist()) for _ in range(count)]
-    return changes.drop_columns([WEIGHT]).take(pa.array(copies, pa.int64()))
+    return changes.drop_columns([WEIGHT]).take(np.repeat(np.arange(len(weights)), weights))
 
 
-def with_rows_of(changes: pa.Table, folder: Path, columns: pa.Schema) -> pa.Table:
-    """Return changes together with the rows of a version, as changes to an empty table."""
+def as_changes(rows: pa.Table, weight: int = 1) -> pa.Table:
+    """Return rows as changes with the same weight."""
+    import numpy as np
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    files = sorted(folder.glob("*.parquet"))
-    held = [pq.ParquetFile(file).read().select(columns.names).cast(columns) for file in files]
-    rows = pa.concat_tables([columns.empty_table(), *held])
-    before = rows.append_column(WEIGHT, pa.array([1] * len(rows), pa.int64()))
-    return consolidate_arrow(pa.concat_tables([before, changes.cast(before.schema)]))
+    return rows.append_column(WEIGHT, pa.array(np.full(len(rows), weight, np.int64)))

@@ -1,0 +1,548 @@
+"""Kept analysis of a project: its graph and plans, for runs that neither import the project nor start Java.
+
+    <storage>/analysis/kept.json      what the analysis came from, and the digests of the parts
+    <storage>/analysis/<digest>.part  the graph, or the flow of a table, pickled
+
+It holds as long as everything that it came from is the same: the files of the project and those that they
+read or import, the variables of the environment that they asked for, the settings, the versions of Headrace,
+Spark and Python, and the columns of inputs where Spark has inferred them. An analysis is not kept where that
+does not tell all: if definitions read rows, the clock, chance or the network.
+
+A part is code to Python, as a compiled module is. So it is loaded only if what names it belongs to the user
+who runs, and nobody else can write it.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import pickle
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from importlib.metadata import version as version_of
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from headrace.errors import CheckpointDamaged, HeadraceError, UnreadableSource
+from headrace.file_system import make_private_file, make_private_folder, remove_folder, write_file
+from headrace.pipelines.definitions import DatasetKind, TableName
+from headrace.pipelines.graph import Graph, StoredTable
+from headrace.pipelines.input_identity import without_secret_options
+from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, UnversionedLeaf, files_of_folder
+from headrace.state.commit import read_checked, write_checked
+from headrace.version import __version__
+
+if TYPE_CHECKING:
+    from headrace.pipelines.definitions import Policy
+    from headrace.pipelines.plans import TablePlan
+    from headrace.pipelines.spec import PipelineSpec
+
+_FOLDER, _FILE = "analysis", "kept.json"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAnalysis:
+    """Analysis of a project without what lives in the JVM.
+
+    plans: of all tables; those of tables that a flow keeps up to date have it loaded when it is asked for.
+    """
+
+    graph: Graph
+    plans: Mapping[TableName, TablePlan]
+
+
+# --- what an analysis comes from ------------------------------------------------------------------
+
+
+_ASKED = frozenset(
+    ("now", "today", "utcnow", "time_ns", "monotonic", "perf_counter", "getpid", "gethostname", "argv")
+)
+"""Names by which Python code asks for what differs from run to run."""
+
+_MODULES = frozenset(
+    ("time", "random", "uuid", "secrets", "socket", "ssl", "http", "urllib", "requests", "httpx", "aiohttp")
+    + ("subprocess", "multiprocessing", "ftplib", "boto3", "psycopg", "psycopg2", "sqlalchemy", "sqlite3")
+)
+"""Modules by which it does."""
+
+_OUTSIDE = ("/proc/", "/sys/", "/dev/")
+
+
+@dataclass(slots=True)
+class Recording:
+    """Record of what definitions asked for while they were read.
+
+    files, folders: that Python opened, and listed. environment: variables, with what they were.
+    given:   relations in the JVM whose columns a query gives. reasons: why the analysis cannot be kept.
+    """
+
+    files: set[str] = field(default_factory=set[str])
+    folders: set[str] = field(default_factory=set[str])
+    environment: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
+    given: set[int] = field(default_factory=set[int])
+    reasons: list[str] = field(default_factory=list[str])
+
+    def heard(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Record an audit event of Python."""
+        if event not in ("open", "os.listdir", "os.scandir") or not arguments:
+            return
+        path = arguments[0]
+        if not isinstance(path, (str, os.PathLike)):
+            return
+        text = os.path.abspath(os.fspath(cast("str | os.PathLike[str]", path)))
+        if event != "open":
+            self.folders.add(text)
+        elif not set("wax+") & set(str(arguments[1] or "r")):
+            self.files.add(text)
+
+
+_recording: Recording | None = None
+
+
+def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+    if _recording is not None:
+        _recording.heard(event, arguments)
+
+
+@cache
+def _listen() -> None:
+    sys.addaudithook(_hear)
+
+
+@contextmanager
+def recording() -> Generator[Recording]:
+    """Record in the block what definitions ask for."""
+    global _recording
+    _listen()
+    made = Recording()
+    with ExitStack() as closing:
+        closing.enter_context(_noting_reads(made))
+        closing.enter_context(_noting_environment(made))
+        before, _recording = _recording, made
+        try:
+            yield made
+        finally:
+            _recording = before
+
+
+@contextmanager
+def _noting_environment(made: Recording) -> Generator[None]:
+    kind: Any = type(os.environ)
+    get = kind.__getitem__
+
+    def noting(self: Any, key: Any) -> Any:
+        if isinstance(key, str):
+            made.environment[key] = None
+        value = get(self, key)
+        if isinstance(key, str):
+            made.environment[key] = _digest(str(value))
+        return value
+
+    kind.__getitem__ = noting
+    try:
+        yield
+    finally:
+        kind.__getitem__ = get
+
+
+@contextmanager
+def _noting_reads(made: Recording) -> Generator[None]:
+    """Note calls that read rows, and relations with given columns."""
+    from pyspark.core.rdd import RDD
+    from pyspark.sql.classic.dataframe import DataFrame
+    from pyspark.sql.group import GroupedData
+    from pyspark.sql.readwriter import DataFrameReader
+
+    rows = ("collect", "take", "first", "head", "tail", "toPandas", "toArrow", "toLocalIterator", "count")
+    more = ("isEmpty", "show", "foreach", "foreachPartition", "checkpoint", "localCheckpoint")
+    statistics = ("approxQuantile", "corr", "cov", "crosstab", "freqItems")
+    calls = [(DataFrame, name) for name in (*rows, *more, *statistics)]
+    calls += [(RDD, name) for name in ("collect", "take", "first", "count", "toLocalIterator")]
+    loads = [
+        (DataFrameReader, name) for name in ("load", "parquet", "json", "csv", "orc", "text", "table", "xml")
+    ]
+    wrapped = [
+        *((kind, name, _noting_call(made, getattr(kind, name), name)) for kind, name in calls),
+        *((kind, name, _noting_columns(made, getattr(kind, name))) for kind, name in loads),
+        (GroupedData, "pivot", _noting_pivot(made, GroupedData.pivot)),
+    ]
+    before = [(kind, name, getattr(kind, name)) for kind, name, _ in wrapped]
+    for kind, name, method in wrapped:
+        setattr(kind, name, method)
+    try:
+        yield
+    finally:
+        for kind, name, method in before:
+            setattr(kind, name, method)
+
+
+def _noting_call(made: Recording, method: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def noting(*arguments: Any, **keywords: Any) -> Any:
+        made.reasons.append(f"its definitions read rows, by {name}()")
+        return method(*arguments, **keywords)
+
+    return noting
+
+
+def _noting_pivot(made: Recording, method: Callable[..., Any]) -> Callable[..., Any]:
+    def noting(self: Any, pivot_col: str, values: Any = None) -> Any:
+        if values is None:
+            made.reasons.append("its definitions read rows, by pivot() without values")
+        return method(self, pivot_col, values)
+
+    return noting
+
+
+def _noting_columns(made: Recording, method: Callable[..., Any]) -> Callable[..., Any]:
+    def noting(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        frame = method(self, *arguments, **keywords)
+        if self._jreader.userSpecifiedSchema().isDefined():
+            plan = frame._jdf.queryExecution().analyzed()
+            made.given.add(identity_in_jvm(plan))
+        return frame
+
+    return noting
+
+
+def identity_in_jvm(node: Any) -> int:
+    """Return the number by which the JVM tells the relation of a plan's node from others; 0 without one."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context  # pyright: ignore[reportPrivateUsage]
+    if node.nodeName() != "LogicalRelation" or context is None:
+        return 0
+    jvm: Any = context._jvm  # pyright: ignore[reportPrivateUsage]
+    return int(jvm.java.lang.System.identityHashCode(node.relation()))
+
+
+def _why_it_varies(file: Path) -> str:
+    """Return what in a file of Python may make its definitions others in the next run; empty if nothing."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return f"{file.name} cannot be read"
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import():
+                names = {alias.name.partition(".")[0] for alias in node.names} & _MODULES
+            case ast.ImportFrom():
+                found = {(node.module or "").partition(".")[0]} & _MODULES
+                names = found | {alias.name for alias in node.names} & _ASKED
+            case ast.Attribute():
+                names = {node.attr} & _ASKED
+            case _:
+                continue
+        if names:
+            return f"{file.name}, line {node.lineno}, uses {min(names)}, which may be another in each run"
+    return ""
+
+
+# --- digests --------------------------------------------------------------------------------------
+
+
+def _digest(text: str | bytes) -> str:
+    return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()
+
+
+def _digest_of_file(path: str | Path) -> str | None:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None
+
+
+def _digest_of_folder(path: str) -> str | None:
+    try:
+        return _digest("\0".join(sorted(each for each in os.listdir(path) if each != "__pycache__")))
+    except OSError:
+        return None
+
+
+def _mark(path: str) -> list[int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return [found.st_size, found.st_mtime_ns]
+
+
+def _surroundings(spec: PipelineSpec, policy: Policy | None) -> dict[str, Any]:
+    """Return what an analysis depends on besides files."""
+    named = {name: os.environ.get(name, "") for name in _VARIABLES}
+    defaults = Path(named["SPARK_CONF_DIR"] or "conf", "spark-defaults.conf")
+    return {
+        "headrace": __version__,
+        "python": sys.version,
+        "spark": version_of("pyspark"),
+        "policy": policy.value if policy else "",
+        "root": str(spec.root),
+        "zone": [os.environ.get("TZ", ""), os.path.realpath("/etc/localtime")],
+        "variables": _digest(json.dumps(named)),
+        "defaults": _digest_of_file(defaults),
+        "files": [str(file) for file, _ in spec.files()],
+    }
+
+
+_VARIABLES = ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "HADOOP_CONF_DIR", "SPARK_DIST_CLASSPATH")
+"""Variables of the environment by which sessions get settings. Others are set by sessions that start."""
+
+
+def _sources_of(spec: PipelineSpec, record: Recording) -> tuple[set[Path], set[str]]:
+    """Return the files of a project, and of modules installed for it."""
+    from headrace.spark.ticks.plan import is_users
+
+    own = {spec.file, *(file for file, _ in spec.files())}
+    installed = set[str]()
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or not os.path.isfile(file):
+            continue
+        if is_users(module):
+            own.add(Path(file))
+        elif "site-packages" in file or module.__name__.partition(".")[0] == "headrace":
+            installed.add(file)
+    storage = f"{spec.storage}{os.sep}"
+    for path in record.files:
+        inside = path.startswith((storage, *_OUTSIDE, sys.prefix, sys.base_prefix)) or path in installed
+        if not inside and os.path.isfile(path) and "__pycache__" not in path:
+            own.add(Path(path))
+    return own, installed
+
+
+def _why_not_kept(graph: Graph, own: Iterable[Path], record: Recording) -> str:
+    """Return why an analysis cannot be kept; empty if it can."""
+    if record.reasons:
+        return record.reasons[0]
+    if any(table.failure is not None for table in graph.tables):
+        return "a source cannot be reached"
+    return next(filter(None, (_why_it_varies(file) for file in own if file.suffix == ".py")), "")
+
+
+# --- columns that Spark has inferred --------------------------------------------------------------
+
+
+def _inferred(leaf: Leaf) -> Any:
+    """Return what the columns of an input were inferred from, to be compared in the next run.
+
+    Raises `OSError` and `HeadraceError` for what cannot be read.
+    """
+    match leaf:
+        case FilesLeaf() if leaf.elsewhere or leaf.given:
+            # Of files that only Spark can list, a run without Spark reads none.
+            return None
+        case FilesLeaf() if leaf.form == "parquet":
+            # As Spark does it: the first by name decides, and what sums up others would come before.
+            paths = sorted(files_of_folder(leaf))
+            return _columns_of_parquet(paths[0]) if paths else None
+        case FilesLeaf():
+            return {path: _digest_of_file(path) for path in sorted(files_of_folder(leaf))}
+        case DeltaLeaf():
+            from headrace.pipelines.delta_source import delta_table, spark_schema
+
+            return _digest(spark_schema(delta_table(leaf.path), leaf.version).json())
+        case _:
+            return None
+
+
+def _columns_of_parquet(path: str) -> str:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return _digest(pq.read_schema(path).serialize().to_pybytes())
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise OSError(str(error)) from None
+
+
+# --- keep and load --------------------------------------------------------------------------------
+
+
+def keep(
+    spec: PipelineSpec,
+    policy: Policy | None,
+    graph: Graph,
+    plans: Mapping[TableName, TablePlan],
+    record: Recording,
+) -> str:
+    """Keep an analysis for later runs. Return why it cannot be kept; empty if it is."""
+    folder = spec.storage / _FOLDER
+    own, installed = _sources_of(spec, record)
+    if why := _why_not_kept(graph, own, record):
+        remove_folder(folder)
+        return why
+    kept = _without_jvm(graph, plans, record)
+    leaves = {leaf.exact: leaf for table in kept.graph.tables for q in table.queries for leaf in q.leaves}
+    try:
+        inferred = {exact: found for exact, leaf in leaves.items() if (found := _inferred(leaf)) is not None}
+        parts = _parts_of(kept)
+    except (OSError, HeadraceError, pickle.PicklingError, TypeError, AttributeError) as error:
+        remove_folder(folder)
+        return f"{type(error).__name__}: {error}"
+    make_private_folder(folder)
+    for content in parts.values():
+        if not (folder / f"{_digest(content)}.part").exists():
+            write_file(folder / ".part.tmp", content, durable=False)
+            os.replace(folder / ".part.tmp", folder / f"{_digest(content)}.part")
+    body = {
+        **_surroundings(spec, policy),
+        "own": {str(path): _digest_of_file(path) for path in own},
+        "folders": {path: _digest_of_folder(path) for path in sorted(_folders_of(spec, record))},
+        "installed": {path: _mark(path) for path in installed},
+        "environment": record.environment,
+        "inferred": inferred,
+        "parts": {name: _digest(content) for name, content in parts.items()},
+    }
+    aside = folder / ".kept.tmp"
+    make_private_file(aside)
+    write_checked(aside, body, durable=False)
+    os.replace(aside, folder / _FILE)
+    named = {f"{digest}.part" for digest in body["parts"].values()}
+    for file in folder.glob("*.part"):
+        if file.name not in named:
+            file.unlink()
+    return ""
+
+
+def _folders_of(spec: PipelineSpec, record: Recording) -> Iterator[str]:
+    for path in record.folders:
+        if not path.startswith((str(spec.storage), *_OUTSIDE, sys.prefix, sys.base_prefix)):
+            yield path
+
+
+def load(spec: PipelineSpec, policy: Policy | None) -> KeptAnalysis | str:
+    """Return the kept analysis of a project, or why there is none that holds."""
+    folder = spec.storage / _FOLDER
+    file = folder / _FILE
+    if not _is_trusted(file):
+        return "no analysis is kept" if not file.exists() else "others can write the kept analysis"
+    try:
+        body = read_checked(file)
+        if changed := _what_changed(spec, policy, body):
+            return changed
+        graph, plans = _unpickled(folder, body["parts"][_GRAPH])
+        for exact, found in body["inferred"].items():
+            if _inferred(_leaf_of(graph, exact)) != found:
+                return f"the columns of {_leaf_of(graph, exact).key} may have changed"
+    except (CheckpointDamaged, UnreadableSource, OSError, KeyError, TypeError, LookupError) as error:
+        return f"the kept analysis cannot be read: {type(error).__name__}"
+    except (pickle.UnpicklingError, AttributeError, ImportError, EOFError) as error:
+        return f"the kept analysis cannot be read: {type(error).__name__}"
+    flows = {name: partial(_unpickled, folder, digest) for name, digest in body["parts"].items()}
+    named = {name: replace(plan, load=flows.get(_part_name(name))) for name, plan in plans.items()}
+    return KeptAnalysis(graph, named)
+
+
+def _leaf_of(graph: Graph, exact: str) -> Leaf:
+    leaves = (leaf for table in graph.tables for query in table.queries for leaf in query.leaves)
+    return next(leaf for leaf in leaves if leaf.exact == exact)
+
+
+def _is_trusted(file: Path) -> bool:
+    """Return whether a file is the user's own and nobody else can write it."""
+    try:
+        found = file.stat()
+    except OSError:
+        return False
+    return os.name != "posix" or (found.st_uid == os.geteuid() and not found.st_mode & 0o022)
+
+
+def _what_changed(spec: PipelineSpec, policy: Policy | None, body: Mapping[str, Any]) -> str:
+    """Return what an analysis came from that is not the same; empty if all is."""
+    for name, value in _surroundings(spec, policy).items():
+        if body[name] != value:
+            return f"the {_NAMES.get(name, name)} changed"
+    for path, digest in body["own"].items():
+        if _digest_of_file(path) != digest:
+            return f"{path} has changed"
+    for path, digest in body["folders"].items():
+        if _digest_of_folder(path) != digest:
+            return f"the files in {path} have changed"
+    for path, mark in body["installed"].items():
+        if _mark(path) != mark:
+            return f"{path} has changed"
+    for name, digest in body["environment"].items():
+        value = os.environ.get(name)
+        if (None if value is None else _digest(value)) != digest:
+            return f"the environment variable {name} has changed"
+    return ""
+
+
+_NAMES = {"variables": "settings of Spark in the environment have", "defaults": "defaults of Spark have"}
+_NAMES |= {"files": "list of the project's files has"}
+_NAMES |= {name: f"{name} has" for name in ("headrace", "python", "spark", "policy", "root", "zone")}
+
+_GRAPH = "graph"
+
+
+def _part_name(name: TableName) -> str:
+    return f"flow {name}"
+
+
+def _parts_of(kept: KeptAnalysis) -> dict[str, bytes]:
+    """Return the parts of an analysis as bytes, by name: the graph, and the flow of each table."""
+    from headrace.spark.ticks.plan import pickled
+
+    flows = {_part_name(name): plan.flow for name, plan in kept.plans.items() if plan.flow is not None}
+    plans = {name: replace(plan, flow=None, load=None) for name, plan in kept.plans.items()}
+    return {
+        _GRAPH: pickled((kept.graph, plans)),
+        **{name: pickled(flow) for name, flow in flows.items()},
+    }
+
+
+def _unpickled(folder: Path, digest: str) -> Any:
+    content = (folder / f"{digest}.part").read_bytes()
+    if _digest(content) != digest:
+        raise pickle.UnpicklingError("its content does not match its checksum")
+    return pickle.loads(content)
+
+
+def _without_jvm(graph: Graph, plans: Mapping[TableName, TablePlan], record: Recording) -> KeptAnalysis:
+    """Return an analysis without what lives in the JVM, and without options that may be secrets."""
+    tables = {table.name: _table_without_jvm(table, record) for table in graph.tables}
+    datasets = {
+        name: replace(each, properties=dict(without_secret_options([*each.properties.items()])))
+        for name, each in graph.definitions.datasets.items()
+    }
+    definitions = replace(graph.definitions, datasets=datasets, queries={})
+    made = {}
+    for name, plan in plans.items():
+        inputs = plan.inputs and {each: _kept_leaf(leaf, record) for each, leaf in plan.inputs.items()}
+        made[name] = replace(plan, table=tables[name], inputs=inputs)
+    return KeptAnalysis(replace(graph, definitions=definitions, tables=tuple(tables.values())), made)
+
+
+def _table_without_jvm(table: StoredTable, record: Recording) -> StoredTable:
+    queries: list[Any] = []
+    for query in table.queries:
+        own = replace(query.query, frame=_not_kept, text=None, cdc=None, settings={})
+        leaves = tuple(_kept_leaf(leaf, record) for leaf in query.leaves)
+        queries.append(replace(query, query=own, frame=cast("Any", None), leaves=leaves))
+    options = dict(without_secret_options([*table.dataset.properties.items()]))
+    if table.dataset.kind is DatasetKind.SINK:
+        options = {key: value for key, value in options.items() if key == "path"}
+    return replace(table, dataset=replace(table.dataset, properties=options), queries=tuple(queries))
+
+
+def _not_kept() -> Any:
+    raise AssertionError("a kept analysis has no query")
+
+
+def _kept_leaf(leaf: Leaf, record: Recording) -> Leaf:
+    if leaf.node is None:
+        return leaf
+    if isinstance(leaf, UnversionedLeaf):
+        # What tells it from others in this process may hold a password.
+        return replace(leaf.without_plan(), exact=leaf.key, identity=None)
+    if isinstance(leaf, FilesLeaf) and identity_in_jvm(leaf.node) in record.given:
+        return replace(leaf.without_plan(), given=True)
+    return leaf.without_plan()
+
+
+__all__ = ["KeptAnalysis", "Recording", "keep", "load", "recording"]
