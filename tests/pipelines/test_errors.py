@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.errors import HeadraceError
-from headrace.pipelines.pipeline_run import planned
+from headrace.pipelines.planned_project import planned
 from headrace.pipelines.spec import find_spec, read_spec
 from tests.golden import assert_golden
 from tests.pipelines.project import Project

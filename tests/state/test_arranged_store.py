@@ -19,7 +19,8 @@ from headrace.arrangement.batch import Layout, SortedBatch, bounded, take
 from headrace.arrangement.codes import codes_of
 from headrace.arrangement.spine import Spine
 from headrace.state.arranged_store import ArrangedForm
-from headrace.state.chain import BatchChain, MappedFiles
+from headrace.state.batch_files import MappedFiles
+from headrace.state.chain import BatchChain
 from headrace.state.manifest import DescribedRows
 from headrace.state.shard import ShardState, ShardWriter
 

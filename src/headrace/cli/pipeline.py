@@ -41,7 +41,8 @@ RefreshPolicy = Annotated[
 On = Annotated[
     Place,
     typer.Option(
-        "--on", help="Where tables are refreshed: in this process if possible (auto), only there, or by Spark."
+        "--on",
+        help="Where tables are refreshed: in this process if possible (auto), only there, or by Spark.",
     ),
 ]
 
@@ -159,7 +160,7 @@ def compact(
 @pipeline.command()
 def dry_run(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
     """Read and analyse a pipeline without running it."""
-    from headrace.pipelines.pipeline_run import planned
+    from headrace.pipelines.planned_project import planned
 
     with (
         _session(spec) as (project, start),
@@ -175,7 +176,7 @@ def dry_run(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
 def explain(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
     """Show how each table is brought up to date, from what, and what it keeps."""
     from headrace.pipelines.maintenance import explain_pipeline
-    from headrace.pipelines.pipeline_run import planned
+    from headrace.pipelines.planned_project import planned
 
     with (
         _session(spec) as (project, start),
@@ -191,7 +192,7 @@ def draw(
     format: Annotated[DrawingFormat, typer.Option(help="Language of the drawing.")] = DrawingFormat.MERMAID,
 ) -> None:
     """Draw the tables of a pipeline and what they read."""
-    from headrace.pipelines.pipeline_run import planned
+    from headrace.pipelines.planned_project import planned
     from headrace.view.picture import picture_of_pipeline
 
     with (
@@ -212,7 +213,7 @@ def _session(file: Path | None) -> Generator[tuple[PipelineSpec, Callable[[], Sp
 
     project = read_spec(file or find_spec(Path.cwd()))
     need_pyspark()
-    from headrace.pipelines.pipeline_run import spark_for
+    from headrace.pipelines.planned_project import spark_for
 
     with spark_for(project) as start:
         yield project, start

@@ -29,10 +29,8 @@ from uuid import uuid4
 
 from headrace.errors import CheckpointDamaged, CheckpointInUse
 from headrace.file_system import remove_empty, remove_folder, subfolder_for, sync_folder, write_file
-from headrace.io.files import changelog
 from headrace.pipelines.definitions import TableName
 from headrace.pipelines.errors import CatalogDamaged, PipelineInUse
-from headrace.state.checkpoint import erase
 from headrace.state.commit import CommitLog, Lease, read_checked, write_checked
 from headrace.tables.version_folders import VersionFolders, tick_folders
 
@@ -378,6 +376,8 @@ class TableState:
             # The sink expects the folder of its last tick; what was in it is in a version.
             for file in tick_folders(self.sink).folder(tick).glob("*"):
                 _empty(file)
+        from headrace.state.checkpoint import erase
+
         erase(self.checkpoint)
 
     def positions(self, entry: TableEntry, flow: str) -> Positions | None:
@@ -387,6 +387,8 @@ class TableState:
             return None
         if last == entry.tick:
             return entry.positions.get(flow, {})
+        from headrace.io.files import changelog
+
         changelog.recover(self.sink, last)
         try:
             return read_checked(self._begun(last))["positions"]

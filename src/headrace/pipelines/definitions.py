@@ -12,18 +12,14 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import SourceLocation
-from headrace.expr.constructors import struct
 from headrace.expr.spark_columns import quoted
-from headrace.expr.tree import Column as Read
-from headrace.operators.keyed_tables.history import END, START
-from headrace.operators.keyed_tables.upsert_rule import COMMITS
 from headrace.pipelines.errors import BadDefinition, Report, UnknownDataset, reporting
-from headrace.queries.catalyst_plan import QueryText
-from headrace.queries.plan_details import java_session
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from headrace.queries.catalyst_plan import QueryText
 
 
 SEQUENCE, DELETED = "__headrace_sequence", "__headrace_deleted"
@@ -89,6 +85,12 @@ class AutoCdc:
 
         tombstones: a number of steps of the sequence, or a time; None keeps them for good.
         """
+        from headrace.expr.constructors import struct
+        from headrace.expr.tree import Column as Read
+        from headrace.operators.keyed_tables.history import END, START
+        from headrace.operators.keyed_tables.upsert_rule import COMMITS
+        from headrace.queries.plan_details import java_session
+
         if tombstones is not None and self.versions:
             raise BadDefinition(
                 f"{TOMBSTONES} is {tombstones!r}, and the table is of SCD type 2, which keeps all records",

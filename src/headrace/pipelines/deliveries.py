@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import BadInput, HeadraceError, UnwritableSink
 from headrace.expr.spark_columns import quoted
 from headrace.file_system import local_path, remove_folder, sync_folder
-from headrace.io.source import WEIGHT as CHANGELOG_WEIGHT
 from headrace.pipelines.catalog import PipelineCatalog
 from headrace.pipelines.definitions import CHANGELOG, DELTA, DatasetKind
 from headrace.pipelines.delta_source import delta_table
@@ -47,6 +46,7 @@ from headrace.pipelines.weighted_rows import (
 )
 from headrace.requirements import require_package
 from headrace.tables.version_folders import TICK, tick_folders
+from headrace.tables.version_folders import WEIGHT as CHANGELOG_WEIGHT
 from headrace.tables.versioned_table import OPERATION, VersionedTable
 
 if TYPE_CHECKING:

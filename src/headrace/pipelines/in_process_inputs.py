@@ -19,21 +19,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.pipelines.errors import NeedsSpark
+from headrace.pipelines.leaves import spark_columns
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
-    from headrace.pipelines.leaves import FilesLeaf, Leaf
+    from headrace.pipelines.leaves import FilesLeaf
 
 _RATES = frozenset(("maxfilespertrigger", "maxbytespertrigger", "latestfirst"))
 """Options of streams that say how much is read at once: a run reads all that there is."""
-
-
-def spark_columns(leaf: Leaf) -> StructType:
-    """Return the columns of an input as Spark knows them."""
-    from pyspark.sql.types import StructType
-
-    return StructType.fromJson(json.loads(leaf.columns))
 
 
 def arrow_columns(schema: StructType) -> pa.Schema:
@@ -72,7 +66,9 @@ def _read_parquet(path: str, schema: StructType, wanted: pa.Schema) -> pa.Table:
         file = pq.ParquetFile(path)
         _check_writer(path, file.metadata.metadata or {})
         there = file.schema_arrow
-        return columns_of_table(path, file.read([name for name in wanted.names if name in there.names]), wanted)
+        return columns_of_table(
+            path, file.read([name for name in wanted.names if name in there.names]), wanted
+        )
     except (OSError, ValueError, pa.ArrowException) as error:
         raise NeedsSpark(f"{path} cannot be read: {error}") from None
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.pipelines.catalog import Positions, TableState
 from headrace.pipelines.errors import NeedsSpark
-from headrace.pipelines.plans import ANSWER, Method
+from headrace.pipelines.table_plan import ANSWER, Method
 from headrace.pipelines.table_update import Stopped, Updated, Updater
 from headrace.pipelines.weighted_rows import WEIGHT
 
@@ -169,4 +169,3 @@ _METHODS: Mapping[Method, Callable[[InProcessUpdater], Updated]] = {
     Method.STATELESS: InProcessUpdater.row_by_row,
     Method.INCREMENTAL: InProcessUpdater.incremental,
 }
-

@@ -22,8 +22,7 @@ from headrace.pipelines.definitions import RESERVED
 from headrace.pipelines.delta_source import delta_table, reporting_version, rows_of_version, spark_schema
 from headrace.pipelines.errors import NeedsSpark, PipelineError
 from headrace.pipelines.graph import StoredTable, empty_frame
-from headrace.pipelines.in_process_inputs import arrow_columns, columns_of_table, spark_columns
-from headrace.pipelines.leaves import ConstantLeaf, DeltaLeaf, Leaf, TableLeaf, rows_of_files
+from headrace.pipelines.leaves import ConstantLeaf, DeltaLeaf, Leaf, TableLeaf, rows_of_files, spark_columns
 from headrace.pipelines.table_versions import TableVersions, adds_only, count_rows
 from headrace.pipelines.weighted_rows import (
     WEIGHT,
@@ -103,7 +102,10 @@ class RunInput(ABC, Generic[L]):
         raise NeedsSpark(f"Spark reads {self.leaf.key}")
 
     def unread_here(self, before: Position | None, table: StoredTable) -> pa.Table:
-        """Return the rows since a position for a stream, like `unread`. Raises `NeedsSpark` also for retractions."""
+        """Return the rows since a position for a stream, like `unread`.
+
+        Raises `NeedsSpark`, also for rows that were taken back.
+        """
         changes = self.changes_here(before)
         rows = expand_arrow(changes)
         if rows is None:
@@ -178,6 +180,8 @@ class ConstantInput(RunInput[ConstantLeaf]):
         return with_weight(self.whole().limit(0), 1) if before == self.position() else None
 
     def changes_here(self, before: Position | None) -> pa.Table:
+        from headrace.pipelines.in_process_inputs import arrow_columns
+
         if before != self.position():
             raise NeedsSpark(f"{self.leaf.key} has changed")
         return as_changes(arrow_columns(spark_columns(self.leaf)).empty_table())
@@ -281,6 +285,8 @@ class DeltaInput(RunInput[DeltaLeaf]):
 
     def changes_here(self, before: Position | None) -> pa.Table:
         import pyarrow as pa
+
+        from headrace.pipelines.in_process_inputs import arrow_columns
 
         files = self.run.changed_files(self.leaf, before) if isinstance(before, str) else None
         if files is None or files.whole:
@@ -394,6 +400,8 @@ def _rows_in_task(
 def _table_of(file: DataFile, wanted: pa.Schema) -> pa.Table:
     """Read a data file of a Delta table. Raises `NeedsSpark` for one whose partition has columns."""
     import pyarrow.parquet as pq
+
+    from headrace.pipelines.in_process_inputs import columns_of_table
 
     if file.partition:
         raise NeedsSpark(f"{file.path} is in a partition")

@@ -19,12 +19,12 @@ import hashlib
 import json
 import os
 import pickle
+import re
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -39,8 +39,8 @@ from headrace.version import __version__
 
 if TYPE_CHECKING:
     from headrace.pipelines.definitions import Policy
-    from headrace.pipelines.plans import TablePlan
     from headrace.pipelines.spec import PipelineSpec
+    from headrace.pipelines.table_plan import TablePlan
 
 _FOLDER, _FILE = "analysis", "kept.json"
 
@@ -64,9 +64,9 @@ _ASKED = frozenset(
 )
 """Names by which Python code asks for what differs from run to run."""
 
-_MODULES = frozenset(
-    ("time", "random", "uuid", "secrets", "socket", "ssl", "http", "urllib", "requests", "httpx", "aiohttp")
-    + ("subprocess", "multiprocessing", "ftplib", "boto3", "psycopg", "psycopg2", "sqlalchemy", "sqlite3")
+_MODULES = re.compile(
+    "time|random|uuid|secrets|socket|ssl|http|urllib|requests|httpx|aiohttp|ftplib|boto3|subprocess"
+    "|multiprocessing|psycopg|psycopg2|sqlalchemy|sqlite3"
 )
 """Modules by which it does."""
 
@@ -229,10 +229,12 @@ def _why_it_varies(file: Path) -> str:
     for node in ast.walk(tree):
         match node:
             case ast.Import():
-                names = {alias.name.partition(".")[0] for alias in node.names} & _MODULES
+                roots = (alias.name.partition(".")[0] for alias in node.names)
+                names = {root for root in roots if _MODULES.fullmatch(root)}
             case ast.ImportFrom():
-                found = {(node.module or "").partition(".")[0]} & _MODULES
-                names = found | {alias.name for alias in node.names} & _ASKED
+                root = (node.module or "").partition(".")[0]
+                names = {alias.name for alias in node.names} & _ASKED
+                names |= {root} if _MODULES.fullmatch(root) else set()
             case ast.Attribute():
                 names = {node.attr} & _ASKED
             case _:
@@ -274,12 +276,14 @@ def _mark(path: str) -> list[int] | None:
 
 def _surroundings(spec: PipelineSpec, policy: Policy | None) -> dict[str, Any]:
     """Return what an analysis depends on besides files."""
+    import pyspark
+
     named = {name: os.environ.get(name, "") for name in _VARIABLES}
     defaults = Path(named["SPARK_CONF_DIR"] or "conf", "spark-defaults.conf")
     return {
         "headrace": __version__,
         "python": sys.version,
-        "spark": version_of("pyspark"),
+        "spark": pyspark.__version__,
         "policy": policy.value if policy else "",
         "root": str(spec.root),
         "zone": [os.environ.get("TZ", ""), os.path.realpath("/etc/localtime")],
@@ -328,7 +332,7 @@ def _why_not_kept(graph: Graph, own: Iterable[Path], record: Recording) -> str:
 
 
 def _inferred(leaf: Leaf) -> Any:
-    """Return what the columns of an input were inferred from, to be compared in the next run.
+    """Return what the columns of an input were inferred from; None where that does not matter.
 
     Raises `OSError` and `HeadraceError` for what cannot be read.
     """
@@ -338,16 +342,36 @@ def _inferred(leaf: Leaf) -> Any:
             return None
         case FilesLeaf() if leaf.form == "parquet":
             # As Spark does it: the first by name decides, and what sums up others would come before.
-            paths = sorted(files_of_folder(leaf))
-            return _columns_of_parquet(paths[0]) if paths else None
+            first = _first(files_of_folder(leaf))
+            return first and [*first, _columns_of_parquet(first[0])]
         case FilesLeaf():
-            return {path: _digest_of_file(path) for path in sorted(files_of_folder(leaf))}
+            there = files_of_folder(leaf)
+            return [[path, mark, _digest_of_file(path)] for path, mark in sorted(there.items())]
         case DeltaLeaf():
             from headrace.pipelines.delta_source import delta_table, spark_schema
 
             return _digest(spark_schema(delta_table(leaf.path), leaf.version).json())
         case _:
             return None
+
+
+def _first(files: Mapping[str, list[int]]) -> list[Any] | None:
+    return [min(files), files[min(files)]] if files else None
+
+
+def _infers_the_same(leaf: Leaf, before: Any) -> bool:
+    """Return whether Spark would infer the columns of an input as it has done. Raises like `_inferred`."""
+    match leaf:
+        case FilesLeaf() if leaf.form == "parquet":
+            first = _first(files_of_folder(leaf))
+            same = first is not None and first == before[:2]
+            return same or (first is not None and _columns_of_parquet(first[0]) == before[2])
+        case FilesLeaf():
+            there = sorted(files_of_folder(leaf).items())
+            same = [[path, mark] for path, mark in there] == [each[:2] for each in before]
+            return same or [_digest_of_file(path) for path, _ in there] == [each[2] for each in before]
+        case _:
+            return _inferred(leaf) == before
 
 
 def _columns_of_parquet(path: str) -> str:
@@ -427,7 +451,7 @@ def load(spec: PipelineSpec, policy: Policy | None) -> KeptAnalysis | str:
             return changed
         graph, plans = _unpickled(folder, body["parts"][_GRAPH])
         for exact, found in body["inferred"].items():
-            if _inferred(_leaf_of(graph, exact)) != found:
+            if not _infers_the_same(_leaf_of(graph, exact), found):
                 return f"the columns of {_leaf_of(graph, exact).key} may have changed"
     except (CheckpointDamaged, UnreadableSource, OSError, KeyError, TypeError, LookupError) as error:
         return f"the kept analysis cannot be read: {type(error).__name__}"

@@ -39,10 +39,10 @@ from headrace.queries.plan_details import (
     pairs,
     with_subqueries,
 )
-from headrace.queries.planning import PlanCopier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,6 +419,13 @@ def _is(value: Any, name: str, session: SparkSession) -> bool:
     return java_class(session, "java.lang.Class").forName(name).isInstance(value)
 
 
+def spark_columns(leaf: Leaf) -> StructType:
+    """Return the columns of an input as Spark knows them."""
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(json.loads(leaf.columns))
+
+
 def files_there(leaf: FilesLeaf) -> dict[str, FileMark]:
     """List the current files of a leaf by path, as Spark would read them. Raises `NeedsSpark`."""
     if leaf.relation is None:
@@ -538,6 +545,8 @@ def with_leaves(
     replaced: what gives the rows for each leaf, by `exact`. streams: whether those that it reads stay
     streams; else the query becomes one of a batch.
     """
+
+    from headrace.queries.planning import PlanCopier
 
     def other(node: Any) -> Any:
         if node.nodeName() == "CTERelationRef" and node.isStreaming() and not streams:

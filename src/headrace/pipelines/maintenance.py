@@ -21,8 +21,10 @@ from headrace.pipelines.graph import Graph, StoredTable
 from headrace.pipelines.input_identity import InputContents
 from headrace.pipelines.inputs import describe_known_changes, read_version
 from headrace.pipelines.leaves import ConstantLeaf, DeltaLeaf, FilesLeaf, Leaf, TableLeaf, delta_path_of
-from headrace.pipelines.pipeline_run import default_policy, orphans_of, planned
-from headrace.pipelines.plans import Method, TablePlan, policy_of
+from headrace.pipelines.pipeline_run import orphans_of
+from headrace.pipelines.planned_project import default_policy, planned
+from headrace.pipelines.plans import policy_of
+from headrace.pipelines.table_plan import Method, TablePlan
 from headrace.pipelines.table_update import DELIVERY
 from headrace.state.commit import CommitLog
 from headrace.tables.version_folders import tick_folders

@@ -11,7 +11,6 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from headrace.pipelines import in_process_inputs
 from headrace.pipelines.catalog import PipelineCatalog, Position, Positions, TableEntry
 from headrace.pipelines.definitions import TableName
 from headrace.pipelines.errors import AbsentSpark, NeedsSpark, QueryRefused, is_absent
@@ -34,6 +33,7 @@ from headrace.pipelines.leaves import (
     files_there,
     relation_of_files,
     rows_of_files,
+    spark_columns,
 )
 from headrace.pipelines.table_versions import TableVersions
 from headrace.pipelines.weighted_rows import (
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, Observation, SparkSession
 
-    from headrace.pipelines.plans import TablePlan
+    from headrace.pipelines.table_plan import TablePlan
 
 
 @dataclass(slots=True)
@@ -238,7 +238,7 @@ class FileInput(RunInput[FilesLeaf]):
         if self.leaf.streaming and any(self.position().get(path) != mark for path, mark in before.items()):
             raise NeedsSpark(f"{self.leaf.key} has lost files that a stream has read")
         if not found.removed:
-            return as_changes(in_process_inputs.rows_of_files(self.leaf, found.added))
+            return as_changes(self._rows_here(found.added))
         if why := self._why_not_compared(found):
             raise NeedsSpark(why)
         return self._difference_here(found)
@@ -250,13 +250,17 @@ class FileInput(RunInput[FilesLeaf]):
         key = self.leaf.exact, found
         if key not in self.files.differences_here:
             kept = [str(self.files.contents.kept(path, mark)) for path, *mark in found.removed]
-            old = as_changes(in_process_inputs.rows_of_files(self.leaf, kept), -1)
-            new = as_changes(in_process_inputs.rows_of_files(self.leaf, found.added))
+            old, new = as_changes(self._rows_here(kept), -1), as_changes(self._rows_here(found.added))
             self.files.differences_here[key] = consolidate_arrow(pa.concat_tables([old, new]))
         return self.files.differences_here[key]
 
     def unread_here(self, before: Position | None, table: StoredTable) -> pa.Table:
-        return in_process_inputs.rows_of_files(self.leaf, self.file_changes(before).added)
+        return self._rows_here(self.file_changes(before).added)
+
+    def _rows_here(self, paths: Iterable[str]) -> pa.Table:
+        from headrace.pipelines.in_process_inputs import rows_of_files
+
+        return rows_of_files(self.leaf, paths)
 
     def why_unknown(self, before: Position | None) -> str:
         if not isinstance(before, dict):
@@ -323,7 +327,7 @@ class FileInput(RunInput[FilesLeaf]):
                 return f"{what}, and {self.leaf.incomparable}"
             if self.files.contents.kept(path, mark) is None:
                 return f"{what}, and its rows before are not kept"
-            if not can_be_grouped(in_process_inputs.spark_columns(self.leaf)):
+            if not can_be_grouped(spark_columns(self.leaf)):
                 return f"{what}, and its rows cannot be compared"
         return ""
 
@@ -358,7 +362,7 @@ class FileInput(RunInput[FilesLeaf]):
     def _rows_of(self, paths: Collection[str]) -> DataFrame:
         if paths:
             return frame_of_plan(relation_of_files(self.leaf, sorted(paths), self.spark), self.spark)
-        return empty_frame(in_process_inputs.spark_columns(self.leaf), self.spark)
+        return empty_frame(spark_columns(self.leaf), self.spark)
 
 
 def _observed_rows(counting: Observation) -> int | None:

@@ -1,6 +1,6 @@
 """Files of a table's version, read and written without Spark, in the form in which Spark has them.
 
-Columns that a table is partitioned by are in the names of folders only: `month=2024-01`, escaped as Hive does.
+Columns that a table is partitioned by are in the names of folders only: `month=2024-01`, escaped as by Hive.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ def parts_of(rows: pa.Table, partitioned_by: Sequence[str]) -> Iterator[tuple[st
     schema = pa.schema([field for field in rows.schema if field.name not in partitioned_by])
     for values, part in frame.partition_by(*partitioned_by, as_dict=True, include_key=False).items():
         names = zip(partitioned_by, values, strict=True)
-        yield "/".join(f"{_escaped(name)}={_text_of(value)}" for name, value in names), (
-            part.to_arrow().select(schema.names).cast(schema)
+        yield (
+            "/".join(f"{_escaped(name)}={_text_of(value)}" for name, value in names),
+            (part.to_arrow().select(schema.names).cast(schema)),
         )
 
 

@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING
 from headrace.errors import CheckpointDamaged, FlowChanged, UnreadableSource
 from headrace.expr.spark_columns import quoted
 from headrace.file_system import remove_folder
-from headrace.io.source import WEIGHT as SOURCE_WEIGHT
 from headrace.pipelines.catalog import Position, Positions, TableEntry, TableState
 from headrace.pipelines.definitions import RESERVED, DatasetKind
 from headrace.pipelines.deliveries import stage
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.graph import AnalysedQuery, StoredTable, empty_frame, settings
 from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, with_leaves
-from headrace.pipelines.plans import ANSWER, Costs, Method, TablePlan, in_time_order
 from headrace.pipelines.run_snapshot import RunSnapshot
-from headrace.pipelines.table_fingerprints import describe_changes
+from headrace.pipelines.table_plan import ANSWER, Costs, Method, TablePlan
 from headrace.pipelines.table_versions import TableVersions
 from headrace.pipelines.weighted_rows import WEIGHT, consolidate, expand, has_removals, with_weight
+from headrace.tables.version_folders import WEIGHT as SOURCE_WEIGHT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -158,6 +157,8 @@ class Updater:
         if self.anew:
             return "--full-refresh"
         if before.fingerprint != self.plan.fingerprint:
+            from headrace.pipelines.table_fingerprints import describe_changes
+
             return describe_changes(before.parts, self.plan.parts)
         return ""
 
@@ -372,6 +373,8 @@ class Updater:
     def _in_order(self, leaf: Leaf, rows: DataFrame) -> DataFrame:
         """Return the rows of an input in the order in which the flow must read them."""
         (query,) = self._table.queries
+        from headrace.pipelines.plans import in_time_order
+
         return in_time_order(rows, query, leaf, self.snapshot.spark) if leaf.streaming else rows
 
     def _from_scratch(self, generation: int, now: Positions, why: str = "") -> Updated:

@@ -23,13 +23,11 @@ from headrace.file_system import (
     sync_folder,
     take_over,
 )
-from headrace.io.source import WEIGHT as SINK_WEIGHT
 from headrace.pipelines import weighted_rows
 from headrace.pipelines.catalog import PipelineCatalog, TableEntry
 from headrace.pipelines.definitions import RESERVED
 from headrace.pipelines.errors import CatalogDamaged, NeedsSpark, PipelineError, is_absent
 from headrace.pipelines.graph import StoredTable, empty_frame, stored_schema
-from headrace.pipelines.table_files import files_with_rows, parts_of, read_changes_file, read_data_file
 from headrace.pipelines.weighted_rows import (
     WEIGHT,
     can_be_grouped,
@@ -39,6 +37,7 @@ from headrace.pipelines.weighted_rows import (
     holds_map,
     with_weight,
 )
+from headrace.tables.version_folders import WEIGHT as SINK_WEIGHT
 from headrace.tables.version_folders import data_files, share_files
 
 if TYPE_CHECKING:
@@ -138,12 +137,12 @@ class TableVersions:
         """Return the weighted changes since a version as an Arrow table. Raises `NeedsSpark`."""
         import pyarrow as pa
 
+        from headrace.pipelines.table_files import read_changes_file
+
         columns, folders = weighted_rows.comparable_schema(self.table.schema), self.change_folders(before)
         if columns is None or folders is None:
             raise NeedsSpark(f"what changed in {self.table.name} is not known, or cannot be compared")
-        tables = [
-            read_changes_file(file, columns) for folder in folders for file in data_files(folder)
-        ]
+        tables = [read_changes_file(file, columns) for folder in folders for file in data_files(folder)]
         none = weighted_rows.as_changes(columns.empty_table())
         whole = pa.concat_tables([none, *tables])
         # A row may have come in one version and gone in a later one.
@@ -280,12 +279,12 @@ class TableVersions:
             self._rewrite_here(before, version, changes, columns)
         return version
 
-    def _rewrite_here(
-        self, before: TableEntry, version: int, changes: pa.Table, columns: pa.Schema
-    ) -> None:
+    def _rewrite_here(self, before: TableEntry, version: int, changes: pa.Table, columns: pa.Schema) -> None:
         """Write a version by applying changes to the previous one, see `_rewrite`."""
         import pyarrow as pa
         import pyarrow.compute as pc
+
+        from headrace.pipelines.table_files import files_with_rows, read_data_file
 
         compute: Any = pc
         held, parts = self._rows_folder(before.version), self.table.dataset.partitioned_by
@@ -396,6 +395,8 @@ class TableVersions:
                 return
             import pyarrow as pa
 
+            from headrace.pipelines.table_files import read_data_file
+
             # They are a few hundred megabytes at most.
             tables = [read_data_file(held, file, columns, ()) for file in small]
             _write_table(pa.concat_tables(tables), merged)
@@ -429,6 +430,8 @@ def save(writer: DataFrameWriter, folder: Path) -> None:
 
 def _write_table(rows: pa.Table, folder: Path, partitioned_by: Sequence[str] = ()) -> None:
     import pyarrow.parquet as pq
+
+    from headrace.pipelines.table_files import parts_of
 
     staged = stage_beside(folder)
     staged.mkdir()

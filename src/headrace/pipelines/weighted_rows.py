@@ -1,8 +1,8 @@
 """Weighted rows: changes of a table, as a DataFrame or an Arrow table with a column of multiplicities.
 
 Few changes are handled in this process, as Arrow tables: a job of Spark costs more than they do; and all
-changes of a run without Spark. The answers are those of Spark, which has the same steps for many rows, and for
-columns that cannot be grouped here.
+changes of a run without Spark. The answers are those of Spark, which has the same steps for many rows, and
+for columns that cannot be grouped here.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.expr.spark_columns import quoted
-from headrace.io.source import WEIGHT as SINK_WEIGHT
 from headrace.pipelines.definitions import RESERVED
+from headrace.tables.version_folders import WEIGHT as SINK_WEIGHT
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -114,7 +114,7 @@ class Frame(Source):
 
 @dataclass(frozen=True, eq=False)
 class ArrowTable(Source):
-    """Rows of a run that needs no Spark (`way="here"`), read in its first tick. More of them are another run's.
+    """Rows of a run that needs no Spark (`way="here"`), read in its first tick. Later ones are another run's.
 
     Columns are found by name, and have the Arrow types of what the flow declares; further ones are left out.
     For a table source the column `weight` is each row's weight; without it each row comes once.
