@@ -26,6 +26,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.errors import CheckpointDamaged, HeadraceError, UnreadableSource
@@ -298,25 +299,52 @@ _VARIABLES = ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "HADOOP_CONF_DIR", "SPARK
 
 
 def _sources_of(spec: PipelineSpec, record: Recording) -> tuple[set[Path], set[str]]:
-    """Return the files of a project, and of modules installed for it."""
-    from headrace.spark.ticks.plan import is_users
-
+    """Return the files that a project consists of, with what it imports and reads, and those installed."""
     own = {spec.file, *(file for file, _ in spec.files())}
+    waiting = [(file, "") for file in own if file.suffix == ".py"]
+    while waiting:
+        for module in _imported(*waiting.pop()):
+            file = Path(module.__file__ or "")
+            if file not in own:
+                own.add(file)
+                waiting.append((file, module.__package__ or ""))
     installed = set[str]()
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if not isinstance(file, str) or not os.path.isfile(file):
-            continue
-        if is_users(module):
-            own.add(Path(file))
-        elif "site-packages" in file or module.__name__.partition(".")[0] == "headrace":
+        ours = module.__name__.partition(".")[0] == "headrace" if isinstance(file, str) else False
+        if isinstance(file, str) and (ours or "-packages" in file):
             installed.add(file)
-    storage = f"{spec.storage}{os.sep}"
     for path in record.files:
-        inside = path.startswith((storage, *_OUTSIDE, sys.prefix, sys.base_prefix)) or path in installed
-        if not inside and os.path.isfile(path) and "__pycache__" not in path:
+        inside = path.startswith((f"{spec.storage}{os.sep}", *_OUTSIDE, sys.prefix, sys.base_prefix))
+        if not inside and path not in installed and "__pycache__" not in path and os.path.isfile(path):
             own.add(Path(path))
-    return own, installed
+    return own, {path for path in installed if os.path.isfile(path)}
+
+
+def _imported(file: Path, package: str) -> Iterator[ModuleType]:
+    """Yield the modules of the user that a file of Python imports. package: that it is in, if any."""
+    from headrace.spark.ticks.plan import is_users
+
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return
+    names = set[str]()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import():
+                names |= {alias.name for alias in node.names}
+            case ast.ImportFrom():
+                above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+                base = ".".join([*above, *([node.module] if node.module else [])])
+                names |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
+            case _:
+                pass
+    parents = {".".join(name.split(".")[:at]) for name in names for at in range(1, name.count(".") + 2)}
+    for name in sorted(parents):
+        module = sys.modules.get(name)
+        if module is not None and is_users(module):
+            yield module
 
 
 def _why_not_kept(graph: Graph, own: Iterable[Path], record: Recording) -> str:
