@@ -94,6 +94,7 @@ def run(
                         policy=refresh_policy,
                         observer=news.event,
                         skip_invalid=True,
+                        only_news=True,
                     )
                     news.report(report)
                 except HeadraceError as error:
@@ -102,6 +103,34 @@ def run(
         typer.echo("stopped: all tables are as the last run left them", err=True)
         raise typer.Exit(signal_code(stopped.signal)) from None
     _finish(report, log_format)
+
+
+@pipeline.command()
+def events(
+    table: Annotated[str | None, typer.Option(metavar="TABLE", help="Show this table only.")] = None,
+    run: Annotated[int | None, typer.Option(metavar="NUMBER", help="Show this run only.")] = None,
+    last: Annotated[int, typer.Option(min=1, metavar="N", help="Show so many runs.")] = 10,
+    json: Annotated[bool, typer.Option("--json", help="Print records as JSON lines.")] = False,
+    spec: Spec = None,
+) -> None:
+    """Show what the last runs did: the event log.
+
+    For each run and each of its tables: state, method and reason, rows, seconds, processor time, bytes, and
+    errors. The log is in STORAGE/events, as JSON lines.
+    """
+    from headrace.cli.event_listing import list_records
+    from headrace.pipelines.event_log import EventLog, find_table
+    from headrace.pipelines.spec import find_spec, read_spec
+
+    project = read_spec(spec or find_spec(Path.cwd()))
+    log = EventLog(project.storage)
+    name = None if table is None else find_table(log, table, project.database)
+    records = log.records(table=name, run=run, last=None if run is not None else last)
+    if json:
+        for each in records:
+            typer.echo(each.to_json())
+    else:
+        typer.echo(list_records(records), nl=False)
 
 
 @pipeline.command()

@@ -24,6 +24,7 @@ from headrace.pipelines.errors import BadDefinition, BadSpec, Report
 from headrace.pipelines.graph import Graph, StoredTable, analysed, read_definitions
 from headrace.pipelines.plans import TablePlan, plan_tables
 from headrace.pipelines.query_errors import message_of
+from headrace.pipelines.run_recorder import RunListener, recording
 from headrace.pipelines.run_snapshot import RunSnapshot
 from headrace.pipelines.spec import PipelineSpec, settings_of
 from headrace.pipelines.table_update import Updated, Updater
@@ -190,11 +191,15 @@ def run_pipeline(
     *,
     policy: Policy | None = None,
     observer: Observer = lambda event: None,
+    listeners: Sequence[RunListener] = (),
     skip_invalid: bool = False,
+    only_news: bool = False,
 ) -> RunReport:
     """Bring the tables of a pipeline up to date and publish them.
 
+    listeners: are told when the run begins and ends.
     skip_invalid: leave out files, statements and tables with errors, instead of raising these.
+    only_news: leave runs in which nothing changes or fails out of the event log.
 
     A table that fails, and those that read it, keep their rows; so do those that are not selected. Whatever
     ends the run before it publishes leaves all tables as they were.
@@ -207,16 +212,19 @@ def run_pipeline(
     report = errors.append if skip_invalid else None
     with (
         PipelineCatalog.open(spec.storage) as catalog,
+        recording(spec, catalog, observer, listeners, only_news=only_news) as recorder,
         planned(spec, spark, policy, report) as (graph, plans),
     ):
         graph = _plannable_part(graph, plans)
         selected, anew = _selected(graph, selection or Selection())
         session = SparkSession.getActiveSession()
         assert session is not None
-        done = _Run(catalog, graph, plans, session, selected, anew, observer).run()
+        done = _Run(catalog, graph, plans, session, selected, anew, recorder.observe).run()
         # What is left out of the project only because of an error is no orphan.
         orphans = () if errors else orphans_of(catalog, graph)
-        return replace(done, orphans=orphans, errors=errors)
+        done = replace(done, orphans=orphans, errors=errors)
+        recorder.end(done)
+        return done
 
 
 def _plannable_part(graph: Graph, plans: Mapping[TableName, TablePlan]) -> Graph:
