@@ -137,6 +137,11 @@ class PipelineCatalog:
         """Folder of the Delta table, or changelog, to which versions of a table are delivered."""
         return storage / delivery / _escaped(name)
 
+    @staticmethod
+    def published_folder(storage: Path, name: TableName) -> Path:
+        """Path at which readers find the published rows of a table."""
+        return storage / "catalog" / _CURRENT / _escaped(name)
+
     def rows(self, name: TableName) -> VersionFolders:
         """Rows of a table by version."""
         return VersionFolders(self._of("tables", name))

@@ -169,6 +169,11 @@ class EventLog:
                 return [each for each in found if each.run in kept]
         return found
 
+    def newest_first(self) -> Iterator[EventRecord]:
+        """Yield all records from the last one on; files are read as they are needed. Raises OSError."""
+        for _, file in reversed(self.days()):
+            yield from reversed(list(_records_in(file)))
+
     def writer(self, started: datetime, retention: Retention) -> EventLogWriter:
         """Open the log for one run at a time, and complete what a run that died has left. Raises OSError."""
         days = self.days()

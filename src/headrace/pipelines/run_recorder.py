@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from http.client import HTTPException
 from pathlib import Path
 from threading import Lock
 from time import monotonic, perf_counter, process_time
@@ -53,7 +52,8 @@ class RecordedRun:
     storage:  of the pipeline. started: when it began.
     run:      its record. tables: those of its tables and deliveries, in the order in which they came.
     datasets: the tables that it has brought up to date, or tried to.
-    entries:  all published tables, after the run.
+    entries:  all published tables, at this moment.
+    has_news: whether it is in the event log.
     """
 
     pipeline: str
@@ -63,10 +63,11 @@ class RecordedRun:
     tables: Sequence[EventRecord] = ()
     datasets: Mapping[str, Dataset] = field(default_factory=dict[str, Dataset])
     entries: Mapping[TableName, TableEntry] = field(default_factory=dict[TableName, TableEntry])
+    has_news: bool = True
 
 
 RunListener: TypeAlias = Callable[[RecordedRun], object]
-"""Called when a run begins and when it has ended. May raise OSError and HTTPException, which are reported."""
+"""Called when a run begins and when it has ended. What it raises is reported."""
 
 
 @contextmanager
@@ -124,7 +125,7 @@ class RunRecorder:
             version_before=catalog.number,
             version_after=catalog.number,
         )
-        self._seen = RecordedRun(spec.name, catalog.storage, started, run)
+        self._seen = RecordedRun(spec.name, catalog.storage, started, run, entries=dict(catalog.published))
         self._append(run)
         if not only_news:
             self._notify()
@@ -236,7 +237,8 @@ class RunRecorder:
             error_code=code,
             error=error,
         )
-        self._seen = replace(self._seen, run=run, entries=dict(self._catalog.published))
+        entries, has_news = dict(self._catalog.published), self._held is None
+        self._seen = replace(self._seen, run=run, entries=entries, has_news=has_news)
         self._append(run)
         self._notify()
 
@@ -271,8 +273,8 @@ class RunRecorder:
         for listener in list(self._listeners):
             try:
                 listener(self._seen)
-            except (OSError, HTTPException) as error:
-                self._report(f"{listener} has failed", error)
+            except Exception as error:  # Libraries may raise anything; the run has nothing to do with it.
+                self._report(f"{listener} failed", error)
                 self._listeners.remove(listener)
 
     @staticmethod
