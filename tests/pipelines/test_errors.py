@@ -28,6 +28,9 @@ SPECS = {
     "pattern_outside": "name: x\nstorage: s\nlibraries: [{glob: {include: ../other/**}}]\n",
     "library_of_another_form": "name: x\nstorage: s\nlibraries:\n  - file: a.py\n",
     "setting_that_is_a_number": "name: x\nstorage: s\nconfiguration:\n  spark.sql.shuffle.partitions: 2\n",
+    "retention_that_is_none": (
+        "name: x\nstorage: s\nconfiguration:\n  headrace.event_retention: some time\n"
+    ),
     "empty_pattern": "name: x\nstorage: s\nlibraries: [{glob: {include: ''}}]\n",
     "storage_that_is_a_pattern": "name: x\nstorage: 'out[1]'\n",
     "storage_that_is_a_file": "name: x\nstorage: spark-pipeline.yml\n",

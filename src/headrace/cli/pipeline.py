@@ -73,6 +73,23 @@ def run(
         LogFormat, typer.Option(help="Lines of text, or a JSON object for each event.")
     ] = LogFormat.TEXT,
     on: On = Place.AUTO,
+    metrics_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.prom",
+            help="Write Prometheus metrics at the end of the run, for node_exporter's textfile collector.",
+        ),
+    ] = None,
+    metrics_push: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Push Prometheus metrics to a Pushgateway at the end of the run."),
+    ] = None,
+    lineage: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|URL", help="Send OpenLineage events. Default: where the spec says, or none."
+        ),
+    ] = None,
 ) -> None:
     """Bring the tables of a pipeline up to date, and publish all of them at once.
 
@@ -81,14 +98,27 @@ def run(
     file with an error then leaves its tables as they are, and the others go on.
     """
     from headrace.cli.pipeline_events import JSON_PRINTER, TEXT_PRINTER, News
+    from headrace.pipelines.lineage import lineage_listeners
     from headrace.pipelines.pipeline_run import Selection, run_pipeline
+    from headrace.pipelines.run_metrics import metrics_listeners
+    from headrace.pipelines.spec import find_spec, read_spec
     from headrace.pipelines.table_update import Stopped
 
+    listeners = [
+        *metrics_listeners(metrics_file, metrics_push),
+        *lineage_listeners(read_spec(spec or find_spec(Path.cwd())), lineage),
+    ]
     selection = Selection(_names(refresh), _names(full_refresh), full_refresh_all)
     try:
         with _session(spec) as (project, start), _observer(log_format) as observer:
             report = run_pipeline(
-                project, start, selection, policy=refresh_policy, observer=observer, place=on
+                project,
+                start,
+                selection,
+                policy=refresh_policy,
+                observer=observer,
+                listeners=listeners,
+                place=on,
             )
             selection = Selection((*selection.refresh, *selection.full))
             if continuous:
@@ -105,8 +135,10 @@ def run(
                         selection,
                         policy=refresh_policy,
                         observer=news.event,
+                        listeners=listeners,
                         skip_invalid=True,
                         place=on,
+                        only_news=True,
                     )
                     news.report(report)
                 except HeadraceError as error:
@@ -115,6 +147,34 @@ def run(
         typer.echo("stopped: all tables are as the last run left them", err=True)
         raise typer.Exit(signal_code(stopped.signal)) from None
     _finish(report, log_format)
+
+
+@pipeline.command()
+def events(
+    table: Annotated[str | None, typer.Option(metavar="TABLE", help="Show this table only.")] = None,
+    run: Annotated[int | None, typer.Option(metavar="NUMBER", help="Show this run only.")] = None,
+    last: Annotated[int, typer.Option(min=1, metavar="N", help="Show so many runs.")] = 10,
+    json: Annotated[bool, typer.Option("--json", help="Print records as JSON lines.")] = False,
+    spec: Spec = None,
+) -> None:
+    """Show what the last runs did: the event log.
+
+    For each run and each of its tables: state, method and reason, rows, seconds, processor time, bytes, and
+    errors. The log is in STORAGE/events, as JSON lines.
+    """
+    from headrace.cli.event_listing import list_records
+    from headrace.pipelines.event_log import EventLog, find_table
+    from headrace.pipelines.spec import find_spec, read_spec
+
+    project = read_spec(spec or find_spec(Path.cwd()))
+    log = EventLog(project.storage)
+    name = None if table is None else find_table(log, table, project.database)
+    records = log.records(table=name, run=run, last=None if run is not None else last)
+    if json:
+        for each in records:
+            typer.echo(each.to_json())
+    else:
+        typer.echo(list_records(records), nl=False)
 
 
 @pipeline.command()

@@ -9,6 +9,7 @@
     <storage>/changes/<database>/<table>/<version>  what changed from the version before, with weights
     <storage>/state/<database>/<table>/<generation> state of an incremental table
     <storage>/inputs                            contents of input files (`input_identity`)
+    <storage>/events                            records of runs (`event_log`)
     <storage>/delta/<database>/<table>          Delta table to which versions are delivered
     <storage>/changelog/<database>/<table>      changelog to which versions are delivered
 
@@ -80,6 +81,7 @@ class PipelineCatalog:
 
     published: as the last run that ended left them. entries: as far as any run has come. A run that died may
     have committed state that has read a version which it could not publish, so its versions are gone on with.
+    run: number of the run that has opened it, of the catalogue that this publishes.
     """
 
     def __init__(self, storage: Path, lease: Lease) -> None:
@@ -89,6 +91,7 @@ class PipelineCatalog:
         self._runs = VersionFolders(self._folder)
         self._current, self.published, ahead = self._read()
         self.entries = self._unpublished(ahead)
+        self.run = 1 + max(self._current, self._runs.latest() or 0)
         self._clean()
 
     @classmethod
@@ -122,10 +125,20 @@ class PipelineCatalog:
             sync_folder(self._folder)
         return file.read_text()
 
+    @property
+    def number(self) -> int:
+        """Number of the published catalogue; 0 before the first."""
+        return self._current
+
     @staticmethod
     def delivery_folder(storage: Path, delivery: str, name: TableName) -> Path:
         """Folder of the Delta table, or changelog, to which versions of a table are delivered."""
         return storage / delivery / _escaped(name)
+
+    @staticmethod
+    def published_folder(storage: Path, name: TableName) -> Path:
+        """Path at which readers find the published rows of a table."""
+        return storage / "catalog" / _CURRENT / _escaped(name)
 
     def rows(self, name: TableName) -> VersionFolders:
         """Rows of a table by version."""
@@ -174,7 +187,7 @@ class PipelineCatalog:
 
         Raises `PipelineInUse` if another run has taken over.
         """
-        run = max(self._current, self._runs.latest() or 0) + 1
+        run = max(self.run, self._current + 1)
         aside, final = self._runs.stage(run), self._runs.folder(run)
         aside.mkdir()
         ahead = {name: entry for name, entry in entries.items() if published.get(name) != entry}

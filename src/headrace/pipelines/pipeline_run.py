@@ -26,6 +26,7 @@ from headrace.pipelines.in_process_update import InProcessUpdater
 from headrace.pipelines.kept_analysis import KeptAnalysis
 from headrace.pipelines.kept_analysis import load as load_analysis
 from headrace.pipelines.planned_project import Project
+from headrace.pipelines.run_recorder import RunListener, recording
 from headrace.pipelines.run_snapshot import RunSnapshot
 from headrace.pipelines.spec import PipelineSpec
 from headrace.pipelines.table_plan import TablePlan
@@ -102,20 +103,28 @@ def run_pipeline(
     *,
     policy: Policy | None = None,
     observer: Observer = lambda event: None,
+    listeners: Sequence[RunListener] = (),
     skip_invalid: bool = False,
+    only_news: bool = False,
     place: Place = Place.AUTO,
 ) -> RunReport:
     """Bring the tables of a pipeline up to date and publish them.
 
     spark:        a session, or what starts one: it is asked only if a table needs Spark.
+    listeners:    are told when the run begins and ends.
     skip_invalid: leave out files, statements and tables with errors, instead of raising these.
+    only_news: leave runs in which nothing changes or fails out of the event log.
 
     A table that fails, and those that read it, keep their rows; so do those that are not selected. Whatever
     ends the run before it publishes leaves all tables as they were.
 
     Raises the errors of `planned`, `UnknownDataset` for a selection, and `PipelineInUse`.
     """
-    with PipelineCatalog.open(spec.storage) as catalog, ExitStack() as closing:
+    with (
+        PipelineCatalog.open(spec.storage) as catalog,
+        recording(spec, catalog, observer, listeners, only_news=only_news) as recorder,
+        ExitStack() as closing,
+    ):
         project = Project(spec, spark, policy, closing, skip_invalid=skip_invalid)
         kept = "Spark is asked for" if place is Place.SPARK else load_analysis(spec, policy)
         if isinstance(kept, KeptAnalysis):
@@ -126,11 +135,13 @@ def run_pipeline(
             )
         else:
             graph, plans = project.analysed()
-        run = _Run(catalog, project, graph, plans, selection or Selection(), place, observer)
+        run = _Run(catalog, project, graph, plans, selection or Selection(), place, recorder.observe)
         done = run.run()
         # What is left out of the project only because of an error is no orphan.
         orphans = () if project.errors else orphans_of(catalog, run.graph)
-        return replace(done, orphans=orphans, errors=project.errors)
+        done = replace(done, orphans=orphans, errors=project.errors)
+        recorder.end(done)
+        return done
 
 
 def orphans_of(catalog: PipelineCatalog, graph: Graph) -> list[TableName]:
