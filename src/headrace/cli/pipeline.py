@@ -6,7 +6,6 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from time import sleep
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -67,7 +66,10 @@ def run(
         bool, typer.Option("--continuous", help="Run again and again, until Ctrl-C.")
     ] = False,
     every: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="Pause between two runs of --continuous.")
+        float,
+        typer.Option(
+            min=0, metavar="SECONDS", help="Longest pause between two runs of --continuous; files end it."
+        ),
     ] = 10.0,
     log_format: Annotated[
         LogFormat, typer.Option(help="Lines of text, or a JSON object for each event.")
@@ -103,6 +105,7 @@ def run(
     from headrace.pipelines.run_metrics import metrics_listeners
     from headrace.pipelines.spec import find_spec, read_spec
     from headrace.pipelines.table_update import Stopped
+    from headrace.pipelines.watch import Watch
 
     listeners = [
         *metrics_listeners(metrics_file, metrics_push),
@@ -111,6 +114,7 @@ def run(
     selection = Selection(_names(refresh), _names(full_refresh), full_refresh_all)
     try:
         with _session(spec) as (project, start), _observer(log_format) as observer:
+            watch = Watch(project)
             report = run_pipeline(
                 project,
                 start,
@@ -127,7 +131,7 @@ def run(
             if continuous:
                 news.report(report)
             while continuous:
-                sleep(every)
+                watch.wait(every)
                 try:
                     report = run_pipeline(
                         project,
@@ -220,11 +224,11 @@ def compact(
 @pipeline.command()
 def dry_run(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
     """Read and analyse a pipeline without running it."""
-    from headrace.pipelines.planned_project import planned
+    from headrace.pipelines.planned_project import known
 
     with (
         _session(spec) as (project, start),
-        planned(project, start(), refresh_policy) as (graph, plans),
+        known(project, start, refresh_policy) as (graph, plans),
     ):
         for table in graph.tables:
             plan = plans[table.name]
@@ -236,11 +240,11 @@ def dry_run(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
 def explain(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
     """Show how each table is brought up to date, from what, and what it keeps."""
     from headrace.pipelines.maintenance import explain_pipeline
-    from headrace.pipelines.planned_project import planned
+    from headrace.pipelines.planned_project import known
 
     with (
         _session(spec) as (project, start),
-        planned(project, start(), refresh_policy) as (graph, plans),
+        known(project, start, refresh_policy) as (graph, plans),
     ):
         typer.echo(explain_pipeline(graph, plans, project.storage), nl=False)
 
@@ -252,12 +256,12 @@ def draw(
     format: Annotated[DrawingFormat, typer.Option(help="Language of the drawing.")] = DrawingFormat.MERMAID,
 ) -> None:
     """Draw the tables of a pipeline and what they read."""
-    from headrace.pipelines.planned_project import planned
+    from headrace.pipelines.planned_project import known
     from headrace.view.picture import picture_of_pipeline
 
     with (
         _session(spec) as (project, start),
-        planned(project, start(), refresh_policy) as (graph, plans),
+        known(project, start, refresh_policy) as (graph, plans),
     ):
         typer.echo(drawing_of(picture_of_pipeline(project.name, graph, plans), format), nl=False)
 

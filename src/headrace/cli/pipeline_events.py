@@ -56,15 +56,21 @@ def json_lines(event: Event) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Printer:
-    """Printer of events that do not concern a single table: orphans, errors, the summary."""
+    """Printer of events that do not concern a single table: orphans, errors, Spark's part, the summary."""
 
     orphan: Callable[[TableName], str]
     error: Callable[[HeadraceError], str]
+    spark: Callable[[str], str]
+    not_kept: Callable[[str], str]
     last: Callable[[RunReport], str]
 
     def end(self, report: RunReport) -> None:
         for name in report.orphans:
             typer.echo(self.orphan(name))
+        if report.spark:
+            typer.echo(self.spark(report.spark))
+        if report.not_kept:
+            typer.echo(self.not_kept(report.not_kept))
         typer.echo(self.last(report))
 
 
@@ -79,12 +85,16 @@ TEXT_PRINTER = Printer(
         f"To remove it: headrace pipeline drop {name.database}.{name.table}"
     ),
     lambda error: f"{_now()}: The project has an ERROR; what it concerns stays as it is.\nError: {error}",
+    lambda why: f"{_now()}: Spark was needed: {why}.",
+    lambda why: f"{_now()}: The next run needs Spark again: the analysis is not kept, since {why}.",
     _outcome,
 )
 
 JSON_PRINTER = Printer(
     lambda name: json.dumps({"at": _stamp(), "table": str(name), "state": "ORPHANED"}),
     lambda error: json.dumps({"at": _stamp(), "error": message_of(error)}),
+    lambda why: json.dumps({"at": _stamp(), "spark": why}),
+    lambda why: json.dumps({"at": _stamp(), "analysis_not_kept": why}),
     lambda report: json.dumps({"at": _stamp(), "run": "FAILED" if report.failed else "COMPLETED"}),
 )
 

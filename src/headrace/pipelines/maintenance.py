@@ -167,6 +167,8 @@ def _lines(
         yield f"  why: {plan.why}"
     for step in plan.where:
         yield f"  at: {step.line().strip()}"
+    if plan.only_spark:
+        yield f"  by Spark: {plan.only_spark}"
     if not plan.stable:
         yield "  at each run: its query answers otherwise each time"
     for leaf in {leaf.key: leaf for query in table.queries for leaf in query.leaves}.values():

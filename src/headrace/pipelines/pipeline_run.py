@@ -85,11 +85,15 @@ class RunReport(Shown):
 
     orphans: tables of the storage that the project does not define. errors: of files, statements and tables
     that were left out, if the run was to go on without them.
+    spark: why the run needed Spark; empty if it did not. not_kept: why its analysis is not kept for later
+    runs, each of which needs Spark then; empty if it is.
     """
 
     events: Mapping[TableName, Event]
     orphans: Sequence[TableName] = ()
     errors: Sequence[HeadraceError] = ()
+    spark: str = ""
+    not_kept: str = ""
 
     @property
     def failed(self) -> bool:
@@ -126,7 +130,7 @@ def run_pipeline(
         ExitStack() as closing,
     ):
         project = Project(spec, spark, policy, closing, skip_invalid=skip_invalid)
-        kept = "Spark is asked for" if place is Place.SPARK else load_analysis(spec, policy)
+        kept = "" if place is Place.SPARK else load_analysis(spec, policy)
         if isinstance(kept, KeptAnalysis):
             graph, plans = kept.graph, kept.plans
         elif place is Place.HERE:
@@ -134,12 +138,14 @@ def run_pipeline(
                 f"the project is to be analysed: {kept}", fix="run it once with --on auto, or --on spark"
             )
         else:
-            graph, plans = project.analysed()
+            graph, plans = project.analysed(kept)
         run = _Run(catalog, project, graph, plans, selection or Selection(), place, recorder.observe)
         done = run.run()
         # What is left out of the project only because of an error is no orphan.
         orphans = () if project.errors else orphans_of(catalog, run.graph)
-        done = replace(done, orphans=orphans, errors=project.errors)
+        done = replace(
+            done, orphans=orphans, errors=project.errors, spark=project.why, not_kept=project.not_kept
+        )
         recorder.end(done)
         return done
 
@@ -227,7 +233,7 @@ class _Run:
             raise NeedsSpark(
                 "it can only be brought up to date by Spark", why=f"{why}.", fix="run it with --on auto"
             )
-        self.graph, self.plans = self.project.analysed()
+        self.graph, self.plans = self.project.analysed(why)
         self.selected, self.anew = _selected(self.graph, self.selection)
         if snapshot is not None:
             snapshot.graph, snapshot.spark = self.graph, self._spark
@@ -288,14 +294,14 @@ class _Run:
     def _updated(self, table: StoredTable, snapshot: RunSnapshot) -> Updated:
         """Bring a table up to date: in this process if it can be, else by Spark."""
         plan, anew = self.plans[table.name], table.name in self.anew
-        why = "Spark is asked for"
+        why = "" if self.place is Place.SPARK else "it is made anew"
         if self.place is not Place.SPARK and not anew:
             try:
                 return InProcessUpdater(snapshot.without_spark(), plan, anew).run()
             except NeedsSpark as error:
                 why = error.what
         if self.project.session is None:
-            self._start_spark(snapshot, f"{table.dataset.title}: {why}")
+            self._start_spark(snapshot, f"{table.dataset.title}: {why}" if why else "")
         return Updater(snapshot, self.plans[table.name], anew).run()
 
     def _report(self, event: Event) -> None:

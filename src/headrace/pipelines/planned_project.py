@@ -24,8 +24,9 @@ from headrace.pipelines.definitions import (
 from headrace.pipelines.delta_source import register_delta
 from headrace.pipelines.errors import BadSpec, Report
 from headrace.pipelines.graph import Graph, StoredTable
+from headrace.pipelines.kept_analysis import KeptAnalysis, recording
 from headrace.pipelines.kept_analysis import keep as keep_analysis
-from headrace.pipelines.kept_analysis import recording
+from headrace.pipelines.kept_analysis import load as load_analysis
 from headrace.pipelines.query_errors import message_of
 from headrace.pipelines.spec import PipelineSpec, settings_of
 from headrace.pipelines.table_plan import TablePlan
@@ -135,7 +136,10 @@ def _working_folder(folder: Path, spark: SparkSession) -> Generator[None]:
 
 @dataclass(slots=True)
 class Project:
-    """A project that is analysed by Spark once a run needs it. closing: closed when the run ends."""
+    """A project that is analysed by Spark once a run needs it.
+
+    closing: closed when the run ends. why: why it was analysed. not_kept: why the analysis is not kept.
+    """
 
     spec: PipelineSpec
     sessions: Sessions
@@ -144,21 +148,45 @@ class Project:
     skip_invalid: bool = False
     errors: list[HeadraceError] = field(default_factory=list[HeadraceError])
     session: SparkSession | None = None
+    why: str = ""
+    not_kept: str = ""
 
-    def analysed(self) -> tuple[Graph, Mapping[TableName, TablePlan]]:
+    def analysed(self, why: str) -> tuple[Graph, Mapping[TableName, TablePlan]]:
         """Return the graph and the plans, and keep them for later runs. Raises the errors of `planned`."""
         from pyspark.sql import SparkSession
 
-        sessions = self.sessions
-        spark = sessions if isinstance(sessions, SparkSession) else sessions()
+        self.why = why
+        spark = _session_from(self.sessions)
         report = self.errors.append if self.skip_invalid else None
         with recording() as record:
             graph, plans = self.closing.enter_context(planned(self.spec, spark, self.policy, report))
         self.session = SparkSession.getActiveSession()
         graph = _plannable_part(graph, plans)
         if not self.errors:
-            keep_analysis(self.spec, self.policy, graph, plans, record)
+            self.not_kept = keep_analysis(self.spec, self.policy, graph, plans, record)
         return graph, plans
+
+
+def _session_from(sessions: Sessions) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    return sessions if isinstance(sessions, SparkSession) else sessions()
+
+
+@contextmanager
+def known(
+    spec: PipelineSpec, sessions: Sessions, policy: Policy | None = None
+) -> Generator[tuple[Graph, Mapping[TableName, TablePlan]]]:
+    """Provide the graph and the plans of a project: as they are kept, or else planned by Spark.
+
+    Raises the errors of `planned`.
+    """
+    kept = load_analysis(spec, policy)
+    if isinstance(kept, KeptAnalysis):
+        yield kept.graph, kept.plans
+        return
+    with planned(spec, _session_from(sessions), policy) as both:
+        yield both
 
 
 def _plannable_part(graph: Graph, plans: Mapping[TableName, TablePlan]) -> Graph:
