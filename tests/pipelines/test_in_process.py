@@ -47,10 +47,10 @@ def graded():
 
 @dp.table
 def arrived():
-    return spark.readStream.schema("id BIGINT, note STRING").json("notes")
+    return spark.readStream.schema("id BIGINT, note STRING, version BIGINT").json("notes")
 
 dp.create_streaming_table("notes")
-dp.create_auto_cdc_flow(target="notes", source="arrived", keys=["id"], sequence_by="id")
+dp.create_auto_cdc_flow(target="notes", source="arrived", keys=["id"], sequence_by="version")
 
 @dp.materialized_view(partition_cols=["city"])
 def by_day():
@@ -93,6 +93,10 @@ def here(project: Project, place: Place = Place.AUTO) -> RunReport:
     return run_pipeline(project.spec, never, place=place)
 
 
+def note(key: int, text: Any, version: int) -> dict[str, Any]:
+    return {"id": key, "note": text, "version": version}
+
+
 def write_orders(project: Project, number: int, draw: random.Random, count: int, first: int) -> None:
     import datetime
 
@@ -111,11 +115,12 @@ def write_orders(project: Project, number: int, draw: random.Random, count: int,
     pq.write_table(pa.Table.from_pylist(rows, COLUMNS), file)
 
 
-@pytest.fixture
-def project(tmp_path: Path, spark: SparkSession) -> Project:
-    made = Project.new(tmp_path / "project", spark, a_py=PYTHON, b_sql=SQL)
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Project:
+    """Project that the tests of this file go on with, one after the other."""
+    made = Project.new(tmp_path_factory.mktemp("in_process") / "project", spark, a_py=PYTHON, b_sql=SQL)
     write_orders(made, 1, random.Random(1), 30, 0)
-    made.add("notes", 1, [{"id": at, "note": f"n{at}"} for at in range(5)])
+    made.add("notes", 1, [note(at, f"n{at}", 1) for at in range(5)])
     made.run()
     return made
 
@@ -150,11 +155,11 @@ def test_the_tables_of_a_run_without_spark_are_those_of_duckdb(project: Project)
                 write_orders(project, number, draw, 10, 100 * number)
             case _:
                 write_orders(project, number, draw, 20, 100 * number)
-        project.add("notes", number, [{"id": number % 5, "note": f"later {number}"}])
+        project.add("notes", number, [note(number % 5, f"later {number}", number)])
         report = here(project, Place.HERE)
         assert not report.failed, [each.error for each in report.events.values() if each.error]
         check(project)
-        assert project.rows("notes")[number % 5, f"later {number}"] == 1
+        assert project.rows("notes")[number % 5, f"later {number}", number] == 1
     spark = project.run()
     assert changed(spark) == set()  # What a run without Spark has left, Spark goes on from.
 
@@ -166,25 +171,25 @@ def test_a_run_in_which_nothing_has_changed_reads_no_row(project: Project) -> No
 
 
 def test_spark_goes_on_from_a_run_without_it(project: Project) -> None:
-    write_orders(project, 2, random.Random(2), 20, 100)
+    write_orders(project, 22, random.Random(2), 20, 2_200)
     here(project)
-    write_orders(project, 3, random.Random(3), 20, 200)
+    write_orders(project, 23, random.Random(3), 20, 2_300)
     run_pipeline(project.spec, project.spark, place=Place.SPARK)
     check(project)
-    write_orders(project, 4, random.Random(4), 20, 300)
+    write_orders(project, 24, random.Random(4), 20, 2_400)
     here(project)
     check(project)
 
 
 def test_a_file_that_only_spark_can_read_is_read_by_spark(project: Project) -> None:
-    project.add("notes", 2, [{"id": 9, "note": 12.5}])
+    project.add("notes", 99, [note(9, 12.5, 1)])
     report = here(project, Place.HERE)
     error = event(report, "arrived").error
     assert isinstance(error, NeedsSpark)
     assert states(report)["notes"] == "SKIPPED"
     assert states(report)["grades"] == "COMPLETED"
     assert not project.run().failed
-    assert project.rows("notes")[9, "12.5"] == 1
+    assert project.rows("notes")[9, "12.5", 1] == 1
 
 
 def test_without_an_analysis_a_run_needs_spark(tmp_path: Path, spark: SparkSession) -> None:
@@ -316,7 +321,7 @@ def test_no_password_is_kept(tmp_path: Path, spark: SparkSession) -> None:
     text = PYTHON.replace('.parquet("orders")', '.option("password", "sesame").parquet("orders")')
     made = Project.new(tmp_path / "project", spark, a_py=text)
     write_orders(made, 1, random.Random(1), 3, 0)
-    made.add("notes", 1, [{"id": 1, "note": "n"}])
+    made.add("notes", 1, [note(1, "n", 1)])
     made.run()
     files = list((made.root / "storage/analysis").iterdir())
     assert files
