@@ -17,6 +17,7 @@ from headrace.pipelines.catalog import PipelineCatalog, Position, TableEntry, Ta
 from headrace.pipelines.definitions import CHANGELOG, DELTA, DatasetKind, Policy, TableName, parse_table_name
 from headrace.pipelines.delta_source import delta_table
 from headrace.pipelines.errors import BadDefinition, NotIncremental, QueryRefused, UnknownDataset
+from headrace.pipelines.event_log import EventLog
 from headrace.pipelines.graph import Graph, StoredTable
 from headrace.pipelines.input_identity import InputContents
 from headrace.pipelines.inputs import describe_known_changes, read_version
@@ -69,6 +70,7 @@ def erase(spec: PipelineSpec) -> list[str]:
         if not stays:
             catalog.drop_changes()
         inputs.clean(catalog.files_read())
+        EventLog(spec.storage).erase_errors()
         for name, entry in catalog.entries.items():
             if entry.generation:
                 TableState(catalog.states(spec.storage, name).folder(entry.generation)).erase(entry.tick)
