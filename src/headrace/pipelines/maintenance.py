@@ -25,6 +25,7 @@ from headrace.pipelines.definitions import (
 )
 from headrace.pipelines.delta_source import delta_table
 from headrace.pipelines.errors import BadDefinition, NotIncremental, QueryRefused, UnknownDataset
+from headrace.pipelines.event_log import EventLog
 from headrace.pipelines.expectation_checks import expectation_totals
 from headrace.pipelines.expectations import OnViolation, with_action
 from headrace.pipelines.graph import Graph, StoredTable
@@ -79,6 +80,7 @@ def erase(spec: PipelineSpec) -> list[str]:
         if not stays:
             catalog.drop_changes()
         inputs.clean(catalog.files_read())
+        EventLog(spec.storage).erase_errors()
         for name, entry in catalog.entries.items():
             if entry.generation:
                 TableState(catalog.states(spec.storage, name).folder(entry.generation)).erase(entry.tick)
