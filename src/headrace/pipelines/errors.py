@@ -74,6 +74,15 @@ class CatalogDamaged(PipelineError):
     code = "P807"
 
 
+class ExpectationFailed(PipelineError):
+    """Raised for rows that violate an expectation of `expect_or_fail`, or ON VIOLATION FAIL UPDATE.
+
+    Carries `dataset`, `expectations`, the number of violating rows by name, and `row`, one of them as text.
+    """
+
+    code = "P808"
+
+
 class NeedsSpark(PipelineError):
     """Raised in a run that is to do without Spark for what only Spark can do. Carries `dataset`."""
 

@@ -83,6 +83,10 @@ class Graph:
     def readers_of(self, name: TableName) -> list[StoredTable]:
         return [table for table in self.tables if name in table.reads]
 
+    def beside(self, name: TableName) -> list[StoredTable]:
+        """Return the tables of a table's dropped rows and violations."""
+        return [table for table in self.tables if table.dataset.beside == name]
+
     def snapshots_of(self, names: Set[TableName]) -> frozenset[TableName]:
         """Return the kept snapshots that some tables read."""
         read = (name for table in self.tables if table.name in names for name in table.reads)

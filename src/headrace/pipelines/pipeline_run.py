@@ -21,6 +21,7 @@ from headrace.pipelines.definitions import (
 )
 from headrace.pipelines.deliveries import deliver, has_undelivered
 from headrace.pipelines.errors import AbsentSpark, BadDefinition, NeedsSpark
+from headrace.pipelines.expectation_checks import update_with_expectations
 from headrace.pipelines.graph import Graph, StoredTable
 from headrace.pipelines.in_process_update import InProcessUpdater
 from headrace.pipelines.kept_analysis import KeptAnalysis
@@ -203,6 +204,8 @@ class _Run:
     def run(self) -> RunReport:
         self.selected, self.anew = _selected(self.graph, self.selection)
         for table in self.graph.tables:
+            if table.dataset.beside is not None:
+                continue  # It is updated with its table, whose events say what became of it.
             chosen = table.name in self.selected
             self._report(Event(table.dataset, UpdateState.QUEUED if chosen else UpdateState.EXCLUDED))
         self._deliver(last=False)
@@ -224,7 +227,11 @@ class _Run:
 
     def _next(self, done: AbstractSet[TableName]) -> StoredTable | None:
         """Return the next table to bring up to date; the graph may be another one once Spark analysed it."""
-        tables = (table for table in self.graph.tables if table.name in self.selected)
+        tables = (
+            table
+            for table in self.graph.tables
+            if table.name in self.selected and table.dataset.beside is None
+        )
         return next((table for table in tables if table.name not in done), None)
 
     def _start_spark(self, snapshot: RunSnapshot | None, why: str) -> None:
@@ -273,37 +280,41 @@ class _Run:
             self._report(Event(table.dataset, UpdateState.SKIPPED))
             return
         self._report(Event(table.dataset, UpdateState.RUNNING))
-        start = perf_counter()
+        start, before = perf_counter(), dict(snapshot.entries)
         try:
-            updated = self._updated(table, snapshot)
+            done = self._updated(table, snapshot)
         except Exception as error:
             self._report(
                 Event(table.dataset, UpdateState.FAILED, error=error, seconds=perf_counter() - start)
             )
             return
         snapshot.check(leaf for query in table.queries for leaf in query.leaves)
-        before = snapshot.entries.get(table.name)
-        snapshot.entries[table.name] = updated.entry
-        if updated.entry != before:
+        if any(before.get(name) != updated.entry for name, updated in done.items()):
             self.catalog.record(snapshot.entries)
-        changed = before is None or before.version != updated.entry.version
-        self._report(
-            Event(table.dataset, UpdateState.COMPLETED, updated, changed, seconds=perf_counter() - start)
-        )
+        seconds = perf_counter() - start
+        for name, updated in done.items():
+            entry, dataset = before.get(name), self.graph.table(name).dataset
+            changed = entry is None or entry.version != updated.entry.version
+            self.events[name] = Event(dataset, UpdateState.COMPLETED, updated, changed, seconds=seconds)
+        self.observer(self.events[table.name])
 
-    def _updated(self, table: StoredTable, snapshot: RunSnapshot) -> Updated:
+    def _updated(self, table: StoredTable, snapshot: RunSnapshot) -> Mapping[TableName, Updated]:
         """Bring a table up to date: in this process if it can be, else by Spark."""
-        plan, anew = self.plans[table.name], table.name in self.anew
+        anew = table.name in self.anew
         why = "" if self.place is Place.SPARK else "it is made anew"
         if self.place is not Place.SPARK and not anew:
             try:
-                return InProcessUpdater(snapshot.without_spark(), plan, anew).run()
+                own = snapshot.without_spark()
+                done = update_with_expectations(own, self.plans, table, InProcessUpdater, anew=anew)
+                snapshot.entries.update(own.entries)
+                return done
             except NeedsSpark as error:
                 why = error.what
         if self.project.session is None:
             self._start_spark(snapshot, f"{table.dataset.title}: {why}" if why else "")
-        return Updater(snapshot, self.plans[table.name], anew).run()
+        return update_with_expectations(snapshot, self.plans, table, Updater, anew=anew)
 
     def _report(self, event: Event) -> None:
-        self.events[event.table] = event
+        for dataset in (event.dataset, *(each.dataset for each in self.graph.beside(event.table))):
+            self.events[dataset.name] = replace(event, dataset=dataset)
         self.observer(event)

@@ -192,8 +192,12 @@ def known(
 def _plannable_part(graph: Graph, plans: Mapping[TableName, TablePlan]) -> Graph:
     """Return a graph without the tables that cannot be planned, and without their readers."""
     kept: dict[TableName, StoredTable] = {}
+    # A table is updated together with those beside it, or not at all.
+    names = {table.name for table in graph.tables}
+    left_out = {table.dataset.beside or table.name for table in graph.tables if table.name not in plans}
+    left_out |= {table.dataset.beside for table in graph.tables if table.dataset.beside} - names
     for table in graph.tables:
-        if table.name in plans and table.reads <= kept.keys():
+        if (table.dataset.beside or table.name) not in left_out and table.reads <= kept.keys():
             kept[table.name] = table
     return replace(graph, tables=tuple(kept.values()))
 
