@@ -204,11 +204,12 @@ def test_without_an_analysis_a_run_needs_spark(tmp_path: Path, spark: SparkSessi
 IMPORTING = """
 import json
 import os
+from pathlib import Path
 from pyspark import pipelines as dp
 from pyspark.sql import SparkSession
 
 spark = SparkSession.active()
-limit = json.load(open("limit.json"))["limit"]
+limit = json.loads(Path("limit.json").read_text())["limit"]
 more = int(os.environ.get("HEADRACE_TEST_MORE", "0"))
 
 @dp.materialized_view

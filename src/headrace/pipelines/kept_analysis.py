@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.errors import CheckpointDamaged, HeadraceError, UnreadableSource
 from headrace.file_system import make_private_file, make_private_folder, remove_folder, write_file
-from headrace.pipelines.definitions import DatasetKind, TableName
+from headrace.pipelines.definitions import Dataset, DatasetKind, TableName
 from headrace.pipelines.graph import Graph, StoredTable
 from headrace.pipelines.input_identity import without_secret_options
 from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, UnversionedLeaf, files_of_folder
@@ -558,10 +558,7 @@ def _unpickled(folder: Path, digest: str) -> Any:
 def _without_jvm(graph: Graph, plans: Mapping[TableName, TablePlan], record: Recording) -> KeptAnalysis:
     """Return an analysis without what lives in the JVM, and without options that may be secrets."""
     tables = {table.name: _table_without_jvm(table, record) for table in graph.tables}
-    datasets = {
-        name: replace(each, properties=dict(without_secret_options([*each.properties.items()])))
-        for name, each in graph.definitions.datasets.items()
-    }
+    datasets = {name: _kept_dataset(each) for name, each in graph.definitions.datasets.items()}
     definitions = replace(graph.definitions, datasets=datasets, queries={})
     made = {}
     for name, plan in plans.items():
@@ -576,10 +573,15 @@ def _table_without_jvm(table: StoredTable, record: Recording) -> StoredTable:
         own = replace(query.query, frame=_not_kept, text=None, cdc=None, settings={})
         leaves = tuple(_kept_leaf(leaf, record) for leaf in query.leaves)
         queries.append(replace(query, query=own, frame=cast("Any", None), leaves=leaves))
-    options = dict(without_secret_options([*table.dataset.properties.items()]))
-    if table.dataset.kind is DatasetKind.SINK:
+    return replace(table, dataset=_kept_dataset(table.dataset), queries=tuple(queries))
+
+
+def _kept_dataset(dataset: Dataset) -> Dataset:
+    options = dict(without_secret_options([*dataset.properties.items()]))
+    if dataset.kind is DatasetKind.SINK:
         options = {key: value for key, value in options.items() if key == "path"}
-    return replace(table, dataset=replace(table.dataset, properties=options), queries=tuple(queries))
+    expectations = tuple(replace(each, column=None) for each in dataset.expectations)
+    return replace(dataset, properties=options, expectations=expectations)
 
 
 def _not_kept() -> Any:
