@@ -151,6 +151,21 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.Monk
     assert shown(log) == ["1 run RUNNING", "1 run COMPLETED"]
 
 
+def test_texts_of_errors_can_be_erased(tmp_path: Path) -> None:
+    log = EventLog(tmp_path)
+    write_run(log)
+    before = log.days()[0][1].read_bytes()
+    log.erase_errors()
+    assert log.days()[0][1].read_bytes() == before
+    writer = log.writer(NOW, Retention())
+    writer.append(EventRecord("table", 2, state="FAILED", error_code="P201", error="ann@example.org"))
+    writer.close()
+    log.erase_errors()
+    assert [(each.error_code, each.error) for each in log.records(run=2)] == [("P201", "")]
+    assert log.days()[0][1].read_bytes().startswith(before)
+    assert [file.name for file in log.folder.iterdir()] == ["2026-03-01.jsonl"]
+
+
 # -- readers ---------------------------------------------------------------------------------------------
 
 

@@ -25,6 +25,7 @@ from typing import Any, TypedDict
 
 from headrace.errors import WrongType
 from headrace.expr.time_texts import duration
+from headrace.file_system import write_file
 from headrace.pipelines.definitions import parse_table_name
 from headrace.pipelines.errors import UnknownDataset
 
@@ -173,6 +174,14 @@ class EventLog:
         """Yield all records from the last one on; files are read as they are needed. Raises OSError."""
         for _, file in reversed(self.days()):
             yield from reversed(list(_records_in(file)))
+
+    def erase_errors(self) -> None:
+        """Remove the texts of errors, which may quote rows. No run may be at work. Raises OSError."""
+        for _, file in self.days():
+            records = [each for each in map(_record_of, file.read_bytes().splitlines(keepends=True)) if each]
+            if any(each.error for each in records):
+                text = "".join(replace(each, error="").to_json() + "\n" for each in records)
+                write_file(file, text.encode("utf-8", "replace"), durable=True)
 
     def writer(self, started: datetime, retention: Retention) -> EventLogWriter:
         """Open the log for one run at a time, and complete what a run that died has left. Raises OSError."""
