@@ -64,6 +64,7 @@ class TableEntry:
     positions:   of its flows, by name: how far each input was read, by its key.
     costs:       what its last updates took (`costs.Costs`).
     parts:       of what the fingerprint was made (`table_fingerprints`).
+    failed:      of dropped rows and violations, their number by the expectation that they fail.
     """
 
     version: int
@@ -76,6 +77,7 @@ class TableEntry:
     positions: Mapping[str, Mapping[str, Position]] = field(default_factory=dict[str, Mapping[str, Position]])
     costs: Mapping[str, list[float]] = field(default_factory=dict[str, list[float]])
     parts: Mapping[str, str] = field(default_factory=dict[str, str])
+    failed: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 class PipelineCatalog:
