@@ -317,8 +317,9 @@ def rows_changed(
     folders = [catalog.changes(name).folder(at) for at in range(before.version + 1, after.version + 1)]
     if all(folder.is_dir() for folder in folders):
         return _sums(_rows_in(file, WEIGHT) for folder in folders for file in data_files(folder))
-    if len(ticked := _tick_files(catalog, name, before, after)) == 1:
-        return _rows_in(*ticked, TICK_WEIGHT)
+    ticked = _tick_files(catalog, name, before, after)
+    if len(ticked) == 1:
+        return _rows_in(ticked[0], TICK_WEIGHT)
     rows = catalog.rows(name)
     old, new = ({each.name for each in data_files(rows.folder(of.version))} for of in (before, after))
     return (after.rows - before.rows, 0) if old and old <= new else (None, None)
