@@ -29,7 +29,7 @@ from headrace.pipelines.event_log import (
     EventLog,
     EventLogWriter,
     EventRecord,
-    ExpectationCounts,
+    ExpectationRecord,
     Retention,
     timestamp,
 )
@@ -135,8 +135,11 @@ class RunRecorder:
 
     def observe(self, event: Event) -> None:
         """Record an event of a table, and hand it on."""
-        with self._lock:
-            self._record(event)
+        try:
+            with self._lock:
+                self._record(event)
+        except Exception as error:  # A damaged file that it counts is the run's to find, not ours.
+            self._report(f"{event.table} could not be recorded", error)
         self._observer(event)
 
     def end(self, report: RunReport) -> None:
@@ -195,7 +198,6 @@ class RunRecorder:
             version_after=after.version if after else 0,
             error_code=_code_of(event.error),
             error="" if event.error is None else _text_of(event.error),
-            expectations=_expectations_of(updated),
         )
         if updated is None:
             return record
@@ -208,6 +210,10 @@ class RunRecorder:
             rows_read=updated.rows_in,
             rows_inserted=inserted,
             rows_deleted=deleted,
+            expectations=[
+                ExpectationRecord(name=each, passed=counts.passed, failed=counts.failed)
+                for each, counts in updated.expectations.items()
+            ],
         )
 
     def _state_bytes(self, name: TableName, entry: TableEntry | None) -> int:
@@ -298,12 +304,6 @@ def _first_line_of(record: EventRecord) -> str:
 
 def _code_of(error: Exception | None) -> str:
     return error.code if isinstance(error, HeadraceError) else type(error).__name__ if error else ""
-
-
-def _expectations_of(updated: Any) -> list[ExpectationCounts]:
-    """Return the counts of rows by expectation that an update has, if it has any."""
-    counts: Mapping[str, Sequence[int]] = getattr(updated, "expectations", None) or {}
-    return [ExpectationCounts(name=name, passed=n[0], failed=n[1]) for name, n in counts.items()]
 
 
 def rows_changed(
