@@ -63,6 +63,23 @@ def run(
     log_format: Annotated[
         LogFormat, typer.Option(help="Lines of text, or a JSON object for each event.")
     ] = LogFormat.TEXT,
+    metrics_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.prom",
+            help="Write Prometheus metrics at the end of the run, for node_exporter's textfile collector.",
+        ),
+    ] = None,
+    metrics_push: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Push Prometheus metrics to a Pushgateway at the end of the run."),
+    ] = None,
+    lineage: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|URL", help="Send OpenLineage events. Default: where the spec says, or none."
+        ),
+    ] = None,
 ) -> None:
     """Bring the tables of a pipeline up to date, and publish all of them at once.
 
@@ -71,13 +88,22 @@ def run(
     file with an error then leaves its tables as they are, and the others go on.
     """
     from headrace.cli.pipeline_events import JSON_PRINTER, TEXT_PRINTER, News
+    from headrace.pipelines.lineage import lineage_listeners
     from headrace.pipelines.pipeline_run import Selection, run_pipeline
+    from headrace.pipelines.run_metrics import metrics_listeners
+    from headrace.pipelines.spec import find_spec, read_spec
     from headrace.pipelines.table_update import Stopped
 
+    listeners = [
+        *metrics_listeners(metrics_file, metrics_push),
+        *lineage_listeners(read_spec(spec or find_spec(Path.cwd())), lineage),
+    ]
     selection = Selection(_names(refresh), _names(full_refresh), full_refresh_all)
     try:
         with _session(spec) as (project, spark), _observer(log_format) as observer:
-            report = run_pipeline(project, spark, selection, policy=refresh_policy, observer=observer)
+            report = run_pipeline(
+                project, spark, selection, policy=refresh_policy, observer=observer, listeners=listeners
+            )
             selection = Selection((*selection.refresh, *selection.full))
             if continuous:
                 typer.echo(f"following all inputs, every {every:g} seconds; Ctrl-C stops", err=True)
@@ -93,6 +119,7 @@ def run(
                         selection,
                         policy=refresh_policy,
                         observer=news.event,
+                        listeners=listeners,
                         skip_invalid=True,
                         only_news=True,
                     )

@@ -14,8 +14,10 @@ import typer
 
 from headrace.errors import HeadraceError
 from headrace.pipelines.definitions import TableName
+from headrace.pipelines.expectations import Expectation, OnViolation
 from headrace.pipelines.pipeline_run import Event, Observer, RunReport, UpdateState
 from headrace.pipelines.query_errors import message_of
+from headrace.pipelines.table_update import Updated
 
 _SKIPPED = "due to upstream failure(s)"
 
@@ -44,9 +46,24 @@ def _done(event: Event) -> str:
     assert updated is not None
     read = "" if updated.rows_in is None else f", {updated.rows_in:,} rows read"
     why = f" ({updated.why})" if updated.why else ""
+    expected = _expectations(event)
     if event.changed:
-        return f"{updated.entry.rows:,} rows, {updated.method.value}{read}{why}"
-    return f"{updated.entry.rows:,} rows, nothing changed{f'{read}{why}' if updated.whole else ''}"
+        return f"{updated.entry.rows:,} rows, {updated.method.value}{read}{why}{expected}"
+    return f"{updated.entry.rows:,} rows, nothing changed{f'{read}{why}' if updated.whole else ''}{expected}"
+
+
+_VIOLATED = {OnViolation.WARN: "failed", OnViolation.DROP: "dropped", OnViolation.FAIL: "failed"}
+
+
+def _expectations(event: Event) -> str:
+    """Describe the expectations of rows that came; empty if none came."""
+    assert event.updated is not None
+    told: list[str] = []
+    for each in event.dataset.expectations:
+        counts = event.updated.expectations.get(each.name)
+        if counts is not None and sum(counts):
+            told.append(f"{each.name} {_VIOLATED[each.on_violation]} {counts.failed:,} of {sum(counts):,}")
+    return f"; expectations: {', '.join(told)}" if told else ""
 
 
 def json_lines(event: Event) -> None:
@@ -145,7 +162,21 @@ def _facts(event: Event) -> dict[str, Any]:
             "version": event.updated.entry.version,
             "seconds": round(event.seconds, 3),
         }
+    if event.updated is not None and event.updated.expectations:
+        facts["expectations"] = _expectation_facts(event.dataset.expectations, event.updated)
     return facts
+
+
+def _expectation_facts(expectations: Sequence[Expectation], updated: Updated) -> dict[str, Any]:
+    """Return the counts of each expectation: of the rows that came, and of all rows."""
+    return {
+        each.name: {
+            "on_violation": each.on_violation.value,
+            **updated.expectations[each.name]._asdict(),
+            "total": updated.expectation_totals[each.name]._asdict(),
+        }
+        for each in expectations
+    }
 
 
 @contextmanager

@@ -64,6 +64,7 @@ class TableEntry:
     positions:   of its flows, by name: how far each input was read, by its key.
     costs:       what its last updates took (`costs.Costs`).
     parts:       of what the fingerprint was made (`table_fingerprints`).
+    failed:      of dropped rows and violations, their number by the expectation that they fail.
     """
 
     version: int
@@ -76,6 +77,7 @@ class TableEntry:
     positions: Mapping[str, Mapping[str, Position]] = field(default_factory=dict[str, Mapping[str, Position]])
     costs: Mapping[str, list[float]] = field(default_factory=dict[str, list[float]])
     parts: Mapping[str, str] = field(default_factory=dict[str, str])
+    failed: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 class PipelineCatalog:
@@ -136,6 +138,11 @@ class PipelineCatalog:
     def delivery_folder(storage: Path, delivery: str, name: TableName) -> Path:
         """Folder of the Delta table, or changelog, to which versions of a table are delivered."""
         return storage / delivery / _escaped(name)
+
+    @staticmethod
+    def published_folder(storage: Path, name: TableName) -> Path:
+        """Path at which readers find the published rows of a table."""
+        return storage / "catalog" / _CURRENT / _escaped(name)
 
     def rows(self, name: TableName) -> VersionFolders:
         """Rows of a table by version."""

@@ -72,3 +72,12 @@ class CatalogDamaged(PipelineError):
     """Raised for a catalogue of tables that cannot be read. Carries `file`."""
 
     code = "P807"
+
+
+class ExpectationFailed(PipelineError):
+    """Raised for rows that violate an expectation of `expect_or_fail`, or ON VIOLATION FAIL UPDATE.
+
+    Carries `dataset`, `expectations`, the number of violating rows by name, and `row`, one of them as text.
+    """
+
+    code = "P808"

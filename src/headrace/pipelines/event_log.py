@@ -25,6 +25,7 @@ from typing import Any, TypedDict
 
 from headrace.errors import WrongType
 from headrace.expr.time_texts import duration
+from headrace.file_system import write_file
 from headrace.pipelines.definitions import parse_table_name
 from headrace.pipelines.errors import UnknownDataset
 
@@ -35,7 +36,7 @@ _SUFFIX = ".jsonl"
 _RUNS = ("run", "runs")
 
 
-class ExpectationCounts(TypedDict):
+class ExpectationRecord(TypedDict):
     """Rows that met an expectation, and rows that did not."""
 
     name: str
@@ -84,7 +85,7 @@ class EventRecord:
     version_after: int = 0
     error_code: str = ""
     error: str = ""
-    expectations: Sequence[ExpectationCounts] = ()
+    expectations: Sequence[ExpectationRecord] = ()
 
     def to_json(self) -> str:
         """Return the record as a line."""
@@ -101,7 +102,7 @@ _FIELDS = tuple(field.name for field in fields(EventRecord))
 RUN, TABLE, DELIVERY = "run", "table", "delivery"
 RUNNING, DIED = "RUNNING", "DIED"
 
-_SCHEMA = EventRecord("schema", expectations=[ExpectationCounts(name="", passed=0, failed=0)])
+_SCHEMA = EventRecord("schema", expectations=[ExpectationRecord(name="", passed=0, failed=0)])
 
 
 def timestamp(at: datetime) -> str:
@@ -168,6 +169,19 @@ class EventLog:
                 kept = set(sorted(runs)[-last:])
                 return [each for each in found if each.run in kept]
         return found
+
+    def newest_first(self) -> Iterator[EventRecord]:
+        """Yield all records from the last one on; files are read as they are needed. Raises OSError."""
+        for _, file in reversed(self.days()):
+            yield from reversed(list(_records_in(file)))
+
+    def erase_errors(self) -> None:
+        """Remove the texts of errors, which may quote rows. No run may be at work. Raises OSError."""
+        for _, file in self.days():
+            records = [each for each in map(_record_of, file.read_bytes().splitlines(keepends=True)) if each]
+            if any(each.error for each in records):
+                text = "".join(replace(each, error="").to_json() + "\n" for each in records)
+                write_file(file, text.encode("utf-8", "replace"), durable=True)
 
     def writer(self, started: datetime, retention: Retention) -> EventLogWriter:
         """Open the log for one run at a time, and complete what a run that died has left. Raises OSError."""
@@ -246,9 +260,10 @@ def _record_of(line: bytes) -> EventRecord | None:
     """Return the record of a line; None for a torn one, and for one that is something else."""
     try:
         given = json.loads(line)
-        return EventRecord.from_fields(given) if line.endswith(b"\n") and isinstance(given, dict) else None
     except ValueError:
         return None
+    whole = line.endswith(b"\n") and isinstance(given, dict) and isinstance(given.get("run"), int)
+    return EventRecord.from_fields(given) if whole else None
 
 
 def _first_run(file: Path) -> int:

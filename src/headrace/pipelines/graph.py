@@ -29,17 +29,30 @@ from headrace.file_system import subfolder_for
 from headrace.pipelines.catalog import SINK, TableEntry
 from headrace.pipelines.definition_files import import_python_file, name_parts, queries_only, read_sql_file
 from headrace.pipelines.definitions import (
+    DROPPED,
+    POLICY,
     RESERVED,
     SNAPSHOTS,
+    VIOLATIONS,
     Dataset,
     DatasetKind,
     Definitions,
+    Policy,
     QueryDefinition,
     TableName,
     definition_lines,
 )
 from headrace.pipelines.delta_source import with_delta_relations
 from headrace.pipelines.errors import BadDefinition, QueryRefused, Report, reporting
+from headrace.pipelines.expectation_queries import (
+    check_can_drop,
+    checked_conditions,
+    columns_with_failed,
+    failing_rows,
+    kept_rows,
+    with_declared_types,
+)
+from headrace.pipelines.expectations import OnViolation, with_action
 from headrace.pipelines.input_identity import digest
 from headrace.pipelines.leaves import Leaf, TableLeaf, UnversionedLeaf, leaves_of, with_leaves
 from headrace.pipelines.query_errors import message_of, refusal_of
@@ -48,7 +61,7 @@ from headrace.pipelines.weighted_rows import can_be_grouped, kinds_in
 from headrace.queries.plan_details import frame_of_plan
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 
@@ -109,6 +122,10 @@ class Graph:
 
     def readers_of(self, name: TableName) -> list[StoredTable]:
         return [table for table in self.tables if name in table.reads]
+
+    def beside(self, name: TableName) -> list[StoredTable]:
+        """Return the tables of a table's dropped rows and violations."""
+        return [table for table in self.tables if table.dataset.beside == name]
 
     def snapshots_of(self, names: Set[TableName]) -> frozenset[TableName]:
         """Return the kept snapshots that some tables read."""
@@ -194,17 +211,22 @@ class _Analyser:
 
     def _names(self) -> Mapping[TableName, TableName]:
         defined = {folded: each.name for folded, each in self.definitions.datasets.items()}
-        return defined | {name: name for name in self.snapshots.values()}
+        added = {name: name for name in self.snapshots.values()}
+        beside = {name: table.name for name, table in self.tables.items() if table.dataset.beside is not None}
+        return defined | added | beside
 
     def _analyse(self, name: TableName) -> None:
         if name in self.done:
             return
         dataset = self.definitions.checked(name)
-        if dataset.kind.is_stored:
+        if dataset.is_stored:
             table = self._table(dataset)
-            self.tables[name] = table
             if dataset.kind is not DatasetKind.SINK:
                 self._create_empty(table)
+            if dataset.expectations:
+                self._add_with_expectations(table)
+            else:
+                self.tables[name] = table
         elif not self._create_view(dataset):
             return
         self.done.add(name)
@@ -240,7 +262,72 @@ class _Analyser:
             if entry is None or not refused.unreachable:
                 raise
             return StoredTable(dataset, (), StructType.fromJson(json.loads(entry.schema)), refused)
+        if dataset.kind is DatasetKind.TEMPORARY_VIEW:  # It has expectations, and so rows of its own.
+            streams = queries[0].frame.isStreaming
+            kind = DatasetKind.STREAMING_TABLE if streams else DatasetKind.MATERIALIZED_VIEW
+            dataset = replace(dataset, kind=kind)
         return StoredTable(dataset, queries, _schema(dataset, queries))
+
+    def _add_with_expectations(self, table: StoredTable) -> None:
+        """Add a table that drops rows, and the tables of its dropped rows and of other violations.
+
+        The dropped rows come before the table, its violations after it.
+        """
+        dataset, read = table.dataset, self.spark.table(table.name.quoted)
+        conditions = checked_conditions(dataset, read)
+        dropping = {
+            each.name: conditions[each.name] for each in with_action(dataset.expectations, OnViolation.DROP)
+        }
+        others = {name: column for name, column in conditions.items() if name not in dropping}
+        if dropping:
+            dropped = self._beside(table, DROPPED, self._dropped(table, dropping))
+            rows = self.spark.table(dropped.name.quoted).select(*map(quoted, table.schema.names))
+            table, read = self._without_dropped(table, dropping), read.unionAll(rows)
+        self.tables[table.name.folded] = table
+        if others:
+            violations = self._violations(table, failing_rows(read, others))
+            self._beside(table, VIOLATIONS, (violations,))
+
+    def _dropped(self, table: StoredTable, dropping: Mapping[str, Column]) -> tuple[AnalysedQuery, ...]:
+        name = table.name.beside(DROPPED)
+        for each in table.queries:
+            check_can_drop(table.dataset, each.frame, records=each.query.cdc is not None)
+        return tuple(
+            self._analysed(
+                replace(each.query, target=name),
+                failing_rows(with_declared_types(each.frame, table.schema), dropping),
+            )
+            for each in table.queries
+        )
+
+    def _without_dropped(self, table: StoredTable, dropping: Mapping[str, Column]) -> StoredTable:
+        kept = (
+            self._analysed(
+                each.query, kept_rows(with_declared_types(each.frame, table.schema), [*dropping.values()])
+            )
+            for each in table.queries
+        )
+        return replace(table, queries=tuple(kept))
+
+    def _violations(self, table: StoredTable, rows: DataFrame) -> AnalysedQuery:
+        name, location = table.name.beside(VIOLATIONS), table.dataset.location
+        given = {key: value for each in table.queries for key, value in each.query.settings.items()}
+        return self._analysed(QueryDefinition(name.table, name, lambda: rows, location, settings=given), rows)
+
+    def _beside(self, table: StoredTable, end: str, queries: tuple[AnalysedQuery, ...]) -> StoredTable:
+        """Add a table beside another one; without queries where that one cannot be brought up to date."""
+        dataset, name = table.dataset, table.name.beside(end)
+        kind, properties = dataset.kind, {POLICY: Policy.INCREMENTAL.value}
+        if end == DROPPED:
+            properties = {key: value for key, value in dataset.properties.items() if key == POLICY}
+        else:
+            kind = DatasetKind.MATERIALIZED_VIEW
+        made = Dataset(name, kind, dataset.location, properties=properties, beside=table.name)
+        columns = stored_schema(columns_with_failed(table.schema))
+        added = StoredTable(made, () if table.failure else queries, columns, table.failure)
+        self.tables[name.folded] = added
+        self._create_empty(added)
+        return added
 
     def _query(self, query: QueryDefinition) -> AnalysedQuery:
         while True:
@@ -301,7 +388,7 @@ class _Analyser:
         if len(parts) > 3:
             return None
         *before, table = parts
-        name = TableName(before[-1] if before else self.definitions.database, table).folded
+        name = TableName(before[-1] if before else self.definitions.database, table).owner.folded
         return name if name in self.definitions.datasets and name not in self.done else None
 
     def _analyse_first(self, missing: TableName, query: QueryDefinition) -> None:

@@ -21,13 +21,14 @@ from headrace.pipelines.definitions import POLICY, SNAPSHOTS, Dataset, Policy, T
 from headrace.pipelines.deliveries import deliver
 from headrace.pipelines.delta_source import register_delta
 from headrace.pipelines.errors import BadDefinition, BadSpec, Report
+from headrace.pipelines.expectation_checks import update_with_expectations
 from headrace.pipelines.graph import Graph, StoredTable, analysed, read_definitions
 from headrace.pipelines.plans import TablePlan, plan_tables
 from headrace.pipelines.query_errors import message_of
 from headrace.pipelines.run_recorder import RunListener, recording
 from headrace.pipelines.run_snapshot import RunSnapshot
 from headrace.pipelines.spec import PipelineSpec, settings_of
-from headrace.pipelines.table_update import Updated, Updater
+from headrace.pipelines.table_update import Updated
 from headrace.queries.plan_details import java_class
 from headrace.queries.planning import activate, without_error_log
 from headrace.shown import Shown
@@ -230,8 +231,12 @@ def run_pipeline(
 def _plannable_part(graph: Graph, plans: Mapping[TableName, TablePlan]) -> Graph:
     """Return a graph without the tables that cannot be planned, and without their readers."""
     kept: dict[TableName, StoredTable] = {}
+    # A table is updated together with those beside it, or not at all.
+    names = {table.name for table in graph.tables}
+    left_out = {table.dataset.beside or table.name for table in graph.tables if table.name not in plans}
+    left_out |= {table.dataset.beside for table in graph.tables if table.dataset.beside} - names
     for table in graph.tables:
-        if table.name in plans and table.reads <= kept.keys():
+        if (table.dataset.beside or table.name) not in left_out and table.reads <= kept.keys():
             kept[table.name] = table
     return replace(graph, tables=tuple(kept.values()))
 
@@ -288,6 +293,8 @@ class _Run:
 
     def run(self) -> RunReport:
         for table in self.graph.tables:
+            if table.dataset.beside is not None:
+                continue  # It is updated with its table, whose events say what became of it.
             chosen = table.name in self.selected
             self._report(Event(table.dataset, UpdateState.QUEUED if chosen else UpdateState.EXCLUDED))
         self._deliver(last=False)
@@ -295,7 +302,7 @@ class _Run:
         snapshot = RunSnapshot(self.catalog, self.graph, self.spark, dict(self.catalog.entries), compared)
         try:
             for table in self.graph.tables:
-                if table.name in self.selected:
+                if table.name in self.selected and table.dataset.beside is None:
                     self._update(table, snapshot)
         finally:
             snapshot.files.close()
@@ -338,26 +345,27 @@ class _Run:
             self._report(Event(table.dataset, UpdateState.SKIPPED))
             return
         self._report(Event(table.dataset, UpdateState.RUNNING))
-        start = perf_counter()
+        start, before = perf_counter(), dict(snapshot.entries)
         try:
-            updated = Updater(snapshot, self.plans[table.name], table.name in self.anew).run()
+            done = update_with_expectations(snapshot, self.plans, table, anew=table.name in self.anew)
         except Exception as error:
             self._report(
                 Event(table.dataset, UpdateState.FAILED, error=error, seconds=perf_counter() - start)
             )
             return
         snapshot.check(leaf for query in table.queries for leaf in query.leaves)
-        before = snapshot.entries.get(table.name)
-        snapshot.entries[table.name] = updated.entry
-        if updated.entry != before:
+        if any(before.get(name) != updated.entry for name, updated in done.items()):
             self.catalog.record(snapshot.entries)
-        changed = before is None or before.version != updated.entry.version
-        self._report(
-            Event(table.dataset, UpdateState.COMPLETED, updated, changed, seconds=perf_counter() - start)
-        )
+        seconds = perf_counter() - start
+        for name, updated in done.items():
+            entry, dataset = before.get(name), self.graph.table(name).dataset
+            changed = entry is None or entry.version != updated.entry.version
+            self.events[name] = Event(dataset, UpdateState.COMPLETED, updated, changed, seconds=seconds)
+        self.observer(self.events[table.name])
 
     def _report(self, event: Event) -> None:
-        self.events[event.table] = event
+        for dataset in (event.dataset, *(each.dataset for each in self.graph.beside(event.table))):
+            self.events[dataset.name] = replace(event, dataset=dataset)
         self.observer(event)
 
 

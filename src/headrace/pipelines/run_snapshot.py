@@ -65,7 +65,8 @@ class RunSnapshot:
         """Return the versions of a table at this point of the run, with the writer of the next one."""
         name = table.name
         is_read = bool(self.graph.readers_of(name)) or self.catalog.is_read(name)
-        keeps_changes = is_read or bool(table.dataset.delivery)
+        is_counted = bool(table.dataset.expectations) or table.dataset.beside is not None
+        keeps_changes = is_read or is_counted or bool(table.dataset.delivery)
         return TableVersions(self.catalog, table, self.spark, self.entries.get(name), keeps_changes)
 
     def input(self, leaf: Leaf) -> RunInput[Any]:

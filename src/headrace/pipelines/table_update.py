@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from signal import Signals
@@ -18,6 +18,7 @@ from headrace.pipelines.catalog import Position, Positions, TableEntry, TableSta
 from headrace.pipelines.definitions import RESERVED, DatasetKind
 from headrace.pipelines.deliveries import stage
 from headrace.pipelines.errors import PipelineError
+from headrace.pipelines.expectations import ExpectationCounts
 from headrace.pipelines.graph import AnalysedQuery, StoredTable, empty_frame, settings
 from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, with_leaves
 from headrace.pipelines.plans import ANSWER, Costs, Method, TablePlan, in_time_order
@@ -46,6 +47,7 @@ class Updated:
     rows_in: rows of changes and streams that were read; None where that is not known, as of whole inputs that
              Spark has read. whole: whether it was made from all rows, and `why` says why.
     estimated: because that was estimated to cost less.
+    expectations: counts of the rows that came, by expectation. expectation_totals: of all rows of the query.
     """
 
     entry: TableEntry
@@ -54,6 +56,8 @@ class Updated:
     why: str = ""
     whole: bool = False
     estimated: bool = False
+    expectations: Mapping[str, ExpectationCounts] = field(default_factory=dict[str, ExpectationCounts])
+    expectation_totals: Mapping[str, ExpectationCounts] = field(default_factory=dict[str, ExpectationCounts])
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,7 @@ class Updater:
             tick,
             known,
             parts=self.plan.parts,
+            failed=self._before.failed if self._before is not None else {},
         )
 
     def _is_current(self, positions: Positions, before: Positions) -> bool:
