@@ -27,7 +27,7 @@ SQL = """
 CREATE STREAMING TABLE events AS SELECT * FROM STREAM json.`in`;
 CREATE MATERIALIZED VIEW counts AS SELECT id % 3 AS k, count(*) AS n FROM events GROUP BY id % 3;
 CREATE MATERIALIZED VIEW kept AS SELECT k FROM counts WHERE n > 1;
-CREATE MATERIALIZED VIEW sketch AS SELECT hll_sketch_estimate(hll_sketch_agg(id)) AS n FROM events;
+CREATE MATERIALIZED VIEW sketch AS SELECT theta_sketch_estimate(theta_sketch_agg(id)) AS n FROM events;
 """
 
 EVENTS = """
@@ -248,7 +248,7 @@ def test_tables_that_are_no_longer_defined_are_listed_and_removed(project: Proje
 def test_a_dry_run_writes_nothing(project: Project) -> None:
     dry = headrace("dry-run")
     assert dry.exit_code == 0
-    assert "spark_catalog.default.sketch   recompute   the query aggregates by HllSketchAgg" in dry.stdout
+    assert "spark_catalog.default.sketch   recompute   the query aggregates by ThetaSketchAgg" in dry.stdout
     assert not (project.root / "storage").exists()
     assert headrace("run", "--refresh", "events").exit_code == 0
     assert headrace("run", "--full-refresh", "events,counts").exit_code == 0

@@ -211,7 +211,7 @@ SQL = {
     "not_sql": "CREATE MATERIALIZED VIEW a AS SELEC 1;",
     "global_view": "CREATE GLOBAL TEMPORARY VIEW a AS SELECT 1 AS x;",
     "strict_sketch": "CREATE MATERIALIZED VIEW a\nTBLPROPERTIES ('headrace.refresh_policy' = 'incremental_strict')\n"
-    "AS SELECT id % 2 AS k,\n    hll_sketch_estimate(hll_sketch_agg(id)) AS n\nFROM range(9) GROUP BY id % 2;",
+    "AS SELECT id % 2 AS k,\n    theta_sketch_estimate(theta_sketch_agg(id)) AS n\nFROM range(9) GROUP BY id % 2;",
     "partitioned_by_a_function": "CREATE MATERIALIZED VIEW a PARTITIONED BY (bucket(4, id)) AS SELECT id FROM range(1);",
     "other_catalogue": "CREATE MATERIALIZED VIEW other.db.a AS SELECT 1 AS x;",
 }

@@ -213,6 +213,8 @@ def events():
 SQL = """
 CREATE MATERIALIZED VIEW counts AS SELECT id % 3 AS k, count(*) AS n FROM events GROUP BY id % 3;
 CREATE MATERIALIZED VIEW kept AS SELECT k FROM counts WHERE n > 1;
+CREATE MATERIALIZED VIEW total AS SELECT count(*) AS n FROM events;
+CREATE MATERIALIZED VIEW checked (CONSTRAINT few EXPECT (n < 8)) AS SELECT count(*) AS n FROM events;
 """
 
 
@@ -247,7 +249,8 @@ def test_a_run_records_what_each_table_did(project: Project) -> None:
     project.run()
     first, second, third = (tables(project, run) for run in (1, 2, 3))
     assert {name: (each.rows_inserted, each.rows_deleted, each.rows) for name, each in first.items()} == {
-        "events": (7, 0, 7), "counts": (3, 0, 3), "kept": (3, 0, 3),
+        "events": (7, 0, 7), "counts": (3, 0, 3), "kept": (3, 0, 3), "total": (1, 0, 1),
+        "checked": (1, 0, 1),
     }  # fmt: skip
     assert first["counts"].reason == "from all rows: first run"
     assert first["counts"].from_all_rows
@@ -256,6 +259,13 @@ def test_a_run_records_what_each_table_did(project: Project) -> None:
         "incremental", 1, 1, 1, 3,
     )  # fmt: skip
     assert (counts.version_before, counts.version_after) == (1, 2)
+    assert [each["checked"].expectations for each in (first, second, third)] == [
+        [{"name": "few", "passed": 1, "failed": 0}],
+        [{"name": "few", "passed": 0, "failed": 1}],
+        [{"name": "few", "passed": 0, "failed": 0}],
+    ]
+    # Nobody reads the changes of this one.
+    assert (second["total"].rows_inserted, second["total"].rows_deleted) == (1, 1)
     assert counts.state_bytes > 0
     assert counts.file_bytes > 0
     assert (second["kept"].version_before, second["kept"].version_after) == (1, 1)
@@ -289,9 +299,9 @@ def test_a_run_that_fails_says_why_without_secrets(project: Project) -> None:
     project.write("b.sql", BAD)
     assert project.run().failed
     found = tables(project, 1)
-    assert {name: each.state for name, each in found.items()} == {
-        **dict.fromkeys(("events", "counts", "kept"), "COMPLETED"), "bad": "FAILED", "after": "SKIPPED",
-    }  # fmt: skip
+    done = dict.fromkeys(("events", "counts", "kept", "total", "checked"), "COMPLETED")
+    states = {name: each.state for name, each in found.items()}
+    assert states == {**done, "bad": "FAILED", "after": "SKIPPED"}
     assert "***" in found["bad"].error
     end = log_of(project).records(run=1)[-1]
     assert end.state == "FAILED"
@@ -333,7 +343,7 @@ def test_later_runs_of_one_that_goes_on_are_logged_if_they_have_news(project: Pr
     project.run()
     assert run() == []
     project.add("in", 2, [{"id": 9}])
-    assert run() == ["run RUNNING", *["table COMPLETED"] * 3, "run COMPLETED"]
+    assert run() == ["run RUNNING", *["table COMPLETED"] * 5, "run COMPLETED"]
     project.write("b.sql", "CREATE MATERIALIZED VIEW bad AS SELECT nothing FROM nowhere;")
     assert run()[-1] == "run FAILED"
     assert run() == []

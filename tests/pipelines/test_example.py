@@ -13,7 +13,6 @@ import pytest
 from benches.contestants.duckdb_pipeline import QUERIES, create_tables
 from examples.pipeline.make_input import add_customers, add_orders, customer_records
 from headrace.pipelines.definitions import Policy
-from headrace.pipelines.errors import NotIncremental
 from tests.pipelines.project import Project, methods, rows_read, states
 
 if TYPE_CHECKING:
@@ -56,11 +55,6 @@ def assert_right(project: Project) -> None:
 @pytest.mark.verify
 def test_its_tables_are_those_of_all_input_after_every_run(tmp_path: Path, spark: SparkSession) -> None:
     project = copied(tmp_path, spark)
-    add_input(project.root, 1, 400, 30)
-    with pytest.raises(NotIncremental) as refused:
-        project.run(policy=Policy.INCREMENTAL_STRICT)
-    assert refused.value.facts["dataset"] == "spark_catalog.default.customers_by_day"
-    let_one_be_recomputed(project)
     for number, orders, records in ((1, 400, 30), (2, 300, 20), (3, 7, 2)):
         add_input(project.root, number, orders, records)
         report = project.run(policy=Policy.INCREMENTAL_STRICT)
@@ -76,13 +70,12 @@ def test_its_tables_are_those_of_all_input_after_every_run(tmp_path: Path, spark
         "revenue_by_city": "incremental",
         "best_orders": "incremental",
         "grades_by_day": "incremental",
-        "customers_by_day": "recompute",
+        "customers_by_day": "incremental",
     }
     # Few rows are read where few have changed: an order is one row, which two inputs may bring; a record
     # changes a customer, who had another row before.
     read = {table: rows_read(report, table) for table in methods(report)}
-    assert read.pop("customers_by_day") is None
-    assert len(read) == 9
+    assert len(read) == 10
     assert {table: rows for table, rows in read.items() if rows is None or rows > 2 * 7 + 2 * 2} == {}
     assert (read["bronze_orders"], read["bronze_customers"]) == (7, 2)
     assert read["orders"] == 7
@@ -91,15 +84,6 @@ def test_its_tables_are_those_of_all_input_after_every_run(tmp_path: Path, spark
     report = project.run(policy=Policy.INCREMENTAL_STRICT)
     assert next_job(spark) == jobs
     assert not any(each.changed for each in report.events.values())
-
-
-def let_one_be_recomputed(project: Project) -> None:
-    """Give the table without an incremental form a policy of its own."""
-    file = project.root / "transformations/gold.sql"
-    view = "CREATE MATERIALIZED VIEW customers_by_day\n"
-    text = file.read_text()
-    assert view in text
-    file.write_text(text.replace(view, f"{view}TBLPROPERTIES ('headrace.refresh_policy' = 'auto')\n"))
 
 
 def next_job(spark: SparkSession) -> int:

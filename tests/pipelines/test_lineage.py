@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 
-from headrace.errors import BadInput
+from headrace.errors import BadInput, SourceLocation
+from headrace.pipelines.catalog import TableEntry
+from headrace.pipelines.definitions import SNAPSHOTS, Dataset, DatasetKind, TableName
+from headrace.pipelines.event_log import EventRecord
 from headrace.pipelines.lineage import lineage_listeners
 from headrace.pipelines.pipeline_run import run_pipeline
+from headrace.pipelines.run_recorder import RecordedRun
 from headrace.pipelines.spec import PipelineSpec, read_spec
 from tests.golden import MESSAGES, assert_golden
 from tests.pipelines.loopback import loopback_server
@@ -20,6 +27,7 @@ from tests.pipelines.project import Project
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+AT = "2026-03-01T12:00:00.000Z"
 SPEC = "name: shop\nstorage: storage\nconfiguration:\n  headrace.lineage: lineage.jsonl\n"
 
 QUERIES = """
@@ -137,6 +145,49 @@ def test_lineage_goes_where_the_option_or_the_project_says(
     (of_url,) = lineage_listeners(project, "http://me:hunter2@127.0.0.1:5000/x?key=1")
     assert str(of_url) == "sending lineage to http://***@127.0.0.1:5000/x"
     assert not [*lineage_listeners(spec_in(tmp_path, "name: x\nstorage: s\n"), None)]
+
+
+def test_datasets_are_told_by_what_the_catalogue_knows(tmp_path: Path) -> None:
+    """Inputs are found in the positions of tables: of the pipeline, files, Delta tables and snapshots."""
+    schema = json.dumps({"type": "struct", "fields": [{"name": "x", "type": "long"}]})
+    database = TableName(SNAPSHOTS, "orders_1")
+    snapshot = Dataset(database, DatasetKind.SNAPSHOT, SourceLocation("a.py", 1), input="orders at jdbc:db")
+    sunk = TableName("default", "sunk")
+    sink = Dataset(sunk, DatasetKind.SINK, SourceLocation("a.py", 1), properties={"path": "/out/sunk"})
+    read: dict[str, Any] = {
+        f"table {database}": 1,
+        "stream of files /in/a, /in/b/*": {},
+        "Delta table /in/delta, version 3 (2)": 1,
+        "constants": "1",
+    }
+    entries = {
+        database: TableEntry(1, 1, schema, "parquet", ""),
+        sunk: TableEntry(1, 1, schema, "sink", "", positions={"f": read}),
+    }
+    counts: Any = [{"name": "positive", "passed": 3, "failed": 1}]
+    tables = [
+        EventRecord(
+            "table", 1, table_name=str(each), at=AT, state="COMPLETED", version_after=1, expectations=counts
+        )
+        for each in entries
+    ]
+    record = EventRecord("run", 1, str(uuid4()), AT, state="COMPLETED")
+    run = RecordedRun("shop", tmp_path, datetime.fromisoformat(AT), record, tables, {}, entries)
+    run = replace(run, datasets={str(database): snapshot, str(sunk): sink})
+    file = tmp_path / "events.jsonl"
+    (listener,) = lineage_listeners(spec_in(tmp_path), str(file))
+    listener(run)
+    taken, written = [each for each in events_in(file) if each["job"]["name"] != "shop"][1::2]
+    assert [(each["namespace"], each["name"]) for each in taken["inputs"]] == [
+        ("headrace", "orders at jdbc:db")
+    ]
+    (assertion,) = taken["outputs"][0]["facets"]["dataQualityAssertions"]["assertions"]
+    assert (assertion["assertion"], assertion["success"], assertion["actual"]) == ("positive", False, "1")
+    inputs = {each["name"]: each for each in written["inputs"]}
+    path = f"{tmp_path}/catalog/current/{SNAPSHOTS}/orders_1"
+    assert inputs.keys() == {"/in/a", "/in/b", "/in/delta", path}
+    assert inputs[path]["facets"]["schema"]["fields"][0]["name"] == "x"
+    assert [each["name"] for each in written["outputs"]] == ["/out/sunk"]
 
 
 @pytest.mark.parametrize("target", ["s3://bucket/events", "http://"])

@@ -36,7 +36,7 @@ _SUFFIX = ".jsonl"
 _RUNS = ("run", "runs")
 
 
-class ExpectationCounts(TypedDict):
+class ExpectationRecord(TypedDict):
     """Rows that met an expectation, and rows that did not."""
 
     name: str
@@ -85,7 +85,7 @@ class EventRecord:
     version_after: int = 0
     error_code: str = ""
     error: str = ""
-    expectations: Sequence[ExpectationCounts] = ()
+    expectations: Sequence[ExpectationRecord] = ()
 
     def to_json(self) -> str:
         """Return the record as a line."""
@@ -102,7 +102,7 @@ _FIELDS = tuple(field.name for field in fields(EventRecord))
 RUN, TABLE, DELIVERY = "run", "table", "delivery"
 RUNNING, DIED = "RUNNING", "DIED"
 
-_SCHEMA = EventRecord("schema", expectations=[ExpectationCounts(name="", passed=0, failed=0)])
+_SCHEMA = EventRecord("schema", expectations=[ExpectationRecord(name="", passed=0, failed=0)])
 
 
 def timestamp(at: datetime) -> str:
@@ -260,9 +260,10 @@ def _record_of(line: bytes) -> EventRecord | None:
     """Return the record of a line; None for a torn one, and for one that is something else."""
     try:
         given = json.loads(line)
-        return EventRecord.from_fields(given) if line.endswith(b"\n") and isinstance(given, dict) else None
     except ValueError:
         return None
+    whole = line.endswith(b"\n") and isinstance(given, dict) and isinstance(given.get("run"), int)
+    return EventRecord.from_fields(given) if whole else None
 
 
 def _first_run(file: Path) -> int:

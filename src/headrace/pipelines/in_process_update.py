@@ -57,9 +57,9 @@ class InProcessUpdater(Updater):
     # -- rows computed one by one --
 
     def row_by_row(self) -> Updated:
-        if len(self._table.queries) > 1:
+        query, *others = self._table.queries
+        if others:
             return self._unchanged_streams()
-        (query,) = self._table.queries
         before, name = self._begun(query), query.query.name
         read = before.positions.get(name, {})
         now = self._next_positions(query, read)

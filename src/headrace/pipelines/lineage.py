@@ -288,7 +288,7 @@ class _Datasets:
             yield self._input(_FILES, what)
         elif what in self._names:
             path, facets = self._table(self._names[what])
-            yield _DatasetOf(self._events.InputDataset(_FILES, path, facets), of_pipeline=True)
+            yield _DatasetOf(self._events.InputDataset(_FILES, path, facets=facets), of_pipeline=True)
 
     def _input(self, namespace: str, name: str) -> _DatasetOf:
         return _DatasetOf(self._events.InputDataset(namespace, name), of_pipeline=False)

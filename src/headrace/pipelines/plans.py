@@ -231,7 +231,7 @@ def _plan_of_streams(table: StoredTable, fingerprint: str, stable: bool, spark: 
         if len(table.queries) > 1 or table.dataset.kind is DatasetKind.SINK:
             several = "it has several flows" if len(table.queries) > 1 else "it is a sink"
             return replace(plan, only_spark=several)
-        return _with_flow(plan, table.queries[0], spark)
+        return _with_flow(plan, next(iter(table.queries)), spark)
     query = table.queries[0]
     if table.dataset.kind is DatasetKind.SINK:
         raise _refused_stream(query, f"{state or 'AUTO CDC'} keeps state, and a sink has none")

@@ -147,7 +147,9 @@ def _set_cpu(metric: Any, labels: tuple[str, ...], record: EventRecord) -> None:
 def _last_successes(run: RecordedRun) -> dict[str, float]:
     """Return when each table was last brought up to date, and "" the last run without failures ended."""
     found: dict[str, float] = {}
-    missing = {"", *map(str, run.entries), *(each.table_name for each in run.tables)}
+    # Tables of dropped rows have no records of their own.
+    owners = (str(name) for name in run.entries if name.owner == name)
+    missing = {"", *owners, *(each.table_name for each in run.tables)}
     for each in _newest_first(run):
         if each.kind in (RUN, TABLE) and each.state == "COMPLETED" and each.table_name in missing:
             found[each.table_name] = _seconds(each)

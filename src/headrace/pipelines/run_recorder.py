@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
 
 from headrace.errors import HeadraceError
-from headrace.pipelines.catalog import PipelineCatalog, TableEntry
+from headrace.io.source import WEIGHT as TICK_WEIGHT
+from headrace.pipelines.catalog import PipelineCatalog, TableEntry, TableState
 from headrace.pipelines.definitions import Dataset, TableName
 from headrace.pipelines.event_log import (
     DELIVERY,
@@ -28,7 +29,7 @@ from headrace.pipelines.event_log import (
     EventLog,
     EventLogWriter,
     EventRecord,
-    ExpectationCounts,
+    ExpectationRecord,
     Retention,
     timestamp,
 )
@@ -134,8 +135,11 @@ class RunRecorder:
 
     def observe(self, event: Event) -> None:
         """Record an event of a table, and hand it on."""
-        with self._lock:
-            self._record(event)
+        try:
+            with self._lock:
+                self._record(event)
+        except Exception as error:  # A damaged file that it counts is the run's to find, not ours.
+            self._report(f"{event.table} could not be recorded", error)
         self._observer(event)
 
     def end(self, report: RunReport) -> None:
@@ -194,7 +198,6 @@ class RunRecorder:
             version_after=after.version if after else 0,
             error_code=_code_of(event.error),
             error="" if event.error is None else _text_of(event.error),
-            expectations=_expectations_of(updated),
         )
         if updated is None:
             return record
@@ -207,6 +210,10 @@ class RunRecorder:
             rows_read=updated.rows_in,
             rows_inserted=inserted,
             rows_deleted=deleted,
+            expectations=[
+                ExpectationRecord(name=each, passed=counts.passed, failed=counts.failed)
+                for each, counts in updated.expectations.items()
+            ],
         )
 
     def _state_bytes(self, name: TableName, entry: TableEntry | None) -> int:
@@ -299,12 +306,6 @@ def _code_of(error: Exception | None) -> str:
     return error.code if isinstance(error, HeadraceError) else type(error).__name__ if error else ""
 
 
-def _expectations_of(updated: Any) -> list[ExpectationCounts]:
-    """Return the counts of rows by expectation that an update has, if it has any."""
-    counts: Mapping[str, Sequence[int]] = getattr(updated, "expectations", None) or {}
-    return [ExpectationCounts(name=name, passed=n[0], failed=n[1]) for name, n in counts.items()]
-
-
 def rows_changed(
     catalog: PipelineCatalog, name: TableName, before: TableEntry | None, after: TableEntry
 ) -> tuple[int | None, int | None]:
@@ -315,27 +316,45 @@ def rows_changed(
         return 0, 0
     folders = [catalog.changes(name).folder(at) for at in range(before.version + 1, after.version + 1)]
     if all(folder.is_dir() for folder in folders):
-        weights = [each for folder in folders for each in _weights_in(folder)]
-        return sum(n for n, _ in weights), sum(n for _, n in weights)
+        return _sums(_rows_in(file, WEIGHT) for folder in folders for file in data_files(folder))
+    ticked = _tick_files(catalog, name, before, after)
+    if len(ticked) == 1:
+        return _rows_in(ticked[0], TICK_WEIGHT)
     rows = catalog.rows(name)
     old, new = ({each.name for each in data_files(rows.folder(of.version))} for of in (before, after))
     return (after.rows - before.rows, 0) if old and old <= new else (None, None)
 
 
-def _weights_in(folder: Path) -> Iterable[tuple[int, int]]:
-    """Yield the numbers of rows that each file of changes inserts and deletes."""
+def _tick_files(
+    catalog: PipelineCatalog, name: TableName, before: TableEntry, after: TableEntry
+) -> list[Path]:
+    """Return the files of changes that the table's state has given out for a version.
+
+    One file has each row once; of several, a row in one may cancel a row in another.
+    """
+    if not after.generation or after.generation != before.generation:
+        return []
+    state = TableState(catalog.states(catalog.storage, name).folder(after.generation))
+    return [file for folder in state.ticks_after(before.tick) for file in data_files(folder)]
+
+
+def _sums(counts: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    found = list(counts)
+    return sum(n for n, _ in found), sum(n for _, n in found)
+
+
+def _rows_in(file: Path, column: str) -> tuple[int, int]:
+    """Return the numbers of rows that a file of changes inserts and deletes. column: of their weights."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     compute: Any = pc
-    for file in data_files(folder):
-        held = pq.ParquetFile(file)
-        if WEIGHT not in held.schema_arrow.names:
-            yield held.metadata.num_rows, 0
-            continue
-        weights = compute.fill_null(held.read([WEIGHT])[WEIGHT], 1)
-        inserted = compute.sum(compute.max_element_wise(weights, 0)).as_py() or 0
-        yield inserted, inserted - (compute.sum(weights).as_py() or 0)
+    held = pq.ParquetFile(file)
+    if column not in held.schema_arrow.names:
+        return held.metadata.num_rows, 0
+    weights = compute.fill_null(held.read([column])[column], 1)
+    inserted = compute.sum(compute.max_element_wise(weights, 0)).as_py() or 0
+    return inserted, inserted - (compute.sum(weights).as_py() or 0)
 
 
 def _bytes_in(folder: Path | str) -> int:
