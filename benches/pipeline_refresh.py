@@ -197,7 +197,12 @@ def measure_job(folder: Path, times: int, changes: float) -> bool:
     ours = headrace(project)
     job = [sys.executable, str(case / "sales_job.py"), str(project / "in"), str(batch / "out")]
     theirs = Runner(
-        "Spark's batch", batch, job, lambda table: f"{batch}/out/{table}/**/*.parquet", batch / "out"
+        "Spark's batch",
+        batch,
+        job,
+        lambda table: f"{batch}/out/{table}/**/*.parquet",
+        batch / "out",
+        environment={**os.environ, "PYSPARK_PYTHON": sys.executable},
     )
     added = int(orders * changes)
     measure_runs(
@@ -250,7 +255,7 @@ def show_bytes(runners: Iterable[Runner], read: Path) -> None:
     table = Table("on disk after all runs", "", "MB", "to the input", "files")
     table.add("input", size / 1e6, 1.0, f"{files:,}")
     for runner in runners:
-        kinds = sorted(runner.kept.iterdir()) if runner.name == "Headrace" else [runner.kept]
+        kinds = sorted(runner.kept.glob("*")) if runner.name == "Headrace" else [runner.kept]
         total = 0
         for kind in kinds:
             size_of_kind, files = size_of(kind, seen)
