@@ -20,7 +20,9 @@ from typer.testing import CliRunner
 
 from headrace.cli.main import app
 from headrace.pipelines.definitions import DROPPED, VIOLATIONS, Policy
-from headrace.pipelines.errors import ExpectationFailed
+from headrace.pipelines.errors import BadDefinition, ExpectationFailed
+from headrace.pipelines.pipeline_run import run_pipeline
+from headrace.pipelines.table_update import Updated, Updater
 from tests.golden import assert_golden
 from tests.pipelines.project import Project, changed, event, states
 
@@ -149,6 +151,56 @@ def test_a_view_and_its_counts_are_as_recomputed_after_each_batch(
         assert states(report)["orders"] == "COMPLETED", event(report, "orders").error
         assert_as_recomputed(project, report, now, before)
         before = now
+
+
+@pytest.mark.parametrize("updates", [1, 2, 3])
+def test_a_run_that_dies_in_between_leaves_all_three_tables_to_the_next_one(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, updates: int
+) -> None:
+    text = HEAD + CHECKS_OF_PYTHON.format(kind="materialized_view", query=QUERIES["with state"])
+    project = Project.new(tmp_path / "project", spark, a_py=text)
+    drawn = random.Random(updates)
+    rows = some_rows(drawn, 12)
+    project.add("in", 1, as_json(rows))
+    project.run()
+    before = Counter({*rows})
+    tables = project.rows("orders"), dropped_rows(project)
+
+    rows += some_rows(drawn, 12)
+    project.add("in", 2, as_json(rows[12:]))
+    update, done = Updater.run, list[Updater]()
+
+    def dies_after_some(updater: Updater) -> Updated:
+        updated = update(updater)
+        done.append(updater)
+        if len(done) == updates:
+            raise KeyboardInterrupt
+        return updated
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Updater, "run", dies_after_some)
+        with pytest.raises(KeyboardInterrupt):
+            project.run()
+    assert (project.rows("orders"), dropped_rows(project)) == tables
+    assert_as_recomputed(project, project.run(), Counter({*rows}), before)
+
+
+def test_a_condition_that_is_wrong_leaves_its_table_out_of_a_run_that_goes_on(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    project = Project.new(tmp_path / "project", spark)
+    one = "CREATE MATERIALIZED VIEW one AS SELECT 1 AS x;"
+    project.write("b.sql", f"{one} CREATE MATERIALIZED VIEW ids AS SELECT id FROM orders;")
+    project.write("a.py", HEAD + EDITED.format(least=50, condition="id IS NOT NULL"))
+    project.add("in", 1, as_json([(1, 5, "DE"), (None, 60, "FR")]))
+    project.run()
+    project.write("a.py", HEAD + EDITED.format(least="nothing", condition="id IS NOT NULL"))
+    project.add("in", 2, as_json([(2, 5, "DE")]))
+    report = run_pipeline(project.spec, spark, skip_invalid=True)
+    assert states(report) == {"one": "COMPLETED"}
+    assert {type(error) for error in report.errors} == {BadDefinition}
+    assert len({str(error) for error in report.errors}) == 1
+    assert project.rows("orders") == Counter([(1, 5, "DE")])
 
 
 STREAMS = """

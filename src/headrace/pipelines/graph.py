@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from pyspark.errors import PySparkException
 
-from headrace.errors import Step
+from headrace.errors import HeadraceError, Step
 from headrace.expr.spark_columns import quoted
 from headrace.file_system import subfolder_for
 from headrace.pipelines.catalog import SINK, TableEntry
@@ -221,12 +221,13 @@ class _Analyser:
         dataset = self.definitions.checked(name)
         if dataset.is_stored:
             table = self._table(dataset)
-            if dataset.kind is not DatasetKind.SINK:
-                self._create_empty(table)
             if dataset.expectations:
-                self._add_with_expectations(table)
+                with self._undone_on_error():
+                    self._add_with_expectations(table)
             else:
                 self.tables[name] = table
+                if dataset.kind is not DatasetKind.SINK:
+                    self._create_empty(table)
         elif not self._create_view(dataset):
             return
         self.done.add(name)
@@ -268,11 +269,25 @@ class _Analyser:
             dataset = replace(dataset, kind=kind)
         return StoredTable(dataset, queries, _schema(dataset, queries))
 
+    @contextmanager
+    def _undone_on_error(self) -> Generator[None]:
+        """Remove the tables that the block has added if it raises: the next reader analyses them again."""
+        tables, created = dict(self.tables), len(self.created)
+        try:
+            yield
+        except HeadraceError:
+            for name in self.created[created:]:
+                self.spark.sql(f"DROP TABLE IF EXISTS {name.quoted}")
+            del self.created[created:]
+            self.tables = tables
+            raise
+
     def _add_with_expectations(self, table: StoredTable) -> None:
         """Add a table that drops rows, and the tables of its dropped rows and of other violations.
 
         The dropped rows come before the table, its violations after it.
         """
+        self._create_empty(table)
         dataset, read = table.dataset, self.spark.table(table.name.quoted)
         conditions = checked_conditions(dataset, read)
         dropping = {
