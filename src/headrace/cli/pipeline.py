@@ -6,9 +6,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from signal import SIGTERM, Signals, signal
 from time import sleep
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -102,7 +100,7 @@ def run(
     ]
     selection = Selection(_names(refresh), _names(full_refresh), full_refresh_all)
     try:
-        with _raising_on_sigterm(), _session(spec) as (project, spark), _observer(log_format) as observer:
+        with _session(spec) as (project, spark), _observer(log_format) as observer:
             report = run_pipeline(
                 project, spark, selection, policy=refresh_policy, observer=observer, listeners=listeners
             )
@@ -262,21 +260,6 @@ def _session(file: Path | None) -> Generator[tuple[PipelineSpec, SparkSession]]:
 
     with spark_for(project) as spark:
         yield project, spark
-
-
-@contextmanager
-def _raising_on_sigterm() -> Generator[None]:
-    """Raise `Stopped` on SIGTERM, so that a run ends as by Ctrl-C. A flow at work ends its tick before."""
-    from headrace.pipelines.table_update import Stopped
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        raise Stopped(Signals(number))
-
-    before = signal(SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal(SIGTERM, before)
 
 
 @contextmanager
