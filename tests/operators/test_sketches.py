@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,13 +14,14 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import col
 from headrace.errors import EvaluationError
-from headrace.expr.hll_sketch import HllSketch, coupon_of, hll_sketch, union
+from headrace.expr.hll_sketch import HllSketch, coupon_of, coupons_of_integers, hll_sketch, union
 from headrace.expr.row_classes import schema_of
 from headrace.expr.types import INT64
 from headrace.lowering.reference import functions_of
 from headrace.operators.aggregate.aggregation import Aggregation, answer_of
 from headrace.operators.aggregate.sketches import Coupons, prune_coupons
 from headrace.testing import check_ticks
+from tests.spark.tasks_with_checkpoint import CheckpointedTasks
 
 if TYPE_CHECKING:
     from headrace.testing import Backend
@@ -91,6 +94,26 @@ def test_of_rows_that_are_never_taken_back_only_the_coupons_of_registers_are_nee
         assert HllSketch(lg_k, copies).to_bytes() == HllSketch(lg_k, each).to_bytes()
 
 
+def test_a_checkpoint_keeps_sketches(tmp_path: Path) -> None:
+    flow = hr.Flow("visits")
+    visits = flow.table("visits", Visit).group_by("page")
+    made = visits.agg(
+        few=hr.hll_sketch_agg(col.user, 4),
+        sketch=hr.hll_sketch_agg(col.user),
+        n=hr.approx_count_distinct(col.user),
+    )
+    flow.sink("groups", made)
+    flow.sink("all", made.group_by().agg(users=hr.hll_union_agg(col.sketch)))
+    engine = hr.Engine(flow)
+    rows = [Visit("ab"[user % 2], user) for user in range(90)]
+    for come, gone in ((rows[:60], []), (rows[60:], rows[:40]), ([], rows[40:41]), ([], rows[41:])):
+        changes = [*map(hr.insert, come), *map(hr.delete, gone)]
+        expected = {sink: Counter(found.raw) for sink, found in engine.tick(visits=changes).items()}
+        with CheckpointedTasks(flow, tmp_path / "checkpoint", shards=2) as tasks:
+            found = tasks.tick({"visits": changes})
+        assert {sink: Counter(rows) for sink, rows in found.items()} == expected
+
+
 SKETCHES = {
     "registers": hr.approx_count_distinct(col.user, 0.39),
     "few registers of a sketch": hr.hll_sketch_agg(col.user, 4),
@@ -154,6 +177,11 @@ def test_a_sketch_does_not_depend_on_the_order_of_its_values(values: list[Any], 
     parts = [hll_sketch(sketch(part).to_bytes()) for part in (values[:at], values[at:])]
     assert union(parts, any_lg_k=False).to_bytes() == whole
     assert hll_sketch(whole).to_bytes() == whole
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
+def test_coupons_of_a_column_are_those_of_its_values(values: list[int]) -> None:
+    assert coupons_of_integers(np.array(values)).tolist() == [coupon_of(value) for value in values]
 
 
 def _answers(build: Any, *rows: Any) -> Any:

@@ -17,10 +17,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import floor, log
-from typing import Any
+from typing import Any, TypeAlias
 
 from headrace.errors import EvaluationError
 from headrace.expr.hyperloglog import tables
+from headrace.requirements import np, pl
+
+Words: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+"""Integers of 64 bits, whose arithmetic wraps."""
 
 MIN_LG_K, MAX_LG_K, DEFAULT_LG_K = 4, 21, 12
 ADDRESS_BITS = 26
@@ -74,6 +78,31 @@ def _finished(word: int) -> int:
     word = (word ^ word >> 33) * 0xFF51AFD7ED558CCD & _WORD
     word = (word ^ word >> 33) * 0xC4CEB9FE1A85EC53 & _WORD
     return word ^ word >> 33
+
+
+def coupons_of_integers(values: Words) -> Words:
+    """Return the coupons of integers, as `coupon_of` of each."""
+    words = values.astype(np.int64).view(np.uint64)
+    words = _rotated_words(words * np.uint64(_C1), 31) * np.uint64(_C2)
+    second: Words = np.full(len(words), _SEED ^ 8, np.uint64)
+    first = (words ^ second) + second
+    second = second + first
+    first, second = _finished_words(first), _finished_words(second)
+    first = first + second
+    second = second + first
+    zeros = pl.Series(second).bitwise_leading_zeros().to_numpy().astype(np.int64)
+    addresses = (first & np.uint64(_ADDRESS)).astype(np.int64)
+    return (np.minimum(zeros, 62) + 1 << ADDRESS_BITS) | addresses
+
+
+def _rotated_words(words: Words, by: int) -> Words:
+    return (words << np.uint64(by)) | (words >> np.uint64(64 - by))
+
+
+def _finished_words(words: Words) -> Words:
+    words = (words ^ (words >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    words = (words ^ (words >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+    return words ^ (words >> np.uint64(33))
 
 
 # --- sketches ----------------------------------------------------------------------------------------

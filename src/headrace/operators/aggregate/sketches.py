@@ -24,6 +24,7 @@ from headrace.expr.hll_sketch import (
     HllSketch,
     capacity,
     coupon_of,
+    coupons_of_integers,
     hll_sketch,
     union,
 )
@@ -311,7 +312,9 @@ class Coupons(CodeCounts):
         return lambda copies: HllSketch(lg_k, present_codes(copies)).to_bytes()
 
     def code_column(self, arguments: Sequence[pl.Expr]) -> pl.Expr:
-        return pl.map_batches(list(arguments), _coupon_column, return_dtype=pl.Int64(), is_elementwise=True)
+        integers = isinstance(self.types[0].type, IntegerType)
+        coupons = _coupons_of_integers if integers else _coupons_of_bytes
+        return pl.map_batches(list(arguments), coupons, return_dtype=pl.Int64(), is_elementwise=True)
 
     def settle(self, to: Target) -> None:
         if self.append:
@@ -339,7 +342,13 @@ class Coupons(CodeCounts):
         return pl.Series(made, dtype=pl.Binary)
 
 
-def _coupon_column(columns: Sequence[pl.Series]) -> pl.Series:
+def _coupons_of_integers(columns: Sequence[pl.Series]) -> pl.Series:
+    (values,) = columns
+    made = pl.Series(coupons_of_integers(values.fill_null(0).to_numpy()))
+    return masked(made, values.is_not_null().to_numpy()) if values.null_count() else made
+
+
+def _coupons_of_bytes(columns: Sequence[pl.Series]) -> pl.Series:
     coupons = [None if value is None else coupon_of(value) for value in columns[0].to_list()]
     return pl.Series(coupons, dtype=pl.Int64)
 
