@@ -334,6 +334,19 @@ def test_a_log_that_cannot_be_written_is_reported_and_the_run_goes_on(
 
 
 @pytest.mark.spark
+def test_a_run_that_is_terminated_is_recorded_as_stopped(project: Project) -> None:
+    command = [sys.executable, "-m", "headrace.cli", "pipeline", "run", "--log-format", "json"]
+    with subprocess.Popen(command, cwd=project.root, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        next(line for line in process.stdout if '"RUNNING"' in line)
+        process.terminate()
+        process.stdout.read()
+    assert process.returncode == 143
+    assert [each.state for each in log_of(project).records() if each.kind == "run"] == ["RUNNING", "STOPPED"]
+    assert not project.run().failed
+
+
+@pytest.mark.spark
 def test_later_runs_of_one_that_goes_on_are_logged_if_they_have_news(project: Project) -> None:
     def run() -> list[str]:
         before = len(log_of(project).records())

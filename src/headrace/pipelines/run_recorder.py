@@ -12,8 +12,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Lock
+from signal import SIGTERM, Signals, signal
+from threading import Lock, current_thread, main_thread
 from time import monotonic, perf_counter, process_time
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
 
@@ -83,15 +85,35 @@ def recording(
     """Record a run: the block calls `observe` for each event, and `end` with the report.
 
     only_news: do not log a run in which no table changes, and none fails that did not fail before.
+
+    A SIGTERM in the block raises `Stopped` in the main thread, so that the end of the run is recorded.
     """
     recorder = RunRecorder(spec, catalog, observer, listeners, only_news)
     try:
-        yield recorder
+        with _raising_on_sigterm():
+            yield recorder
     except BaseException as error:
         recorder.fail(error)
         raise
     finally:
         recorder.close()
+
+
+@contextmanager
+def _raising_on_sigterm() -> Generator[None]:
+    if current_thread() is not main_thread():
+        yield
+        return
+    from headrace.pipelines.table_update import Stopped
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        raise Stopped(Signals(number))
+
+    before = signal(SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal(SIGTERM, before)
 
 
 class RunRecorder:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xxhash import xxh64_intdigest
 
+from headrace.errors import EvaluationError
 from headrace.expr.code_runtime import EPOCH, EXACT, utf8
 from headrace.expr.function_records import function
 from headrace.expr.functions.integer_columns import count_of, unscaled
@@ -406,14 +407,19 @@ def _hashed(family: _Family, width: _Width, column: pl.Series, seed: Words) -> W
 
 
 def _union_on_spark(call: CallTerm, arguments: Sequence[Column]) -> Column:
-    # A union of Spark's depends on the order of both. Spark would read annotations.
-    return F.udf(lambda *values: _union_of_values(*values), "binary")(*arguments)
+    # A union of Spark's depends on the order of both. Raising is left to it, since it does so only where its
+    # value is wanted: a Python function runs for all rows, and has no annotations, which Spark would read.
+    made = F.udf(lambda *values: _union_or_none(*values), "binary")(*arguments)
+    return F.coalesce(made, F.call_function("hll_union", *arguments))
 
 
-def _union_of_values(one: bytearray | None, other: bytearray | None, any_lg_k: bool | None) -> bytes | None:
+def _union_or_none(one: bytearray | None, other: bytearray | None, any_lg_k: bool | None) -> bytes | None:
     if one is None or other is None or any_lg_k is None:
         return None
-    return union_of_bytes(bytes(one), bytes(other), any_lg_k)
+    try:
+        return union_of_bytes(bytes(one), bytes(other), any_lg_k)
+    except EvaluationError:
+        return None
 
 
 NAMES: dict[str, Any] = {
