@@ -207,6 +207,9 @@ SNAPSHOTS = f"{RESERVED}snapshots"
 DROPPED, VIOLATIONS = f"{RESERVED}dropped", f"{RESERVED}violations"
 """Ends of the names of tables beside a table: rows that its expectations drop, and its other violations."""
 
+FAILED_EXPECTATIONS = "failed_expectations"
+"""Column of dropped rows and of violations: names of the expectations that a row fails, an array."""
+
 DELTA = "delta"
 CHANGELOG = "changelog"
 

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import Step
 from headrace.pipelines.catalog import TableEntry
-from headrace.pipelines.definitions import DROPPED, DatasetKind, TableName
+from headrace.pipelines.definitions import DROPPED, FAILED_EXPECTATIONS, DatasetKind, TableName
 from headrace.pipelines.errors import ExpectationFailed
-from headrace.pipelines.expectation_queries import FAILED_EXPECTATIONS
 from headrace.pipelines.expectations import (
     Expectation,
     ExpectationCounts,

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 
 from headrace.errors import Step
 from headrace.expr.spark_columns import quoted
-from headrace.pipelines.definitions import Dataset
+from headrace.pipelines.definitions import FAILED_EXPECTATIONS, Dataset
 from headrace.pipelines.errors import BadDefinition
 from headrace.pipelines.expectations import Expectation, OnViolation
 from headrace.pipelines.query_errors import message_of
@@ -25,9 +25,6 @@ from headrace.queries.planning import reads_current_time
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
-
-FAILED_EXPECTATIONS = "failed_expectations"
-"""Column of dropped rows and of violations: names of the expectations that a row fails, an array."""
 
 
 def checked_conditions(dataset: Dataset, rows: DataFrame) -> dict[str, Column]:

@@ -17,6 +17,7 @@ from headrace.pipelines.errors import NeedsSpark
 from headrace.pipelines.table_plan import ANSWER, Method
 from headrace.pipelines.table_update import Stopped, Updated, Updater
 from headrace.pipelines.weighted_rows import WEIGHT
+from headrace.tables.version_folders import WEIGHT as SOURCE_WEIGHT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -138,7 +139,6 @@ class InProcessUpdater(Updater):
     def _run_flow(self, state: TableState, changes: Mapping[str, pa.Table]) -> int:
         """Run the flow on changes, in one tick; return their number."""
         from headrace.io.files.changelog import Changelog
-        from headrace.io.source import WEIGHT as SOURCE_WEIGHT
         from headrace.spark.run_command import run
         from headrace.spark.sources.opening import ArrowTable
 

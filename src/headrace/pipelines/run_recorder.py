@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
 
 from headrace.errors import HeadraceError
-from headrace.io.source import WEIGHT as TICK_WEIGHT
 from headrace.pipelines.catalog import PipelineCatalog, TableEntry, TableState
 from headrace.pipelines.definitions import Dataset, TableName
 from headrace.pipelines.event_log import (
@@ -38,6 +37,7 @@ from headrace.pipelines.event_log import (
 from headrace.pipelines.input_identity import without_secrets
 from headrace.pipelines.spec import PipelineSpec
 from headrace.pipelines.weighted_rows import WEIGHT
+from headrace.tables.version_folders import WEIGHT as TICK_WEIGHT
 from headrace.tables.version_folders import data_files
 
 if TYPE_CHECKING:
