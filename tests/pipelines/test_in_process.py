@@ -18,6 +18,7 @@ from headrace.pipelines.definitions import Place
 from headrace.pipelines.errors import NeedsSpark
 from headrace.pipelines.kept_analysis import KeptAnalysis, load
 from headrace.pipelines.pipeline_run import RunReport, UpdateState, run_pipeline
+from tests.golden import MESSAGES, assert_golden
 from tests.pipelines.project import Project, changed, event, states
 
 if TYPE_CHECKING:
@@ -194,8 +195,9 @@ def test_a_file_that_only_spark_can_read_is_read_by_spark(project: Project) -> N
 
 def test_without_an_analysis_a_run_needs_spark(tmp_path: Path, spark: SparkSession) -> None:
     made = Project.new(tmp_path / "project", spark, a_py=PYTHON)
-    with pytest.raises(NeedsSpark, match="analysed"):
+    with pytest.raises(NeedsSpark) as refused:
         here(made, Place.HERE)
+    assert_golden(MESSAGES / "pipeline_needs_spark.txt", f"{refused.value}\n")
 
 
 # --- what an analysis comes from ------------------------------------------------------------------

@@ -86,7 +86,7 @@ class ExpectationFailed(PipelineError):
 class NeedsSpark(PipelineError):
     """Raised in a run that is to do without Spark for what only Spark can do. Carries `dataset`."""
 
-    code = "P815"
+    code = "P809"
 
 
 class AbsentSpark:

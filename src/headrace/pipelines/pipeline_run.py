@@ -136,7 +136,9 @@ def run_pipeline(
             graph, plans = kept.graph, kept.plans
         elif place is Place.HERE:
             raise NeedsSpark(
-                f"the project is to be analysed: {kept}", fix="run it once with --on auto, or --on spark"
+                "the project is to be analysed, which needs Spark",
+                why=f"{kept[:1].upper()}{kept[1:]}.",
+                fix="run it once with --on auto, or --on spark",
             )
         else:
             graph, plans = project.analysed(kept)
@@ -238,7 +240,9 @@ class _Run:
         """Go on with Spark, for what cannot be done in this process. Raises `NeedsSpark` if it must not."""
         if self.place is Place.HERE:
             raise NeedsSpark(
-                "it can only be brought up to date by Spark", why=f"{why}.", fix="run it with --on auto"
+                "it can only be brought up to date by Spark",
+                why=f"{why}.",
+                fix="run it with --on auto, which starts Spark where it is needed",
             )
         self.graph, self.plans = self.project.analysed(why)
         self.selected, self.anew = _selected(self.graph, self.selection)
