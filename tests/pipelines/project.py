@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.pipelines.definitions import Policy, TableName
+from headrace.pipelines.definitions import Place, Policy, TableName
 from headrace.pipelines.pipeline_run import Event, RunReport, Selection, run_pipeline
 from headrace.pipelines.run_recorder import RunListener
 from headrace.pipelines.spec import PipelineSpec, read_spec
@@ -55,9 +55,10 @@ class Project:
         full: Iterable[str] = (),
         policy: Policy | None = None,
         listeners: Sequence[RunListener] = (),
+        place: Place = Place.AUTO,
     ) -> RunReport:
         selection = Selection(refresh, tuple(full))
-        return run_pipeline(self.spec, self.spark, selection, policy=policy, listeners=listeners)
+        return run_pipeline(self.spec, self.spark, selection, policy=policy, listeners=listeners, place=place)
 
     def path(self, table: str) -> Path:
         return self.root / self.storage / "catalog/current/default" / table

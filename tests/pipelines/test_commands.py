@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner, Result
 
-from headrace.cli import pipeline as commands
 from headrace.cli.main import app
+from headrace.pipelines.watch import Watch
 from tests.golden import assert_golden
 from tests.pipelines.project import Project
 
@@ -160,7 +160,7 @@ def test_a_run_that_goes_on(project: Project, monkeypatch: pytest.MonkeyPatch) -
             raise KeyboardInterrupt
         project.add("in", len(pauses) + 1, [{"id": 9, "v": 1}] if len(pauses) == 1 else [])
 
-    monkeypatch.setattr(commands, "sleep", paused)
+    monkeypatch.setattr(Watch, "wait", lambda _, longest: paused(longest))
     ended = headrace("run", "--continuous", "--every", "0.5", "--refresh", "events,counts")
     assert ended.exit_code == 130
     assert pauses == [0.5, 0.5, 0.5]
@@ -192,7 +192,7 @@ def test_an_error_in_the_project_does_not_end_a_run_that_goes_on(
             raise KeyboardInterrupt
         step()
 
-    monkeypatch.setattr(commands, "sleep", paused)
+    monkeypatch.setattr(Watch, "wait", lambda _, longest: paused(longest))
     ended = headrace("run", "--continuous")
     assert ended.exit_code == 130
     said = [line.partition(": ")[2] for line in shown(ended.stdout, project).splitlines() if "TIME: " in line]

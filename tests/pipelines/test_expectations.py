@@ -19,8 +19,9 @@ import pytest
 from typer.testing import CliRunner
 
 from headrace.cli.main import app
-from headrace.pipelines.definitions import DROPPED, VIOLATIONS, Policy
+from headrace.pipelines.definitions import DROPPED, VIOLATIONS, Place, Policy
 from headrace.pipelines.errors import BadDefinition, ExpectationFailed
+from headrace.pipelines.in_process_update import InProcessUpdater
 from headrace.pipelines.pipeline_run import run_pipeline
 from headrace.pipelines.table_update import Updated, Updater
 from tests.golden import assert_golden
@@ -153,9 +154,10 @@ def test_a_view_and_its_counts_are_as_recomputed_after_each_batch(
         before = now
 
 
+@pytest.mark.parametrize("place", [Place.HERE, Place.SPARK])
 @pytest.mark.parametrize("updates", [1, 2, 3])
 def test_a_run_that_dies_in_between_leaves_all_three_tables_to_the_next_one(
-    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, updates: int
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, updates: int, place: Place
 ) -> None:
     text = HEAD + CHECKS_OF_PYTHON.format(kind="materialized_view", query=QUERIES["with state"])
     project = Project.new(tmp_path / "project", spark, a_py=text)
@@ -168,9 +170,10 @@ def test_a_run_that_dies_in_between_leaves_all_three_tables_to_the_next_one(
 
     rows += some_rows(drawn, 12)
     project.add("in", 2, as_json(rows[12:]))
-    update, done = Updater.run, list[Updater]()
+    kind = Updater if place is Place.SPARK else InProcessUpdater
+    update, done = kind.run, list[Updater]()
 
-    def dies_after_some(updater: Updater) -> Updated:
+    def dies_after_some(updater: Any) -> Updated:
         updated = update(updater)
         done.append(updater)
         if len(done) == updates:
@@ -178,9 +181,9 @@ def test_a_run_that_dies_in_between_leaves_all_three_tables_to_the_next_one(
         return updated
 
     with monkeypatch.context() as patched:
-        patched.setattr(Updater, "run", dies_after_some)
+        patched.setattr(kind, "run", dies_after_some)
         with pytest.raises(KeyboardInterrupt):
-            project.run()
+            project.run(place=place)
     assert (project.rows("orders"), dropped_rows(project)) == tables
     assert_as_recomputed(project, project.run(), Counter({*rows}), before)
 

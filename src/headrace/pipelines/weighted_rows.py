@@ -208,7 +208,8 @@ def consolidate_arrow(changes: pa.Table) -> pa.Table:
 
     names = [name for name in changes.column_names if name != WEIGHT]
     frame: Any = pl.from_arrow(changes)
-    summed = frame.group_by(names).agg(pl.col(WEIGHT).sum()) if names else frame.sum()
+    # In the order in which they come, so that files and messages are the same each time.
+    summed = frame.group_by(names, maintain_order=True).agg(pl.col(WEIGHT).sum()) if names else frame.sum()
     found: pa.Table = summed.filter(pl.col(WEIGHT) != 0).to_arrow()
     return found.select(changes.column_names).cast(changes.schema)
 
