@@ -43,6 +43,11 @@ SKETCH_TOLERANCE = 0.1
 """Of the sums of what Spark's sketch and DuckDB's, which is coarser, estimate."""
 
 
+def _environment() -> dict[str, str]:
+    """Return the environment of a run, whose modules are compiled once, as installed ones are."""
+    return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+
+
 @dataclass
 class Runner:
     """Contestant: its commands, and what they have cost so far.
@@ -62,7 +67,7 @@ class Runner:
     start: Sequence[str] | None = None
     empty: Path | None = None
     analysis: Sequence[str] | None = None
-    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    environment: Mapping[str, str] = field(default_factory=_environment)
     costs: dict[str, Cost] = field(default_factory=dict[str, Cost])
     failed: bool = False
 
@@ -202,7 +207,7 @@ def measure_job(folder: Path, times: int, changes: float) -> bool:
         job,
         lambda table: f"{batch}/out/{table}/**/*.parquet",
         batch / "out",
-        environment={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        environment={**_environment(), "PYSPARK_PYTHON": sys.executable},
     )
     added = int(orders * changes)
     measure_runs(
