@@ -29,7 +29,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
-from headrace.errors import CheckpointDamaged, HeadraceError, UnreadableSource
+from headrace.errors import HeadraceError
 from headrace.file_system import make_private_file, make_private_folder, remove_folder, write_file
 from headrace.pipelines.definitions import Dataset, DatasetKind, TableName
 from headrace.pipelines.graph import Graph, StoredTable
@@ -75,8 +75,8 @@ _OUTSIDE = ("/proc/", "/sys/", "/dev/")
 
 
 @dataclass(slots=True)
-class Recording:
-    """Record of what definitions asked for while they were read.
+class AnalysisSources:
+    """What definitions asked for while they were read.
 
     files, folders: that Python opened, and listed. environment: variables, with what they were.
     given:   relations in the JVM whose columns a query gives. reasons: why the analysis cannot be kept.
@@ -102,12 +102,12 @@ class Recording:
             self.files.add(text)
 
 
-_recording: Recording | None = None
+_noted: AnalysisSources | None = None
 
 
 def _hear(event: str, arguments: tuple[Any, ...]) -> None:
-    if _recording is not None:
-        _recording.heard(event, arguments)
+    if _noted is not None:
+        _noted.heard(event, arguments)
 
 
 @cache
@@ -116,23 +116,23 @@ def _listen() -> None:
 
 
 @contextmanager
-def recording() -> Generator[Recording]:
-    """Record in the block what definitions ask for."""
-    global _recording
+def noting_sources() -> Generator[AnalysisSources]:
+    """Note in the block what definitions ask for."""
+    global _noted
     _listen()
-    made = Recording()
+    made = AnalysisSources()
     with ExitStack() as closing:
         closing.enter_context(_noting_reads(made))
         closing.enter_context(_noting_environment(made))
-        before, _recording = _recording, made
+        before, _noted = _noted, made
         try:
             yield made
         finally:
-            _recording = before
+            _noted = before
 
 
 @contextmanager
-def _noting_environment(made: Recording) -> Generator[None]:
+def _noting_environment(made: AnalysisSources) -> Generator[None]:
     kind: Any = type(os.environ)
     get = kind.__getitem__
 
@@ -152,7 +152,7 @@ def _noting_environment(made: Recording) -> Generator[None]:
 
 
 @contextmanager
-def _noting_reads(made: Recording) -> Generator[None]:
+def _noting_reads(made: AnalysisSources) -> Generator[None]:
     """Note calls that read rows, and relations with given columns."""
     from pyspark.core.rdd import RDD
     from pyspark.sql.classic.dataframe import DataFrame
@@ -182,7 +182,7 @@ def _noting_reads(made: Recording) -> Generator[None]:
             setattr(kind, name, method)
 
 
-def _noting_call(made: Recording, method: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _noting_call(made: AnalysisSources, method: Callable[..., Any], name: str) -> Callable[..., Any]:
     def noting(*arguments: Any, **keywords: Any) -> Any:
         made.reasons.append(f"its definitions read rows, by {name}()")
         return method(*arguments, **keywords)
@@ -190,7 +190,7 @@ def _noting_call(made: Recording, method: Callable[..., Any], name: str) -> Call
     return noting
 
 
-def _noting_pivot(made: Recording, method: Callable[..., Any]) -> Callable[..., Any]:
+def _noting_pivot(made: AnalysisSources, method: Callable[..., Any]) -> Callable[..., Any]:
     def noting(self: Any, pivot_col: str, values: Any = None) -> Any:
         if values is None:
             made.reasons.append("its definitions read rows, by pivot() without values")
@@ -199,7 +199,7 @@ def _noting_pivot(made: Recording, method: Callable[..., Any]) -> Callable[..., 
     return noting
 
 
-def _noting_columns(made: Recording, method: Callable[..., Any]) -> Callable[..., Any]:
+def _noting_columns(made: AnalysisSources, method: Callable[..., Any]) -> Callable[..., Any]:
     def noting(self: Any, *arguments: Any, **keywords: Any) -> Any:
         frame = method(self, *arguments, **keywords)
         if self._jreader.userSpecifiedSchema().isDefined():
@@ -298,7 +298,7 @@ _VARIABLES = ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "HADOOP_CONF_DIR", "SPARK
 """Variables of the environment by which sessions get settings. Others are set by sessions that start."""
 
 
-def _sources_of(spec: PipelineSpec, record: Recording) -> tuple[set[Path], set[str]]:
+def _sources_of(spec: PipelineSpec, sources: AnalysisSources) -> tuple[set[Path], set[str]]:
     """Return the files that a project consists of, with what it imports and reads, and those installed."""
     own = {spec.file, *(file for file, _ in spec.files())}
     waiting = [(file, "") for file in own if file.suffix == ".py"]
@@ -314,7 +314,7 @@ def _sources_of(spec: PipelineSpec, record: Recording) -> tuple[set[Path], set[s
         ours = module.__name__.partition(".")[0] == "headrace" if isinstance(file, str) else False
         if isinstance(file, str) and (ours or "-packages" in file):
             installed.add(file)
-    for path in record.files:
+    for path in sources.files:
         inside = path.startswith((f"{spec.storage}{os.sep}", *_OUTSIDE, sys.prefix, sys.base_prefix))
         if not inside and path not in installed and "__pycache__" not in path and os.path.isfile(path):
             own.add(Path(path))
@@ -347,10 +347,10 @@ def _imported(file: Path, package: str) -> Iterator[ModuleType]:
             yield module
 
 
-def _why_not_kept(graph: Graph, own: Iterable[Path], record: Recording) -> str:
+def _why_not_kept(graph: Graph, own: Iterable[Path], sources: AnalysisSources) -> str:
     """Return why an analysis cannot be kept; empty if it can."""
-    if record.reasons:
-        return record.reasons[0]
+    if sources.reasons:
+        return sources.reasons[0]
     if any(table.failure is not None for table in graph.tables):
         return "a source cannot be reached"
     return next(filter(None, (_why_it_varies(file) for file in own if file.suffix == ".py")), "")
@@ -420,15 +420,15 @@ def keep(
     policy: Policy | None,
     graph: Graph,
     plans: Mapping[TableName, TablePlan],
-    record: Recording,
+    sources: AnalysisSources,
 ) -> str:
     """Keep an analysis for later runs. Return why it cannot be kept; empty if it is."""
     folder = spec.storage / _FOLDER
-    own, installed = _sources_of(spec, record)
-    if why := _why_not_kept(graph, own, record):
+    own, installed = _sources_of(spec, sources)
+    if why := _why_not_kept(graph, own, sources):
         remove_folder(folder)
         return why
-    kept = _without_jvm(graph, plans, record)
+    kept = _without_jvm(graph, plans, sources)
     leaves = {leaf.exact: leaf for table in kept.graph.tables for q in table.queries for leaf in q.leaves}
     try:
         inferred = {exact: found for exact, leaf in leaves.items() if (found := _inferred(leaf)) is not None}
@@ -444,9 +444,9 @@ def keep(
     body = {
         **_surroundings(spec, policy),
         "own": {str(path): _digest_of_file(path) for path in own},
-        "folders": {path: _digest_of_folder(path) for path in sorted(_folders_of(spec, record))},
+        "folders": {path: _digest_of_folder(path) for path in sorted(_folders_of(spec, sources))},
         "installed": {path: _mark(path) for path in installed},
-        "environment": record.environment,
+        "environment": sources.environment,
         "inferred": inferred,
         "parts": {name: _digest(content) for name, content in parts.items()},
     }
@@ -461,8 +461,8 @@ def keep(
     return ""
 
 
-def _folders_of(spec: PipelineSpec, record: Recording) -> Iterator[str]:
-    for path in record.folders:
+def _folders_of(spec: PipelineSpec, sources: AnalysisSources) -> Iterator[str]:
+    for path in sources.folders:
         if not path.startswith((str(spec.storage), *_OUTSIDE, sys.prefix, sys.base_prefix)):
             yield path
 
@@ -481,9 +481,7 @@ def load(spec: PipelineSpec, policy: Policy | None) -> KeptAnalysis | str:
         for exact, found in body["inferred"].items():
             if not _infers_the_same(_leaf_of(graph, exact), found):
                 return f"the columns of {_leaf_of(graph, exact).key} may have changed"
-    except (CheckpointDamaged, UnreadableSource, OSError, KeyError, TypeError, LookupError) as error:
-        return f"the kept analysis cannot be read: {type(error).__name__}"
-    except (pickle.UnpicklingError, AttributeError, ImportError, EOFError) as error:
+    except Exception as error:  # What unpickles parts may raise any.
         return f"the kept analysis cannot be read: {type(error).__name__}"
     flows = {name: partial(_unpickled, folder, digest) for name, digest in body["parts"].items()}
     named = {name: replace(plan, load=flows.get(_part_name(name))) for name, plan in plans.items()}
@@ -555,23 +553,25 @@ def _unpickled(folder: Path, digest: str) -> Any:
     return pickle.loads(content)
 
 
-def _without_jvm(graph: Graph, plans: Mapping[TableName, TablePlan], record: Recording) -> KeptAnalysis:
+def _without_jvm(
+    graph: Graph, plans: Mapping[TableName, TablePlan], sources: AnalysisSources
+) -> KeptAnalysis:
     """Return an analysis without what lives in the JVM, and without options that may be secrets."""
-    tables = {table.name: _table_without_jvm(table, record) for table in graph.tables}
+    tables = {table.name: _table_without_jvm(table, sources) for table in graph.tables}
     datasets = {name: _kept_dataset(each) for name, each in graph.definitions.datasets.items()}
     definitions = replace(graph.definitions, datasets=datasets, queries={})
     made = {}
     for name, plan in plans.items():
-        inputs = plan.inputs and {each: _kept_leaf(leaf, record) for each, leaf in plan.inputs.items()}
+        inputs = plan.inputs and {each: _kept_leaf(leaf, sources) for each, leaf in plan.inputs.items()}
         made[name] = replace(plan, table=tables[name], inputs=inputs)
     return KeptAnalysis(replace(graph, definitions=definitions, tables=tuple(tables.values())), made)
 
 
-def _table_without_jvm(table: StoredTable, record: Recording) -> StoredTable:
+def _table_without_jvm(table: StoredTable, sources: AnalysisSources) -> StoredTable:
     queries: list[Any] = []
     for query in table.queries:
         own = replace(query.query, frame=_not_kept, text=None, cdc=None, settings={})
-        leaves = tuple(_kept_leaf(leaf, record) for leaf in query.leaves)
+        leaves = tuple(_kept_leaf(leaf, sources) for leaf in query.leaves)
         queries.append(replace(query, query=own, frame=cast("Any", None), leaves=leaves))
     return replace(table, dataset=_kept_dataset(table.dataset), queries=tuple(queries))
 
@@ -588,15 +588,15 @@ def _not_kept() -> Any:
     raise AssertionError("a kept analysis has no query")
 
 
-def _kept_leaf(leaf: Leaf, record: Recording) -> Leaf:
+def _kept_leaf(leaf: Leaf, sources: AnalysisSources) -> Leaf:
     if leaf.node is None:
         return leaf
     if isinstance(leaf, UnversionedLeaf):
         # What tells it from others in this process may hold a password.
         return replace(leaf.without_plan(), exact=leaf.key, identity=None)
-    if isinstance(leaf, FilesLeaf) and identity_in_jvm(leaf.node) in record.given:
+    if isinstance(leaf, FilesLeaf) and identity_in_jvm(leaf.node) in sources.given:
         return replace(leaf.without_plan(), given=True)
     return leaf.without_plan()
 
 
-__all__ = ["KeptAnalysis", "Recording", "keep", "load", "recording"]
+__all__ = ["AnalysisSources", "KeptAnalysis", "keep", "load", "noting_sources"]

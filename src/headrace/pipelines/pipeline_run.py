@@ -27,6 +27,7 @@ from headrace.pipelines.in_process_update import InProcessUpdater
 from headrace.pipelines.kept_analysis import KeptAnalysis
 from headrace.pipelines.kept_analysis import load as load_analysis
 from headrace.pipelines.planned_project import Project
+from headrace.pipelines.query_errors import message_of
 from headrace.pipelines.run_recorder import RunListener, recording
 from headrace.pipelines.run_snapshot import RunSnapshot
 from headrace.pipelines.spec import PipelineSpec
@@ -314,6 +315,12 @@ class _Run:
                 return done
             except NeedsSpark as error:
                 why = error.what
+            except HeadraceError:
+                raise
+            except Exception as error:  # What libraries cannot do here, Spark may be able to.
+                if self.place is Place.HERE:
+                    raise
+                why = f"{type(error).__name__}: {message_of(error)}"
         if self.project.session is None:
             self._start_spark(snapshot, f"{table.dataset.title}: {why}" if why else "")
         return update_with_expectations(snapshot, self.plans, table, Updater, anew=anew)

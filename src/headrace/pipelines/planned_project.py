@@ -24,7 +24,7 @@ from headrace.pipelines.definitions import (
 from headrace.pipelines.delta_source import register_delta
 from headrace.pipelines.errors import BadSpec, Report
 from headrace.pipelines.graph import Graph, StoredTable
-from headrace.pipelines.kept_analysis import KeptAnalysis, recording
+from headrace.pipelines.kept_analysis import KeptAnalysis, noting_sources
 from headrace.pipelines.kept_analysis import keep as keep_analysis
 from headrace.pipelines.kept_analysis import load as load_analysis
 from headrace.pipelines.query_errors import message_of
@@ -158,12 +158,12 @@ class Project:
         self.why = why
         spark = _session_from(self.sessions)
         report = self.errors.append if self.skip_invalid else None
-        with recording() as record:
+        with noting_sources() as sources:
             graph, plans = self.closing.enter_context(planned(self.spec, spark, self.policy, report))
         self.session = SparkSession.getActiveSession()
         graph = _plannable_part(graph, plans)
         if not self.errors:
-            self.not_kept = keep_analysis(self.spec, self.policy, graph, plans, record)
+            self.not_kept = keep_analysis(self.spec, self.policy, graph, plans, sources)
         return graph, plans
 
 
