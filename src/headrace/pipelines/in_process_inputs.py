@@ -66,9 +66,9 @@ def _read_parquet(path: str, schema: StructType, wanted: pa.Schema) -> pa.Table:
         file = pq.ParquetFile(path)
         _check_writer(path, file.metadata.metadata or {})
         there = file.schema_arrow
-        return columns_of_table(
-            path, file.read([name for name in wanted.names if name in there.names]), wanted
-        )
+        folded = {name.lower() for name in wanted.names}
+        found = file.read([name for name in there.names if name.lower() in folded])
+        return columns_of_table(path, found, wanted)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise NeedsSpark(f"{path} cannot be read: {error}") from None
 

@@ -1,17 +1,18 @@
 """Update of one table in this process, without Spark, by the same flow and on the same state.
 
-What it cannot do, it does not begin, or leaves as a run that died would (`NeedsSpark`): Spark goes on from
-there.
+It either does not begin what it cannot do, or stops where a killed run would (`NeedsSpark`): Spark goes on
+from there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from headrace.errors import BadInput, CheckpointDamaged, FlowChanged, WrongType
 from headrace.pipelines.catalog import Positions, TableState
 from headrace.pipelines.errors import NeedsSpark
 from headrace.pipelines.table_plan import ANSWER, Method
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
     from headrace.pipelines.graph import AnalysedQuery
 
+MAX_BYTES = 1 << 28
+"""Bytes of changed files of a table's inputs up to which they are read into memory."""
+
 MAX_ROWS = 500_000
 """Changed rows of a table's inputs from which on the start of Spark pays."""
 
@@ -35,7 +39,9 @@ class InProcessUpdater(Updater):
     def run(self) -> Updated:
         if self.plan.method is not Method.RECOMPUTE:
             self.snapshot.keep(leaf for query in self._table.queries for leaf in query.leaves)
-        return _METHODS[self.plan.method](self)
+        updated = _METHODS[self.plan.method](self)
+        # What updates have cost is of those by Spark, between whose ways it decides.
+        return replace(updated, entry=replace(updated.entry, costs=self._costs.to_entry()))
 
     def recompute(self) -> Updated:
         (query,) = self._table.queries
@@ -125,6 +131,10 @@ class InProcessUpdater(Updater):
         if self.plan.only_spark or self.plan.inputs is None:
             raise NeedsSpark(self.plan.only_spark or "it has no flow")
         found: dict[str, pa.Table] = {}
+        leaves = self.plan.inputs.values()
+        size = sum(self.snapshot.input(leaf).bytes_changed(read.get(leaf.key)) for leaf in leaves)
+        if size > MAX_BYTES:
+            raise NeedsSpark(f"{size:,} bytes of files have changed, for which Spark pays")
         for source, leaf in self.plan.inputs.items():
             given, before = self.snapshot.input(leaf), read.get(leaf.key)
             if leaf.streaming:
@@ -150,14 +160,17 @@ class InProcessUpdater(Updater):
             )
             for name, table in changes.items()
         }
-        result = run(
-            flow,
-            way="here",
-            sources=sources,
-            sinks={ANSWER: Changelog(state.sink)},
-            checkpoint=state.checkpoint,
-            keep_ticks=1,
-        )
+        try:
+            result = run(
+                flow,
+                way="here",
+                sources=sources,
+                sinks={ANSWER: Changelog(state.sink)},
+                checkpoint=state.checkpoint,
+                keep_ticks=1,
+            )
+        except (FlowChanged, CheckpointDamaged, WrongType, BadInput) as error:
+            raise NeedsSpark(error.what) from None
         if result.stopped_by is not None:
             raise Stopped(result.stopped_by)
         return result.rows_in

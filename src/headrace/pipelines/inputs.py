@@ -35,6 +35,7 @@ from headrace.pipelines.weighted_rows import (
     with_weight,
 )
 from headrace.queries.plan_details import frame_of_plan, java_class
+from headrace.tables.version_folders import data_files
 from headrace.tables.versioned_table import (
     CHANGE_TYPE,
     CHANGE_WEIGHTS,
@@ -101,6 +102,10 @@ class RunInput(ABC, Generic[L]):
         """Return the weighted changes since a position, read in this process. Raises `NeedsSpark`."""
         raise NeedsSpark(f"Spark reads {self.leaf.key}")
 
+    def bytes_changed(self, before: Position | None) -> int:
+        """Return the size of the files that hold the changes since a position; 0 where there are none."""
+        return 0
+
     def unread_here(self, before: Position | None, table: StoredTable) -> pa.Table:
         """Return the rows since a position for a stream, like `unread`.
 
@@ -144,6 +149,10 @@ class TableInput(RunInput[TableLeaf]):
 
     def changes(self, before: Position | None) -> DataFrame | None:
         return self.versions.changes(before) if isinstance(before, int) else None
+
+    def bytes_changed(self, before: Position | None) -> int:
+        folders = self.versions.change_folders(before) if isinstance(before, int) else None
+        return sum(file.stat().st_size for folder in folders or () for file in data_files(folder))
 
     def changes_here(self, before: Position | None) -> pa.Table:
         if not isinstance(before, int):
@@ -282,6 +291,11 @@ class DeltaInput(RunInput[DeltaLeaf]):
         return consolidate(
             added.unionByName(removed).unionByName(_read_feed_files(files.feed, schema, self.spark))
         )
+
+    def bytes_changed(self, before: Position | None) -> int:
+        files = self.run.changed_files(self.leaf, before) if isinstance(before, str) else None
+        listed = (*files.added, *files.removed, *files.feed) if files is not None else ()
+        return sum(os.path.getsize(file.path) for file in listed if os.path.exists(file.path))
 
     def changes_here(self, before: Position | None) -> pa.Table:
         import pyarrow as pa

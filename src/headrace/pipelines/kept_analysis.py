@@ -21,21 +21,31 @@ import os
 import pickle
 import re
 import sys
+import sysconfig
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
+from time import time_ns
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.errors import HeadraceError
 from headrace.file_system import make_private_file, make_private_folder, remove_folder, write_file
 from headrace.pipelines.definitions import Dataset, DatasetKind, TableName
+from headrace.pipelines.errors import NeedsSpark
 from headrace.pipelines.graph import Graph, StoredTable
 from headrace.pipelines.input_identity import without_secret_options
-from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, UnversionedLeaf, files_of_folder
-from headrace.state.commit import read_checked, write_checked
+from headrace.pipelines.leaves import (
+    DeltaLeaf,
+    FilesLeaf,
+    Leaf,
+    UnversionedLeaf,
+    files_of_folder,
+    spark_columns,
+)
+from headrace.state.commit import parse_checked, write_checked
 from headrace.version import __version__
 
 if TYPE_CHECKING:
@@ -60,26 +70,42 @@ class KeptAnalysis:
 # --- what an analysis comes from ------------------------------------------------------------------
 
 
-_ASKED = frozenset(
-    ("now", "today", "utcnow", "time_ns", "monotonic", "perf_counter", "getpid", "gethostname", "argv")
+_ASKED = re.compile(
+    "now|today|utcnow|time_ns|monotonic|perf_counter|getpid|gethostname|argv|urandom|rand|randn|randint"
+    "|default_rng|import_module|exists|is_file|is_dir|isfile|isdir|stat|lstat|getmtime|getsize"
+    r"|(read|scan)_\w+|ParquetFile|ParquetDataset|dataset"
 )
-"""Names by which Python code asks for what differs from run to run."""
+"""Names by which Python code asks for what may differ from run to run, without a file that Python opens."""
 
 _MODULES = re.compile(
     "time|random|uuid|secrets|socket|ssl|http|urllib|requests|httpx|aiohttp|ftplib|boto3|subprocess"
-    "|multiprocessing|psycopg|psycopg2|sqlalchemy|sqlite3"
+    "|multiprocessing|psycopg|psycopg2|sqlalchemy|sqlite3|duckdb|pymysql|pyodbc|oracledb|redis|pymongo"
+    "|kafka|confluent_kafka"
 )
 """Modules by which it does."""
 
+_SPARK_FUNCTIONS = frozenset(("F", "f", "sf", "functions"))
+"""Usual names of `pyspark.sql.functions`, whose functions are expressions of queries."""
+
+_READING = re.compile(
+    r"spark\.sql\.(parquet\.(mergeSchema|binaryAsString|int96\w*|datetimeRebase\w*|inferTimestamp\w*"
+    r"|fieldId\..*)|files\.ignore\w+|json\..*|csv\..*|legacy\..*)"
+)
+"""Settings by which Spark reads files otherwise than a run without it."""
+
 _OUTSIDE = ("/proc/", "/sys/", "/dev/")
+_INSTALLED = tuple(
+    sorted({f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+)
 
 
 @dataclass(slots=True)
 class AnalysisSources:
     """What definitions asked for while they were read.
 
-    files, folders: that Python opened, and listed. environment: variables, with what they were.
-    given:   relations in the JVM whose columns a query gives. reasons: why the analysis cannot be kept.
+    files, folders: that Python opened, or tried to, and listed. environment: variables, with what they were.
+    given:   relations in the JVM with columns that a query declares. reasons: why the analysis cannot be
+             kept. began: when definitions began to be read, in nanoseconds.
     """
 
     files: set[str] = field(default_factory=set[str])
@@ -87,6 +113,7 @@ class AnalysisSources:
     environment: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
     given: set[int] = field(default_factory=set[int])
     reasons: list[str] = field(default_factory=list[str])
+    began: int = field(default_factory=time_ns)
 
     def heard(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Record an audit event of Python."""
@@ -96,6 +123,8 @@ class AnalysisSources:
         if not isinstance(path, (str, os.PathLike)):
             return
         text = os.path.abspath(os.fspath(cast("str | os.PathLike[str]", path)))
+        if text.startswith((*_OUTSIDE, *_INSTALLED)) or "__pycache__" in text:
+            return
         if event != "open":
             self.folders.add(text)
         elif not set("wax+") & set(str(arguments[1] or "r")):
@@ -222,27 +251,42 @@ def identity_in_jvm(node: Any) -> int:
 
 
 def _why_it_varies(file: Path) -> str:
-    """Return what in a file of Python may make its definitions others in the next run; empty if nothing."""
+    """Return why the definitions in a file of Python may differ in the next run; empty if they may not."""
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return f"{file.name} cannot be read"
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import():
-                roots = (alias.name.partition(".")[0] for alias in node.names)
-                names = {root for root in roots if _MODULES.fullmatch(root)}
-            case ast.ImportFrom():
-                root = (node.module or "").partition(".")[0]
-                names = {alias.name for alias in node.names} & _ASKED
-                names |= {root} if _MODULES.fullmatch(root) else set()
-            case ast.Attribute():
-                names = {node.attr} & _ASKED
-            case _:
-                continue
+    nodes: Iterable[Any] = ast.walk(tree)
+    for node in nodes:
+        names = [name for name in _names_in(node) if _ASKED.fullmatch(name)]
+        names += [name for name in _modules_in(node) if _MODULES.fullmatch(name)]
         if names:
-            return f"{file.name}, line {node.lineno}, uses {min(names)}, which may be another in each run"
+            return f"{file.name}, line {node.lineno}, uses {names[0]}, which may differ from run to run"
     return ""
+
+
+def _names_in(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.ImportFrom():
+            yield from (alias.name for alias in node.names)
+        case ast.Attribute(value=ast.Name(id=owner)) if owner in _SPARK_FUNCTIONS:
+            return
+        case ast.Attribute():
+            yield node.attr
+        case ast.Constant(value="now" | "today" as moment):
+            yield moment
+        case _:
+            return
+
+
+def _modules_in(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Import():
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        case ast.ImportFrom():
+            yield (node.module or "").partition(".")[0]
+        case _:
+            return
 
 
 # --- digests --------------------------------------------------------------------------------------
@@ -275,17 +319,19 @@ def _mark(path: str) -> list[int] | None:
     return [found.st_size, found.st_mtime_ns]
 
 
-def _surroundings(spec: PipelineSpec, policy: Policy | None) -> dict[str, Any]:
-    """Return what an analysis depends on besides files."""
+def _surroundings(spec: PipelineSpec, policy: Policy | None, session: str) -> dict[str, Any]:
+    """Return what an analysis depends on besides files. session: settings of a session that was given."""
     import pyspark
 
     named = {name: os.environ.get(name, "") for name in _VARIABLES}
-    defaults = Path(named["SPARK_CONF_DIR"] or "conf", "spark-defaults.conf")
+    home = os.environ.get("SPARK_HOME") or os.path.dirname(pyspark.__file__)
+    defaults = Path(named["SPARK_CONF_DIR"] or os.path.join(home, "conf"), "spark-defaults.conf")
     return {
         "headrace": __version__,
         "python": sys.version,
         "spark": pyspark.__version__,
         "policy": policy.value if policy else "",
+        "session": session,
         "root": str(spec.root),
         "zone": [os.environ.get("TZ", ""), os.path.realpath("/etc/localtime")],
         "variables": _digest(json.dumps(named)),
@@ -314,10 +360,8 @@ def _sources_of(spec: PipelineSpec, sources: AnalysisSources) -> tuple[set[Path]
         ours = module.__name__.partition(".")[0] == "headrace" if isinstance(file, str) else False
         if isinstance(file, str) and (ours or "-packages" in file):
             installed.add(file)
-    for path in sources.files:
-        inside = path.startswith((f"{spec.storage}{os.sep}", *_OUTSIDE, sys.prefix, sys.base_prefix))
-        if not inside and path not in installed and "__pycache__" not in path and os.path.isfile(path):
-            own.add(Path(path))
+    storage = f"{spec.storage}{os.sep}"
+    own |= {Path(path) for path in sources.files if path not in installed and not path.startswith(storage)}
     return own, {path for path in installed if os.path.isfile(path)}
 
 
@@ -347,12 +391,18 @@ def _imported(file: Path, package: str) -> Iterator[ModuleType]:
             yield module
 
 
-def _why_not_kept(graph: Graph, own: Iterable[Path], sources: AnalysisSources) -> str:
+def _why_not_kept(spec: PipelineSpec, graph: Graph, own: Iterable[Path], sources: AnalysisSources) -> str:
     """Return why an analysis cannot be kept; empty if it can."""
     if sources.reasons:
         return sources.reasons[0]
     if any(table.failure is not None for table in graph.tables):
         return "a source cannot be reached"
+    if found := sorted(filter(_READING.fullmatch, spec.configuration)):
+        return f"{found[0]} is set, by which only Spark reads files"
+    for file in own:
+        mark = _mark(str(file))
+        if mark is not None and mark[1] >= sources.began:
+            return f"{file.name} was written while the project was analysed"
     return next(filter(None, (_why_it_varies(file) for file in own if file.suffix == ".py")), "")
 
 
@@ -376,11 +426,17 @@ def _inferred(leaf: Leaf) -> Any:
             there = files_of_folder(leaf)
             return [[path, mark, _digest_of_file(path)] for path, mark in sorted(there.items())]
         case DeltaLeaf():
-            from headrace.pipelines.delta_source import delta_table, spark_schema
-
-            return _digest(spark_schema(delta_table(leaf.path), leaf.version).json())
+            return _digest(spark_columns(leaf).json())
         case _:
             return None
+
+
+def _is_after(inferred: Any, began: int) -> bool:
+    """Return whether a file that columns were inferred from is newer than the analysis."""
+    if isinstance(inferred, str):
+        return False
+    marks = [each[1] for each in inferred] if isinstance(inferred[0], list) else [inferred[1]]
+    return any(mark[1] >= began for mark in marks)
 
 
 def _first(files: Mapping[str, list[int]]) -> list[Any] | None:
@@ -398,8 +454,12 @@ def _infers_the_same(leaf: Leaf, before: Any) -> bool:
             there = sorted(files_of_folder(leaf).items())
             same = [[path, mark] for path, mark in there] == [each[:2] for each in before]
             return same or [_digest_of_file(path) for path, _ in there] == [each[2] for each in before]
+        case DeltaLeaf():
+            from headrace.pipelines.delta_source import delta_table, spark_schema
+
+            return _digest(spark_schema(delta_table(leaf.path), leaf.version).json()) == before
         case _:
-            return _inferred(leaf) == before
+            return True
 
 
 def _columns_of_parquet(path: str) -> str:
@@ -421,28 +481,34 @@ def keep(
     graph: Graph,
     plans: Mapping[TableName, TablePlan],
     sources: AnalysisSources,
+    session: str = "",
 ) -> str:
-    """Keep an analysis for later runs. Return why it cannot be kept; empty if it is."""
+    """Keep an analysis for later runs. Return why it cannot be kept; empty if it is.
+
+    session: settings of the session, if one was given.
+    """
     folder = spec.storage / _FOLDER
     own, installed = _sources_of(spec, sources)
-    if why := _why_not_kept(graph, own, sources):
+    if why := _why_not_kept(spec, graph, own, sources):
         remove_folder(folder)
         return why
     kept = _without_jvm(graph, plans, sources)
     leaves = {leaf.exact: leaf for table in kept.graph.tables for q in table.queries for leaf in q.leaves}
     try:
         inferred = {exact: found for exact, leaf in leaves.items() if (found := _inferred(leaf)) is not None}
+        if any(_is_after(found, sources.began) for found in inferred.values()):
+            return "files of an input were written while the project was analysed"
         parts = _parts_of(kept)
     except (OSError, HeadraceError, pickle.PicklingError, TypeError, AttributeError) as error:
         remove_folder(folder)
         return f"{type(error).__name__}: {error}"
     make_private_folder(folder)
     for content in parts.values():
-        if not (folder / f"{_digest(content)}.part").exists():
+        if _digest_of_file(folder / f"{_digest(content)}.part") != _digest(content):
             write_file(folder / ".part.tmp", content, durable=False)
             os.replace(folder / ".part.tmp", folder / f"{_digest(content)}.part")
     body = {
-        **_surroundings(spec, policy),
+        **_surroundings(spec, policy, session),
         "own": {str(path): _digest_of_file(path) for path in own},
         "folders": {path: _digest_of_folder(path) for path in sorted(_folders_of(spec, sources))},
         "installed": {path: _mark(path) for path in installed},
@@ -463,24 +529,30 @@ def keep(
 
 def _folders_of(spec: PipelineSpec, sources: AnalysisSources) -> Iterator[str]:
     for path in sources.folders:
-        if not path.startswith((str(spec.storage), *_OUTSIDE, sys.prefix, sys.base_prefix)):
+        if path != str(spec.storage) and not path.startswith(f"{spec.storage}{os.sep}"):
             yield path
 
 
-def load(spec: PipelineSpec, policy: Policy | None) -> KeptAnalysis | str:
-    """Return the kept analysis of a project, or why there is none that holds."""
+def load(spec: PipelineSpec, policy: Policy | None, session: str = "") -> KeptAnalysis | str:
+    """Return the kept analysis of a project, or why there is none that holds.
+
+    session: settings of the session, if one was given.
+    """
     folder = spec.storage / _FOLDER
-    file = folder / _FILE
-    if not _is_trusted(file):
-        return "no analysis is kept" if not file.exists() else "others can write the kept analysis"
+    if not (folder / _FILE).exists():
+        return "no analysis is kept"
     try:
-        body = read_checked(file)
-        if changed := _what_changed(spec, policy, body):
+        body = parse_checked(folder / _FILE, _read_own(folder / _FILE).decode("ascii"))
+        if changed := _what_changed(spec, policy, session, body):
             return changed
         graph, plans = _unpickled(folder, body["parts"][_GRAPH])
         for exact, found in body["inferred"].items():
             if not _infers_the_same(_leaf_of(graph, exact), found):
                 return f"the columns of {_leaf_of(graph, exact).key} may have changed"
+    except NeedsSpark as error:
+        return error.what
+    except PermissionError as error:
+        return str(error)
     except Exception as error:  # What unpickles parts may raise any.
         return f"the kept analysis cannot be read: {type(error).__name__}"
     flows = {name: partial(_unpickled, folder, digest) for name, digest in body["parts"].items()}
@@ -493,18 +565,19 @@ def _leaf_of(graph: Graph, exact: str) -> Leaf:
     return next(leaf for leaf in leaves if leaf.exact == exact)
 
 
-def _is_trusted(file: Path) -> bool:
-    """Return whether a file is the user's own and nobody else can write it."""
-    try:
-        found = file.stat()
-    except OSError:
-        return False
-    return os.name != "posix" or (found.st_uid == os.geteuid() and not found.st_mode & 0o022)
+def _read_own(file: Path) -> bytes:
+    """Read a file that only the user can have written. Raises `PermissionError` for others."""
+    opened = os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+    with open(opened, "rb") as content:
+        for found in (os.fstat(opened), os.lstat(file.parent)):
+            if os.name == "posix" and (found.st_uid != os.geteuid() or found.st_mode & 0o022):
+                raise PermissionError("others can write the kept analysis")
+        return content.read()
 
 
-def _what_changed(spec: PipelineSpec, policy: Policy | None, body: Mapping[str, Any]) -> str:
+def _what_changed(spec: PipelineSpec, policy: Policy | None, session: str, body: Mapping[str, Any]) -> str:
     """Return what an analysis came from that is not the same; empty if all is."""
-    for name, value in _surroundings(spec, policy).items():
+    for name, value in _surroundings(spec, policy, session).items():
         if body[name] != value:
             return f"the {_NAMES.get(name, name)} changed"
     for path, digest in body["own"].items():
@@ -526,6 +599,7 @@ def _what_changed(spec: PipelineSpec, policy: Policy | None, body: Mapping[str, 
 _NAMES = {"variables": "settings of Spark in the environment have", "defaults": "defaults of Spark have"}
 _NAMES |= {"files": "list of the project's files has"}
 _NAMES |= {name: f"{name} has" for name in ("headrace", "python", "spark", "policy", "root", "zone")}
+_NAMES |= {"session": "settings of the session have"}
 
 _GRAPH = "graph"
 
@@ -547,7 +621,7 @@ def _parts_of(kept: KeptAnalysis) -> dict[str, bytes]:
 
 
 def _unpickled(folder: Path, digest: str) -> Any:
-    content = (folder / f"{digest}.part").read_bytes()
+    content = _read_own(folder / f"{digest}.part")
     if _digest(content) != digest:
         raise pickle.UnpicklingError("its content does not match its checksum")
     return pickle.loads(content)

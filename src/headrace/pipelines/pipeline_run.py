@@ -132,7 +132,7 @@ def run_pipeline(
         ExitStack() as closing,
     ):
         project = Project(spec, spark, policy, closing, skip_invalid=skip_invalid)
-        kept = "" if place is Place.SPARK else load_analysis(spec, policy)
+        kept = "" if place is Place.SPARK else load_analysis(spec, policy, project.settings)
         if isinstance(kept, KeptAnalysis):
             graph, plans = kept.graph, kept.plans
         elif place is Place.HERE:

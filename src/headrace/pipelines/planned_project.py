@@ -24,6 +24,7 @@ from headrace.pipelines.definitions import (
 from headrace.pipelines.delta_source import register_delta
 from headrace.pipelines.errors import BadSpec, Report
 from headrace.pipelines.graph import Graph, StoredTable
+from headrace.pipelines.input_identity import digest
 from headrace.pipelines.kept_analysis import KeptAnalysis, noting_sources
 from headrace.pipelines.kept_analysis import keep as keep_analysis
 from headrace.pipelines.kept_analysis import load as load_analysis
@@ -163,8 +164,26 @@ class Project:
         self.session = SparkSession.getActiveSession()
         graph = _plannable_part(graph, plans)
         if not self.errors:
-            self.not_kept = keep_analysis(self.spec, self.policy, graph, plans, sources)
+            try:
+                self.not_kept = keep_analysis(self.spec, self.policy, graph, plans, sources, self.settings)
+            except Exception as error:  # The run does without.
+                self.not_kept = f"{type(error).__name__}: {message_of(error)}"
         return graph, plans
+
+    @property
+    def settings(self) -> str:
+        """Settings of the session that was given, by which queries are analysed; empty for none."""
+        return settings_of_session(self.sessions)
+
+
+def settings_of_session(sessions: Sessions) -> str:
+    """Return the settings of a session, by which queries are analysed; empty if none is there yet."""
+    from pyspark.sql import SparkSession
+
+    if not isinstance(sessions, SparkSession):
+        return ""
+    given = sessions.sparkContext.getConf().getAll()
+    return digest(str(sorted((key, value) for key, value in given if key.startswith("spark.sql."))))
 
 
 def _session_from(sessions: Sessions) -> SparkSession:
@@ -181,7 +200,7 @@ def known(
 
     Raises the errors of `planned`.
     """
-    kept = load_analysis(spec, policy)
+    kept = load_analysis(spec, policy, settings_of_session(sessions))
     if isinstance(kept, KeptAnalysis):
         yield kept.graph, kept.plans
         return

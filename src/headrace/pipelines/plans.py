@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from headrace.analysis import analyse
 from headrace.errors import HeadraceError, UnsupportedQuery
@@ -260,8 +260,13 @@ def _with_flow(plan: TablePlan, query: AnalysedQuery, spark: SparkSession) -> Ta
     Spark runs such a query as it is; a run without Spark has the flow.
     """
     inputs = _name_inputs(query.leaves)
+    # A flow keeps no state from run to run here, so it may read nothing but what is new.
     if any(node.nodeName() in ("Join", "EventTimeWatermark") for node in _nodes(query.plan)):
         return replace(plan, only_spark="it joins a stream, or has a watermark")
+    if cast("Any", query.plan).subqueriesAll().size():
+        return replace(plan, only_spark="it has a subquery")
+    if plan.method is Method.APPEND and not all(leaf.streaming for leaf in query.leaves):
+        return replace(plan, only_spark="it reads more than streams")
     try:
         _check_can_change(plan.table, query, spark)
         return replace(plan, flow=_flow_of(plan.table, query, inputs), inputs=inputs)

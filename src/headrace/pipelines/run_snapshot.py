@@ -232,6 +232,10 @@ class FileInput(RunInput[FilesLeaf]):
             return with_weight(self._new_rows(found.added), 1)
         return None if self._why_not_compared(found) else self._difference(found)[0]
 
+    def bytes_changed(self, before: Position | None) -> int:
+        now, found = self.position(), self.file_changes(before)
+        return sum(now[path][0] for path in found.added) + sum(size for _, size, _ in found.removed)
+
     def changes_here(self, before: Position | None) -> pa.Table:
         if not isinstance(before, dict):
             raise NeedsSpark(f"{self.leaf.key} was not read before")

@@ -34,9 +34,9 @@ class Method(Enum):
     """Method by which a table is kept up to date. The value is shown to users.
 
     INCREMENTAL: a flow with state gets the changes of its inputs.
-    STATELESS:   Spark runs the query on the rows that came and on those that went: its rows are computed one
-                 by one, so that is what came to the table, and what went.
-    APPEND:      Spark runs the query of a stream on the rows that it has not read.
+    STATELESS:   the query runs on the rows that came and on those that went: its rows are computed one by
+                 one, so that is what came to the table, and what went.
+    APPEND:      the query of a stream runs on the rows that it has not read.
     RECOMPUTE:   Spark runs the query on all rows, and the difference to the rows before is handed on.
     """
 

@@ -49,6 +49,9 @@ FILE = f"{RESERVED}file"
 MANY = 64
 """Small files of a table from which on they are merged."""
 
+_MAX_REWRITTEN = 1 << 28
+"""Bytes of files up to which they are written anew in memory."""
+
 _SMALL, _LARGE = 1 << 23, 1 << 27
 """Bytes of a file that counts as small, and of one that small ones are merged into."""
 
@@ -264,6 +267,7 @@ class TableVersions:
         if not here and (self.table.layout != "parquet" or sum(map(count_rows, ticks)) > few.FEW):
             return self.apply(self.read_ticks(ticks))
         changes, before = few.read_ticks(ticks, columns), self._comparable
+        changes = few.without_empty_texts(changes, self.table.dataset.partitioned_by)
         if not len(changes):
             return before.version
         self._check_rows()
@@ -290,6 +294,8 @@ class TableVersions:
         held, parts = self._rows_folder(before.version), self.table.dataset.partitioned_by
         removed = changes.filter(compute.less(changes[WEIGHT], 0))
         anew = files_with_rows(held, removed, columns, parts)
+        if is_absent(self.spark) and sum(file.stat().st_size for file in anew) > _MAX_REWRITTEN:
+            raise NeedsSpark(f"many files of {self.table.name} are to be written anew")
         rows = [weighted_rows.as_changes(read_data_file(held, file, columns, parts)) for file in anew]
         whole = weighted_rows.consolidate_arrow(pa.concat_tables([changes, *rows]))
         expanded = weighted_rows.expand_arrow(whole)

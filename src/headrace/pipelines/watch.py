@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ class Watch:
         self._seen = self._look()
 
     def wait(self, longest: float) -> None:
-        """Wait until a file looks otherwise than before the last run, or for a number of seconds."""
+        """Wait until a file differs from how it was before the last run, or for a number of seconds."""
         until = monotonic() + longest
         while (now := self._look()) == self._seen and monotonic() < until:
             sleep(min(_LOOK_EVERY, max(0.0, until - monotonic())))
@@ -41,12 +42,13 @@ class Watch:
 
     def _look(self) -> dict[str, tuple[int, int]]:
         """Return the sizes and times of the files, by path."""
-        return dict(_marks(self._folders()))
+        own = (self.spec.file, *(file for file, _ in self.spec.files()))
+        return dict(_marks(self._folders())) | {str(file): mark for file in own if (mark := _mark(file))}
 
     def _folders(self) -> set[str]:
-        """Return the folders that hold the project, and those from which tables were made."""
+        """Return the folders from which tables were made."""
         entries = PipelineCatalog.last_entries(self.spec.storage)
-        found = {str(file.parent) for file, _ in self.spec.files()} | {str(self.spec.root)}
+        found = set[str]()
         for entry in entries.values():
             for positions in entry.positions.values():
                 for key, position in positions.items():
@@ -63,6 +65,14 @@ def _places(key: str) -> list[str]:
         return [place.removesuffix(f"{os.sep}*") for place in places.split(", ")]
     _, named, place = key.partition("Delta table ")
     return [os.path.join(place, "_delta_log")] if named else []
+
+
+def _mark(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
 
 
 def _marks(folders: set[str]) -> Iterator[tuple[str, tuple[int, int]]]:

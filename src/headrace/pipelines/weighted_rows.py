@@ -7,7 +7,7 @@ for columns that cannot be grouped here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -222,6 +222,18 @@ def expand_arrow(changes: pa.Table) -> pa.Table | None:
     if len(weights) and weights.min() < 0:
         return None
     return changes.drop_columns([WEIGHT]).take(np.repeat(np.arange(len(weights)), weights))
+
+
+def without_empty_texts(changes: pa.Table, partitioned_by: Sequence[str]) -> pa.Table:
+    """Return changes with nulls for empty texts in columns of partitions, for which folders have no name."""
+    import polars as pl
+
+    texts = [name for name in partitioned_by if changes.schema.field(name).type == "string"]
+    if not texts:
+        return changes
+    frame: Any = pl.from_arrow(changes)
+    nulled = frame.with_columns(pl.when(pl.col(name) != "").then(pl.col(name)).alias(name) for name in texts)
+    return consolidate_arrow(nulled.to_arrow().select(changes.column_names).cast(changes.schema))
 
 
 def as_changes(rows: pa.Table, weight: int = 1) -> pa.Table:
