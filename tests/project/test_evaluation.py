@@ -67,7 +67,7 @@ JUDGED = {
     (
         "pipelines/kept_analysis.py",
         "loads",
-    ): "a part that only the user can have written, named by its checksum",
+    ): "a part that only the user can write, with its checksum",
     ("pipelines/definition_files.py", "exec_module"): "the user's own project, which is to be run",
     ("pipelines/table_fingerprints.py", "loads"): _OWN_FUNCTIONS,
     ("pull/__init__.py", "import_module"): _BY_NAME,
