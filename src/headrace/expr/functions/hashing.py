@@ -466,7 +466,7 @@ FUNCTIONS: tuple[Function, ...] = (
         union_of_bytes,
         fallible=True,
         defaults=(False,),
-        example="unhex('0201070c03000108cbd7c204'), unhex('0201070c03000108cbd7c204'), false",
+        example="unhex('0201070c03000108cbd7c204'), unhex('0201070c03000108cbd7c204'), False",
         catalyst="HllUnion",
         spark=_union_on_spark,
     ),
