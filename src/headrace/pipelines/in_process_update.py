@@ -17,7 +17,7 @@ from headrace.pipelines.catalog import Positions, TableState
 from headrace.pipelines.errors import NeedsSpark
 from headrace.pipelines.table_plan import ANSWER, Method
 from headrace.pipelines.table_update import Stopped, Updated, Updater
-from headrace.pipelines.weighted_rows import WEIGHT
+from headrace.pipelines.weighted_rows import WEIGHT, may_hold_negative_zero
 from headrace.tables.version_folders import WEIGHT as SOURCE_WEIGHT
 
 if TYPE_CHECKING:
@@ -73,6 +73,9 @@ class InProcessUpdater(Updater):
         if self._is_current(now, read) or self._reads_nothing_new(query, now, read):
             return Updated(before, self.plan.method, 0)
         changes = self._changes_here(read)
+        if any(map(may_hold_negative_zero, changes.values())):
+            # Spark's query keeps it; a flow over rows that may be taken back does not.
+            raise NeedsSpark("it reads -0.0, or floats in lists or structs")
         if self.plan.method is Method.STATELESS and self._inputs_unchanged(query, read):
             return Updated(self._entry(before.version, {name: now}), self.plan.method, 0)
         with TemporaryDirectory(prefix="headrace-tick-") as folder:
@@ -152,7 +155,10 @@ class InProcessUpdater(Updater):
         from headrace.spark.run_command import run
         from headrace.spark.sources.opening import ArrowTable
 
-        flow = self.plan.loaded().flow
+        try:
+            flow = self.plan.loaded().flow
+        except Exception as error:  # What unpickles a part may raise any.
+            raise NeedsSpark(f"its kept flow cannot be read: {type(error).__name__}") from None
         assert flow is not None
         sources = {
             name: ArrowTable(

@@ -73,7 +73,8 @@ class KeptAnalysis:
 _ASKED = re.compile(
     "now|today|utcnow|time_ns|monotonic|perf_counter|getpid|gethostname|argv|urandom|rand|randn|randint"
     "|default_rng|import_module|exists|is_file|is_dir|isfile|isdir|stat|lstat|getmtime|getsize"
-    r"|(read|scan)_\w+|ParquetFile|ParquetDataset|dataset"
+    r"|(read|scan)_(table|parquet|csv|json|ndjson|ipc|feather|excel|sql|delta|schema)"
+    "|ParquetFile|ParquetDataset|environb|popen|__import__"
 )
 """Names by which Python code asks for what may differ from run to run, without a file that Python opens."""
 
@@ -105,14 +106,17 @@ class AnalysisSources:
 
     files, folders: that Python opened, or tried to, and listed. environment: variables, with what they were.
     given:   relations in the JVM with columns that a query declares. reasons: why the analysis cannot be
-             kept. began: when definitions began to be read, in nanoseconds.
+             kept. inferred: those with columns that Spark has inferred. modules: that were there before.
+             began: when definitions began to be read, in nanoseconds.
     """
 
     files: set[str] = field(default_factory=set[str])
     folders: set[str] = field(default_factory=set[str])
     environment: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
     given: set[int] = field(default_factory=set[int])
+    inferred: set[int] = field(default_factory=set[int])
     reasons: list[str] = field(default_factory=list[str])
+    modules: frozenset[str] = field(default_factory=lambda: frozenset(sys.modules))
     began: int = field(default_factory=time_ns)
 
     def heard(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -127,7 +131,7 @@ class AnalysisSources:
             return
         if event != "open":
             self.folders.add(text)
-        elif not set("wax+") & set(str(arguments[1] or "r")):
+        elif "+" in str(arguments[1]) or not set("wax") & set(str(arguments[1] or "r")):
             self.files.add(text)
 
 
@@ -173,11 +177,16 @@ def _noting_environment(made: AnalysisSources) -> Generator[None]:
             made.environment[key] = _digest(str(value))
         return value
 
-    kind.__getitem__ = noting
+    def noting_all(self: Any) -> Iterator[Any]:
+        made.reasons.append("its definitions ask for all variables of the environment")
+        return iterate(self)
+
+    iterate = kind.__iter__
+    kind.__getitem__, kind.__iter__ = noting, noting_all
     try:
         yield
     finally:
-        kind.__getitem__ = get
+        kind.__getitem__, kind.__iter__ = get, iterate
 
 
 @contextmanager
@@ -231,9 +240,8 @@ def _noting_pivot(made: AnalysisSources, method: Callable[..., Any]) -> Callable
 def _noting_columns(made: AnalysisSources, method: Callable[..., Any]) -> Callable[..., Any]:
     def noting(self: Any, *arguments: Any, **keywords: Any) -> Any:
         frame = method(self, *arguments, **keywords)
-        if self._jreader.userSpecifiedSchema().isDefined():
-            plan = frame._jdf.queryExecution().analyzed()
-            made.given.add(identity_in_jvm(plan))
+        relation = identity_in_jvm(frame._jdf.queryExecution().analyzed())
+        (made.given if self._jreader.userSpecifiedSchema().isDefined() else made.inferred).add(relation)
         return frame
 
     return noting
@@ -273,6 +281,8 @@ def _names_in(node: ast.AST) -> Iterator[str]:
             return
         case ast.Attribute():
             yield node.attr
+        case ast.Name(id="__import__" as name):
+            yield name
         case ast.Constant(value="now" | "today" as moment):
             yield moment
         case _:
@@ -351,6 +361,8 @@ def _sources_of(spec: PipelineSpec, sources: AnalysisSources) -> tuple[set[Path]
     while waiting:
         for module in _imported(*waiting.pop()):
             file = Path(module.__file__ or "")
+            if module.__name__ in sources.modules:
+                sources.reasons.append(f"{module.__name__} was imported before, by other than the project")
             if file not in own:
                 own.add(file)
                 waiting.append((file, module.__package__ or ""))
@@ -361,7 +373,11 @@ def _sources_of(spec: PipelineSpec, sources: AnalysisSources) -> tuple[set[Path]
         if isinstance(file, str) and (ours or "-packages" in file):
             installed.add(file)
     storage = f"{spec.storage}{os.sep}"
-    own |= {Path(path) for path in sources.files if path not in installed and not path.startswith(storage)}
+    for path in sources.files:
+        # Python itself opens files of Python to show their lines.
+        of_others = path.endswith(".py") and not path.startswith(f"{spec.root}{os.sep}")
+        if path not in installed and not path.startswith(storage) and not of_others:
+            own.add(Path(path))
     return own, {path for path in installed if os.path.isfile(path)}
 
 
@@ -399,6 +415,9 @@ def _why_not_kept(spec: PipelineSpec, graph: Graph, own: Iterable[Path], sources
         return "a source cannot be reached"
     if found := sorted(filter(_READING.fullmatch, spec.configuration)):
         return f"{found[0]} is set, by which only Spark reads files"
+    read = {identity_in_jvm(leaf.node) for table in graph.tables for q in table.queries for leaf in q.leaves}
+    if sources.inferred - read - {0}:
+        return "its definitions look at columns of files that no table reads"
     for file in own:
         mark = _mark(str(file))
         if mark is not None and mark[1] >= sources.began:

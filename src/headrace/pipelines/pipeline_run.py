@@ -20,7 +20,7 @@ from headrace.pipelines.definitions import (
     TableName,
 )
 from headrace.pipelines.deliveries import deliver, has_undelivered
-from headrace.pipelines.errors import AbsentSpark, BadDefinition, NeedsSpark
+from headrace.pipelines.errors import AbsentSpark, BadDefinition, NeedsSpark, PipelineError
 from headrace.pipelines.expectation_checks import update_with_expectations
 from headrace.pipelines.graph import Graph, StoredTable
 from headrace.pipelines.in_process_update import InProcessUpdater
@@ -315,9 +315,11 @@ class _Run:
                 return done
             except NeedsSpark as error:
                 why = error.what
-            except HeadraceError:
+            except PipelineError:
                 raise
-            except Exception as error:  # What libraries cannot do here, Spark may be able to.
+            except (
+                Exception
+            ) as error:  # What is refused here, Spark may be able to do.
                 if self.place is Place.HERE:
                     raise
                 why = f"{type(error).__name__}: {message_of(error)}"

@@ -70,9 +70,13 @@ def read_data_file(
     except (OSError, ValueError, pa.ArrowException) as error:
         raise NeedsSpark(f"{file} cannot be read: {error}") from None
     for name, value in _partition_of(folder, file).items():
-        if name in wanted.names:
+        if name not in wanted.names:
+            continue
+        try:
             column = pa.array([value], pa.string()).cast(columns.field(name).type)
-            found = found.append_column(name, pa.repeat(column[0], len(found)))
+        except pa.ArrowException as error:
+            raise NeedsSpark(f"{file} is in a partition that only Spark can read: {error}") from None
+        found = found.append_column(name, pa.repeat(column[0], len(found)))
     return columns_of_table(str(file), found, wanted)
 
 

@@ -208,10 +208,14 @@ def consolidate_arrow(changes: pa.Table) -> pa.Table:
 
     names = [name for name in changes.column_names if name != WEIGHT]
     frame: Any = pl.from_arrow(changes)
-    # In the order in which they come, so that files and messages are the same each time.
-    summed = frame.group_by(names, maintain_order=True).agg(pl.col(WEIGHT).sum()) if names else frame.sum()
-    found: pa.Table = summed.filter(pl.col(WEIGHT) != 0).to_arrow()
-    return found.select(changes.column_names).cast(changes.schema)
+    if not names:
+        return frame.sum().filter(pl.col(WEIGHT) != 0).to_arrow().cast(changes.schema)
+    # Rows stay as the first of their group was, -0.0 included, and in the order in which they came.
+    places = frame.with_columns(pl.int_range(pl.len()).alias(COPY)).group_by(names, maintain_order=True)
+    kept = places.agg(pl.col(WEIGHT).sum(), pl.col(COPY).first()).filter(pl.col(WEIGHT) != 0)
+    rows = changes.take(kept.get_column(COPY).to_arrow())
+    weights = kept.get_column(WEIGHT).to_arrow().cast(changes.schema.field(WEIGHT).type)
+    return rows.set_column(rows.schema.get_field_index(WEIGHT), changes.schema.field(WEIGHT), weights)
 
 
 def expand_arrow(changes: pa.Table) -> pa.Table | None:
@@ -222,6 +226,21 @@ def expand_arrow(changes: pa.Table) -> pa.Table | None:
     if len(weights) and weights.min() < 0:
         return None
     return changes.drop_columns([WEIGHT]).take(np.repeat(np.arange(len(weights)), weights))
+
+
+def may_hold_negative_zero(rows: pa.Table) -> bool:
+    """Return whether a column has -0.0, or has floats inside of other values."""
+    import numpy as np
+    import pyarrow.types as kinds
+
+    for field in rows.schema:
+        if kinds.is_nested(field.type) and ("float" in str(field.type) or "double" in str(field.type)):
+            return True
+        if kinds.is_floating(field.type):
+            values = rows[field.name].drop_null().to_numpy()
+            if np.any((values == 0) & np.signbit(values)):
+                return True
+    return False
 
 
 def without_empty_texts(changes: pa.Table, partitioned_by: Sequence[str]) -> pa.Table:
