@@ -264,8 +264,7 @@ def _why_it_varies(file: Path) -> str:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return f"{file.name} cannot be read"
-    nodes: Iterable[Any] = ast.walk(tree)
-    for node in nodes:
+    for node in cast("Iterable[Any]", ast.walk(tree)):
         names = [name for name in _names_in(node) if _ASKED.fullmatch(name)]
         names += [name for name in _modules_in(node) if _MODULES.fullmatch(name)]
         if names:
@@ -329,8 +328,8 @@ def _mark(path: str) -> list[int] | None:
     return [found.st_size, found.st_mtime_ns]
 
 
-def _surroundings(spec: PipelineSpec, policy: Policy | None, session: str) -> dict[str, Any]:
-    """Return what an analysis depends on besides files. session: settings of a session that was given."""
+def _surroundings(spec: PipelineSpec, policy: Policy | None) -> dict[str, Any]:
+    """Return what an analysis depends on besides files."""
     import pyspark
 
     named = {name: os.environ.get(name, "") for name in _VARIABLES}
@@ -341,7 +340,6 @@ def _surroundings(spec: PipelineSpec, policy: Policy | None, session: str) -> di
         "python": sys.version,
         "spark": pyspark.__version__,
         "policy": policy.value if policy else "",
-        "session": session,
         "root": str(spec.root),
         "zone": [os.environ.get("TZ", ""), os.path.realpath("/etc/localtime")],
         "variables": _digest(json.dumps(named)),
@@ -527,7 +525,8 @@ def keep(
             write_file(folder / ".part.tmp", content, durable=False)
             os.replace(folder / ".part.tmp", folder / f"{_digest(content)}.part")
     body = {
-        **_surroundings(spec, policy, session),
+        **_surroundings(spec, policy),
+        "session": session,
         "own": {str(path): _digest_of_file(path) for path in own},
         "folders": {path: _digest_of_folder(path) for path in sorted(_folders_of(spec, sources))},
         "installed": {path: _mark(path) for path in installed},
@@ -596,7 +595,9 @@ def _read_own(file: Path) -> bytes:
 
 def _what_changed(spec: PipelineSpec, policy: Policy | None, session: str, body: Mapping[str, Any]) -> str:
     """Return what an analysis came from that is not the same; empty if all is."""
-    for name, value in _surroundings(spec, policy, session).items():
+    if session and body["session"] and session != body["session"]:
+        return "the settings of the session have changed"
+    for name, value in _surroundings(spec, policy).items():
         if body[name] != value:
             return f"the {_NAMES.get(name, name)} changed"
     for path, digest in body["own"].items():
@@ -618,7 +619,6 @@ def _what_changed(spec: PipelineSpec, policy: Policy | None, session: str, body:
 _NAMES = {"variables": "settings of Spark in the environment have", "defaults": "defaults of Spark have"}
 _NAMES |= {"files": "list of the project's files has"}
 _NAMES |= {name: f"{name} has" for name in ("headrace", "python", "spark", "policy", "root", "zone")}
-_NAMES |= {"session": "settings of the session have"}
 
 _GRAPH = "graph"
 

@@ -317,9 +317,7 @@ class _Run:
                 why = error.what
             except PipelineError:
                 raise
-            except (
-                Exception
-            ) as error:  # What is refused here, Spark may be able to do.
+            except Exception as error:  # What is refused here, Spark may be able to do.
                 if self.place is Place.HERE:
                     raise
                 why = f"{type(error).__name__}: {message_of(error)}"
