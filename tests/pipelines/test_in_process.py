@@ -335,3 +335,64 @@ def test_no_password_is_kept(tmp_path: Path, spark: SparkSession) -> None:
     files = list((made.root / "storage/analysis").iterdir())
     assert files
     assert not any(b"sesame" in file.read_bytes() for file in files)
+
+
+# --- what is left to Spark, so that answers do not differ ------------------------------------------
+
+
+ODD = """
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession
+
+spark = SparkSession.active()
+
+@dp.materialized_view
+def doubles():
+    return spark.read.schema("id BIGINT, d DOUBLE, t STRING").parquet("doubles")
+
+@dp.materialized_view(partition_cols=["t"])
+def parts():
+    return spark.table("doubles").groupBy("t").count()
+
+@dp.table
+def chosen():
+    return spark.sql("SELECT * FROM STREAM(events) WHERE id IN (SELECT id FROM doubles)")
+
+@dp.table
+def events():
+    return spark.readStream.schema("id BIGINT").json("events")
+"""
+
+
+def write_doubles(project: Project, number: int, name: str = "id", **columns: Any) -> None:
+    (project.root / "doubles").mkdir(exist_ok=True)
+    types = [(name, pa.int64()), ("d", pa.float64()), ("t", pa.string())]
+    table = pa.table([pa.array(columns[key], kind) for key, kind in types], names=[key for key, _ in types])
+    pq.write_table(table, project.root / "doubles" / f"{number}.parquet")
+
+
+def test_rows_that_only_spark_reads_alike_are_left_to_it(tmp_path: Path, spark: SparkSession) -> None:
+    made = Project.new(tmp_path / "project", spark, a_py=ODD)
+    write_doubles(made, 1, id=[1, 2], d=[1.5, 2.5], t=["a", ""])
+    made.add("events", 1, [{"id": 1}])
+    made.run()
+
+    write_doubles(made, 2, id=[3], d=[-0.0], t=[""])
+    assert isinstance(event(here(made, Place.HERE), "doubles").error, NeedsSpark)
+    made.run()
+    assert sorted(str(row[1]) for row in made.rows("doubles")) == ["-0.0", "1.5", "2.5"]
+    assert made.rows("parts") == Counter({(1, "a"): 1, (2, None): 1})
+
+    write_doubles(made, 3, "ID", ID=[4], d=[4.5], t=["b"])
+    assert isinstance(event(here(made, Place.HERE), "doubles").error, NeedsSpark)
+    made.run()
+    assert {row[0] for row in made.rows("doubles")} == {1, 2, 3, 4}
+
+    made.add("events", 2, [{"id": 2}, {"id": 9}])
+    assert isinstance(event(here(made, Place.HERE), "chosen").error, NeedsSpark)
+    made.run()
+    assert made.rows("chosen") == Counter({(1,): 1, (2,): 1})
+
+    write_doubles(made, 4, id=[5], d=[5.5], t=[""])
+    assert event(here(made, Place.HERE), "parts").error is None
+    assert made.rows("parts") == Counter({(1, "a"): 1, (3, None): 1, (1, "b"): 1})
