@@ -21,7 +21,6 @@ PUBLIC = [
     "headrace.compute",
     "headrace.compute.plans",
     "headrace.io",
-    "headrace.pipelines",
     "headrace.pull",
     "headrace.spark",
     "headrace.testing",

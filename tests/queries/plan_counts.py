@@ -34,7 +34,6 @@ UNMET = {
         ),
         "streams",
     ),
-    "HllUnionAgg": "sketches in tables",
     "KnownNotNull": "functions in Scala",
     **dict.fromkeys(
         ("MonotonicallyIncreasingID", "Rand", "RandStr", "Randn", "Shuffle", "SparkPartitionID", "Uuid"),

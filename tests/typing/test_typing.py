@@ -25,8 +25,7 @@ RIGHT = [
     *ACCEPTED,
     ROOT / "tests" / "analysis" / "closing_price.py",
     ROOT / "tests" / "analysis" / "every_feature.py",
-    # Airflow, which the example of it imports, has an environment of its own.
-    *sorted(file for file in (ROOT / "examples").rglob("*.py") if file.parent.name != "airflow"),
+    *sorted((ROOT / "examples").rglob("*.py")),
 ]
 
 Complaints = dict[tuple[Path, int], str]
