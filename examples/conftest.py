@@ -1,3 +1,3 @@
-"""Examples hold doctests, but for files that only a run of their pipeline can import."""
+"""Examples hold doctests, but for files that only a run of their pipeline, or Airflow, can import."""
 
-collect_ignore = ["pipeline/transformations"]
+collect_ignore = ["pipeline/transformations", "airflow"]

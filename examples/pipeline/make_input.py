@@ -6,39 +6,31 @@ import json
 import random
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 CITIES = ("bath", "cork", "dover", "ely", "fife")
-_START = datetime(2026, 1, 1, tzinfo=UTC)
+_START = np.datetime64("2026-01-01", "us")
+_NOTES: Any = pa.array([" gift", "", "urgent ", None])
 
 
 def add_orders(folder: Path, number: int, count: int, customers: int) -> None:
     """Add a file of orders. number: of the file; it decides the rows."""
-    draw = random.Random(number)
-    rows = [
-        {
-            "id": number * 100_000_000 + at,
-            "customer": draw.randrange(customers),
-            "cents": draw.randrange(-500, 10_000),
-            "at": _START + timedelta(minutes=draw.randrange(60 * 24 * 60)),
-            "note": draw.choice((" gift", "", "urgent ", None)),
-        }
-        for at in range(count)
-    ]
-    types: list[tuple[str, Any]] = [
-        ("id", pa.int64()),
-        ("customer", pa.int32()),
-        ("cents", pa.int64()),
-        ("at", pa.timestamp("us", "UTC")),
-        ("note", pa.string()),
-    ]
+    draw = np.random.default_rng(number)
+    minutes = draw.integers(60 * 24 * 60, size=count).astype("timedelta64[m]")
+    columns: dict[str, Any] = {
+        "id": number * 100_000_000 + np.arange(count),
+        "customer": draw.integers(customers, size=count, dtype=np.int32),
+        "cents": draw.integers(-500, 10_000, size=count),
+        "at": pa.array(_START + minutes, pa.timestamp("us", "UTC")),
+        "note": _NOTES.take(pa.array(draw.integers(len(_NOTES), size=count))),
+    }
     folder.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(rows, pa.schema(types)), folder / f"{number}.parquet")
+    pq.write_table(pa.table(columns), folder / f"{number}.parquet")
 
 
 def add_customers(folder: Path, number: int, records: Iterator[dict[str, Any]]) -> None:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from headrace.operators.aggregate.histograms import histogram_numeric
     from headrace.operators.aggregate.moments import corr, covariance, kurtosis, skewness, stddev, variance
     from headrace.operators.aggregate.percentiles import median, mode, percentile
+    from headrace.operators.aggregate.sketches import approx_count_distinct, hll_sketch_agg, hll_union_agg
     from headrace.operators.aggregate.sums import mean, sum
     from headrace.operators.over.row_functions import (
         cume_dist,
@@ -89,6 +90,7 @@ _NAMES_OF = {
     "headrace.operators.aggregate.histograms": "histogram_numeric",
     "headrace.operators.aggregate.moments": "corr covariance kurtosis skewness stddev variance",
     "headrace.operators.aggregate.percentiles": "median mode percentile",
+    "headrace.operators.aggregate.sketches": "approx_count_distinct hll_sketch_agg hll_union_agg",
     "headrace.operators.aggregate.sums": "mean sum",
     "headrace.flow.flow": "Flow",
     "headrace.flow.stream_base": "Append Bounded Changes NoOrder Ordered Unbounded",
@@ -159,6 +161,7 @@ __all__ = [
     "TimestampNtz",
     "Unbounded",
     "aggregate",
+    "approx_count_distinct",
     "array",
     "arun",
     "bit_and",
@@ -192,6 +195,8 @@ __all__ = [
     "greatest",
     "hash",
     "histogram_numeric",
+    "hll_sketch_agg",
+    "hll_union_agg",
     "insert",
     "io",
     "kurtosis",

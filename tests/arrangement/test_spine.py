@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from headrace.arrangement import codes, spine
 from headrace.arrangement.batch import Layout, Order, batch_of, group_sums, merged, sorted_codes
 from headrace.arrangement.spine import Spine
-from headrace.state.chain import batch_in, content_of
+from headrace.state.batch_files import batch_in, content_of
 
 TYPES: dict[str, tuple[pl.DataType, st.SearchStrategy[Any]]] = {
     "ints": (pl.Int64(), st.integers(-3, 3) | st.sampled_from([-(2**63), 2**63 - 1])),

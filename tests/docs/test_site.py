@@ -21,6 +21,7 @@ PUBLIC = [
     "headrace.compute",
     "headrace.compute.plans",
     "headrace.io",
+    "headrace.pipelines",
     "headrace.pull",
     "headrace.spark",
     "headrace.testing",

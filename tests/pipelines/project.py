@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.pipelines.definitions import Policy, TableName
+from headrace.pipelines.definitions import Place, Policy, TableName
 from headrace.pipelines.pipeline_run import Event, RunReport, Selection, run_pipeline
+from headrace.pipelines.run_recorder import RunListener
 from headrace.pipelines.spec import PipelineSpec, read_spec
 
 if TYPE_CHECKING:
@@ -48,8 +49,16 @@ class Project:
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
         return file
 
-    def run(self, *refresh: str, full: Iterable[str] = (), policy: Policy | None = None) -> RunReport:
-        return run_pipeline(self.spec, self.spark, Selection(refresh, tuple(full)), policy=policy)
+    def run(
+        self,
+        *refresh: str,
+        full: Iterable[str] = (),
+        policy: Policy | None = None,
+        listeners: Sequence[RunListener] = (),
+        place: Place = Place.AUTO,
+    ) -> RunReport:
+        selection = Selection(refresh, tuple(full))
+        return run_pipeline(self.spec, self.spark, selection, policy=policy, listeners=listeners, place=place)
 
     def path(self, table: str) -> Path:
         return self.root / self.storage / "catalog/current/default" / table

@@ -32,10 +32,10 @@ CREATE MATERIALIZED VIEW right AS SELECT id, count(*) AS n FROM events GROUP BY 
 CREATE MATERIALIZED VIEW unknown_column AS SELECT idd FROM events;
 CREATE MATERIALIZED VIEW after_it AS SELECT * FROM unknown_column;
 CREATE MATERIALIZED VIEW unknown_table AS SELECT * FROM evnts;
-CREATE MATERIALIZED VIEW sketch AS SELECT hll_sketch_estimate(hll_sketch_agg(id)) AS n FROM events;
+CREATE MATERIALIZED VIEW sketch AS SELECT theta_sketch_estimate(theta_sketch_agg(id)) AS n FROM events;
 CREATE MATERIALIZED VIEW accepted
   TBLPROPERTIES ('headrace.refresh_policy' = 'full')
-  AS SELECT hll_sketch_estimate(hll_sketch_agg(v)) AS n FROM events;
+  AS SELECT theta_sketch_estimate(theta_sketch_agg(v)) AS n FROM events;
 """
 
 WRONG = """

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner, Result
 
-from headrace.cli import pipeline as commands
 from headrace.cli.main import app
+from headrace.pipelines.watch import Watch
 from tests.golden import assert_golden
 from tests.pipelines.project import Project
 
@@ -27,7 +27,7 @@ SQL = """
 CREATE STREAMING TABLE events AS SELECT * FROM STREAM json.`in`;
 CREATE MATERIALIZED VIEW counts AS SELECT id % 3 AS k, count(*) AS n FROM events GROUP BY id % 3;
 CREATE MATERIALIZED VIEW kept AS SELECT k FROM counts WHERE n > 1;
-CREATE MATERIALIZED VIEW sketch AS SELECT hll_sketch_estimate(hll_sketch_agg(id)) AS n FROM events;
+CREATE MATERIALIZED VIEW sketch AS SELECT theta_sketch_estimate(theta_sketch_agg(id)) AS n FROM events;
 """
 
 EVENTS = """
@@ -160,7 +160,7 @@ def test_a_run_that_goes_on(project: Project, monkeypatch: pytest.MonkeyPatch) -
             raise KeyboardInterrupt
         project.add("in", len(pauses) + 1, [{"id": 9, "v": 1}] if len(pauses) == 1 else [])
 
-    monkeypatch.setattr(commands, "sleep", paused)
+    monkeypatch.setattr(Watch, "wait", lambda _, longest: paused(longest))
     ended = headrace("run", "--continuous", "--every", "0.5", "--refresh", "events,counts")
     assert ended.exit_code == 130
     assert pauses == [0.5, 0.5, 0.5]
@@ -192,7 +192,7 @@ def test_an_error_in_the_project_does_not_end_a_run_that_goes_on(
             raise KeyboardInterrupt
         step()
 
-    monkeypatch.setattr(commands, "sleep", paused)
+    monkeypatch.setattr(Watch, "wait", lambda _, longest: paused(longest))
     ended = headrace("run", "--continuous")
     assert ended.exit_code == 130
     said = [line.partition(": ")[2] for line in shown(ended.stdout, project).splitlines() if "TIME: " in line]
@@ -248,7 +248,7 @@ def test_tables_that_are_no_longer_defined_are_listed_and_removed(project: Proje
 def test_a_dry_run_writes_nothing(project: Project) -> None:
     dry = headrace("dry-run")
     assert dry.exit_code == 0
-    assert "spark_catalog.default.sketch   recompute   the query aggregates by HllSketchAgg" in dry.stdout
+    assert "spark_catalog.default.sketch   recompute   the query aggregates by ThetaSketchAgg" in dry.stdout
     assert not (project.root / "storage").exists()
     assert headrace("run", "--refresh", "events").exit_code == 0
     assert headrace("run", "--full-refresh", "events,counts").exit_code == 0

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.pipelines import plans, table_update
+from headrace.pipelines import table_plan, table_update
 from headrace.pipelines.catalog import PipelineCatalog
 from headrace.pipelines.definitions import Policy, TableName
-from headrace.pipelines.plans import FACTOR, LEAST, MAX_ESTIMATED, Costs, Measured
+from headrace.pipelines.table_plan import FACTOR, LEAST, MAX_ESTIMATED, Costs, Measured
 from headrace.state.commit import read_checked, write_checked
 from headrace.state.inspection import inspect
 from tests.pipelines.project import Project, event
@@ -106,7 +106,7 @@ def test_a_large_change_makes_a_table_from_all_rows(
 ) -> None:
     clock = Clock()
     monkeypatch.setattr(table_update, "perf_counter", clock)
-    monkeypatch.setattr(plans, "LEAST", 5)
+    monkeypatch.setattr(table_plan, "LEAST", 5)
     project = Project.new(tmp_path / "project", spark, a_sql=SQL)
     add(project, 1, range(10))
     clock.seconds = 10

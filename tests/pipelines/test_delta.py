@@ -17,7 +17,7 @@ from headrace.pipelines import leaves, plans
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.inputs import DeltaInput, RunDeltaTables
 from headrace.pipelines.maintenance import explain_pipeline
-from headrace.pipelines.pipeline_run import planned
+from headrace.pipelines.planned_project import planned
 from headrace.pipelines.table_versions import TableVersions
 from tests.golden import assert_golden
 from tests.pipelines.project import SPEC, Project, changed, event, methods, rows_read, states

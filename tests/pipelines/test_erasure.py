@@ -26,16 +26,23 @@ CREATE MATERIALIZED VIEW same AS SELECT a.mail FROM people a JOIN people b ON a.
 """
 
 
+FAILING = """
+CREATE MATERIALIZED VIEW bad AS SELECT CAST(raise_error(mail) AS INT) AS e FROM people WHERE id = 20;
+"""
+
+
 def test_a_person_who_is_no_longer_in_the_input_is_in_no_file(tmp_path: Path, spark: SparkSession) -> None:
     project = Project.new(tmp_path / "project", spark, a_sql=SQL)
     rows = [{"id": at, "mail": f"p{at}@somewhere"} for at in range(20)]
     project.add("in", 1, [*rows, {"id": 20, "mail": SECRET}])
-    project.run()
+    project.write("b.sql", FAILING)
+    assert project.run().failed
+    (project.root / "transformations/b.sql").unlink()
     project.add("in", 1, rows)
     project.run()
     storage = project.root / "storage"
     kinds = {name.partition("/")[0] for name in files_with(storage)}
-    assert kinds >= {"changelog", "changes", "state", "tables"}
+    assert kinds >= {"changelog", "changes", "events", "state", "tables"}
 
     spec = str(project.root / "spark-pipeline.yml")
     assert CliRunner().invoke(app, ["pipeline", "compact", "--spec", spec]).exit_code == 2

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.errors import HeadraceError
-from headrace.pipelines.pipeline_run import planned
+from headrace.pipelines.planned_project import planned
 from headrace.pipelines.spec import find_spec, read_spec
 from tests.golden import assert_golden
 from tests.pipelines.project import Project
@@ -28,6 +28,9 @@ SPECS = {
     "pattern_outside": "name: x\nstorage: s\nlibraries: [{glob: {include: ../other/**}}]\n",
     "library_of_another_form": "name: x\nstorage: s\nlibraries:\n  - file: a.py\n",
     "setting_that_is_a_number": "name: x\nstorage: s\nconfiguration:\n  spark.sql.shuffle.partitions: 2\n",
+    "retention_that_is_none": (
+        "name: x\nstorage: s\nconfiguration:\n  headrace.event_retention: some time\n"
+    ),
     "empty_pattern": "name: x\nstorage: s\nlibraries: [{glob: {include: ''}}]\n",
     "storage_that_is_a_pattern": "name: x\nstorage: 'out[1]'\n",
     "storage_that_is_a_file": "name: x\nstorage: spark-pipeline.yml\n",
@@ -57,6 +60,9 @@ def files(folder):
 def a():
     known = spark.range(1).select(F.timestamp_seconds('id').alias('since'))
 """
+
+_EXPECTING = "from headrace.pipelines import create_streaming_table, expect, expect_or_drop\n"
+_RANGE = "@dp.materialized_view\ndef a():\n    return spark.range(1)\n"
 
 PYTHON = {
     "defined_twice": "@dp.materialized_view(name='a')\ndef one():\n    return spark.range(1)\n"
@@ -155,14 +161,57 @@ PYTHON = {
     "    return spark.readStream.schema('x INT').json('in')\n",
     "delta_column": "@dp.materialized_view(format='delta')\ndef a():\n"
     "    return spark.sql(\"SELECT INTERVAL '1' DAY AS since FROM range(1)\")\n",
+    "expectation_of_unknown_column": _EXPECTING + "@expect('big', 'amount > 1')\n" + _RANGE,
+    "expectation_of_a_hidden_column": _EXPECTING
+    + "@expect('big', 'other > 1')\n@dp.materialized_view\ndef a():\n"
+    "    return spark.range(1).withColumn('other', F.lit(1)).select('id')\n",
+    "expectation_that_is_a_number": _EXPECTING + "@expect('big', 'id + 1')\n" + _RANGE,
+    "expectation_with_an_aggregate": _EXPECTING + "@expect('big', F.sum('id') > 1)\n" + _RANGE,
+    "expectation_with_a_window": _EXPECTING + "@expect('big', 'rank() OVER (ORDER BY id) > 1')\n" + _RANGE,
+    "expectation_with_a_subquery": _EXPECTING + "@expect('big', 'id IN (SELECT 1)')\n" + _RANGE,
+    "expectation_of_the_time": _EXPECTING + "@expect('big', 'id < unix_timestamp()')\n" + _RANGE,
+    "expectation_of_chance": _EXPECTING + "@expect('big', 'rand() < 0.5')\n" + _RANGE,
+    "expectation_that_is_not_sql": _EXPECTING + "@expect('big', 'id >')\n" + _RANGE,
+    "expectation_that_is_no_text": _EXPECTING + "@expect('big', True)\n" + _RANGE,
+    "expectation_without_a_name": _EXPECTING + "@expect(' ', 'id > 1')\n" + _RANGE,
+    "expectation_twice": _EXPECTING
+    + "@expect('big', 'id > 1')\n@dp.materialized_view\n@expect_or_drop('big', 'id > 2')\n"
+    "def a():\n    return spark.range(1)\n",
+    "expectation_of_a_flow": _EXPECTING
+    + "dp.create_streaming_table('a')\n@expect('big', 'x > 1')\n@dp.append_flow(target='a')\ndef one():\n"
+    "    return spark.readStream.schema('x INT').json('in')\n",
+    "expectation_below_a_flow": _EXPECTING
+    + "dp.create_streaming_table('a')\n@dp.append_flow(target='a')\n@expect('big', 'x > 1')\ndef one():\n"
+    "    return spark.readStream.schema('x INT').json('in')\n",
+    "expectation_of_a_sink": _EXPECTING + "dp.create_sink('s', 'console')\nexpect('big', 'x > 1')(None)\n",
+    "expectation_that_drops_records": _EXPECTING
+    + "@dp.table\ndef r():\n    return spark.readStream.schema('id INT, at INT').json('in')\n"
+    "create_streaming_table('a', expect_all_or_drop={'big': 'id > 1'})\n"
+    "dp.create_auto_cdc_flow('a', 'r', ['id'], 'at')\n",
+    "expectation_that_drops_random_rows": _EXPECTING
+    + "@expect_or_drop('big', 'x > 0.5')\n@dp.materialized_view\ndef a():\n"
+    "    return spark.range(9).select(F.rand().alias('x'))\n",
+    "expectation_beside_its_column": _EXPECTING
+    + "@expect('big', 'failed_expectations > 1')\n@dp.materialized_view\ndef a():\n"
+    "    return spark.range(9).select(F.col('id').alias('failed_expectations'))\n",
+    "reserved_name": "@dp.materialized_view\ndef a__headrace_dropped():\n    return spark.range(1)\n",
 }
 
 SQL = {
+    "expectation_of_unknown_column": "CREATE MATERIALIZED VIEW a (\n    id BIGINT,\n"
+    "    CONSTRAINT big EXPECT (amount\n        > 1) ON VIOLATION DROP ROW\n) AS SELECT id FROM range(1);",
+    "expectation_without_parentheses": "CREATE MATERIALIZED VIEW a (\n    CONSTRAINT big EXPECT id > 1\n) AS SELECT 1 AS id;",
+    "expectation_without_name": "CREATE MATERIALIZED VIEW a (CONSTRAINT EXPECT (id > 1)) AS SELECT 1 AS id;",
+    "expectation_with_another_action": "CREATE MATERIALIZED VIEW a (\n    id INT, CONSTRAINT big EXPECT (id > 1)\n"
+    "    ON VIOLATION DROP TABLE\n) AS SELECT 1 AS id;",
+    "expectation_twice": "CREATE MATERIALIZED VIEW a (CONSTRAINT big EXPECT (id > 1),\n"
+    "    CONSTRAINT big EXPECT (id > 2)) AS SELECT 1 AS id;",
+    "expectation_beside_a_mistake": "CREATE OR REFRESH MATERIALIZED VIEW a (CONSTRAINT big EXPECT (id\n > 1))\nAS\nSELEC 1;",
     "statement": "INSERT INTO a SELECT 1;",
     "not_sql": "CREATE MATERIALIZED VIEW a AS SELEC 1;",
     "global_view": "CREATE GLOBAL TEMPORARY VIEW a AS SELECT 1 AS x;",
     "strict_sketch": "CREATE MATERIALIZED VIEW a\nTBLPROPERTIES ('headrace.refresh_policy' = 'incremental_strict')\n"
-    "AS SELECT id % 2 AS k,\n    hll_sketch_estimate(hll_sketch_agg(id)) AS n\nFROM range(9) GROUP BY id % 2;",
+    "AS SELECT id % 2 AS k,\n    theta_sketch_estimate(theta_sketch_agg(id)) AS n\nFROM range(9) GROUP BY id % 2;",
     "partitioned_by_a_function": "CREATE MATERIALIZED VIEW a PARTITIONED BY (bucket(4, id)) AS SELECT id FROM range(1);",
     "other_catalogue": "CREATE MATERIALIZED VIEW other.db.a AS SELECT 1 AS x;",
 }
@@ -234,5 +283,6 @@ def test_no_text_is_left_without_its_mistake() -> None:
         "delta_files_gone",
         "delta_stream_lost_commits",
         "delta_stream_lost_another_table",
+        "expectation_failed",
     }
     assert {path.stem for path in GOLDEN.glob("*.txt")} == names | elsewhere

@@ -45,7 +45,7 @@ def positive():
 """
 SQL = """
 CREATE MATERIALIZED VIEW totals AS SELECT v % 3 AS k, count(*) AS n, sum(v) AS v FROM positive GROUP BY v % 3;
-CREATE MATERIALIZED VIEW sketch AS SELECT hll_sketch_estimate(hll_sketch_agg(id)) AS n FROM positive;
+CREATE MATERIALIZED VIEW sketch AS SELECT theta_sketch_estimate(theta_sketch_agg(id)) AS n FROM positive;
 """
 
 

@@ -485,7 +485,7 @@ def test_kinds_are_those_of_types_not_of_names(
 
 def test_a_snapshot_is_shown_as_its_input(tmp_path: Path, spark: SparkSession) -> None:
     from headrace.pipelines.maintenance import explain_pipeline
-    from headrace.pipelines.pipeline_run import planned
+    from headrace.pipelines.planned_project import planned
     from headrace.view import to_mermaid
     from headrace.view.picture import picture_of_pipeline
 

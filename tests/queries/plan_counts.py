@@ -34,6 +34,7 @@ UNMET = {
         ),
         "streams",
     ),
+    "HllUnionAgg": "sketches in tables",
     "KnownNotNull": "functions in Scala",
     **dict.fromkeys(
         ("MonotonicallyIncreasingID", "Rand", "RandStr", "Randn", "Shuffle", "SparkPartitionID", "Uuid"),

@@ -8,8 +8,8 @@ from tests.queries.random_functions import CALLS
 from tests.queries.random_relations import Relation, RelationWriter
 from tests.queries.window_spellings import DISTANCES, ORDERS, frames
 
-_OF_ARRAYS = ("sort_array", "array_distinct", "aggregate")
-"""Functions of the arrays that aggregates make, which take no FILTER. What is read of histograms does not
+_OF_AGGREGATES = ("sort_array", "array_distinct", "aggregate", "hll_sketch_estimate")
+"""Functions of what aggregates make, which take no FILTER. What is read of histograms does not
 depend on how many bins Spark gives a value."""
 
 
@@ -381,7 +381,7 @@ class QueryWriter(RelationWriter):
         )
         further = [*self.further_aggregates(number, text), *self.statistics(relation)]
         made = self.pick(*usual, *[self.pick_next(further, 7)] * 26)
-        plain = "DISTINCT" not in made and not made.startswith(_OF_ARRAYS) and self.choice.random() < 0.2
+        plain = "DISTINCT" not in made and not made.startswith(_OF_AGGREGATES) and self.choice.random() < 0.2
         return f"{made} FILTER (WHERE {self.condition(relation, 1)})" if plain else made
 
     def further_aggregates(self, number: str, text: str) -> Sequence[str]:
@@ -408,6 +408,8 @@ class QueryWriter(RelationWriter):
             f"sort_array(collect_list({number}))",
             f"sort_array(collect_set({text}))",
             f"approx_count_distinct({number})",
+            f"hll_sketch_estimate(hll_sketch_agg(CAST({number} AS BIGINT)))",
+            f"hll_sketch_estimate(hll_union(hll_sketch_agg({text}), hll_sketch_agg(CAST({number} AS INT))))",
             f"array_distinct(transform(histogram_numeric({number}, 99), b -> b.x))",
             f"aggregate(histogram_numeric({number}, 99), 0.0D, (total, b) -> total + b.y)",
             f"count_if({number} > 1)",

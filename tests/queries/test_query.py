@@ -192,7 +192,7 @@ def test_a_correlated_subquery_of_several_rows_is_no_value(spark: SparkSession) 
         ("SELECT nothing FROM items", "cannot plan"),
         ("SELEC id FROM items", "cannot plan"),
         ("SELECT space(2147483647) AS n FROM items", r"cannot plan[^$]*java.lang.OutOfMemoryError: \w+"),
-        ("SELECT hll_sketch_agg(price) AS s FROM items", "HllSketchAgg"),
+        ("SELECT theta_sketch_agg(price) AS s FROM items", "ThetaSketchAgg"),
         ("SELECT sentences(kind) AS s FROM items", "uses sentences"),
         (f"SELECT id FROM range({-(2**63)}, {2**63 - 1})", "makes 18,446,744,073,709,551,615 rows itself"),
         (f"SELECT id FROM range({2**63 - 1}, {-(2**63)}, -3)", "makes 6,148,914,691,236,517,205 rows itself"),

@@ -304,6 +304,7 @@ def aggregates(draw: st.DrawFn, schema: Schema) -> Aggregation:
         hr.last(expr, by=by),
         hr.collect(expr, distinct=draw(st.booleans())),
         hr.count_distinct(expr, by),
+        hr.approx_count_distinct(expr, draw(st.sampled_from([0.05, 0.3]))),
         hr.mode(expr, greatest=draw(st.booleans())),
         hr.percentile(expr, draw(st.sampled_from([0.0, 0.3, 1.0, (0.5, 0.9)])), discrete=True),
     ]

@@ -62,6 +62,11 @@ FURTHER = {
         )
     },
     "histogram_of_different": hr.histogram_numeric(col.count, 4, distinct=True),
+    "estimated_names": hr.approx_count_distinct(col.name),
+    "estimated_keys": hr.approx_count_distinct(col.key, 0.3),
+    "estimated_prices": hr.approx_count_distinct(col.price, 0.02),
+    "sketch_of_names": hr.hll_sketch_agg(col.name),
+    "sketch_of_counts": hr.hll_sketch_agg(col.count, 4),
     "mode": hr.mode(col.key),
     "greatest_mode": hr.mode(col.name, greatest=True),
     "text": hr.string_agg(col.name, "{'\\\\"),

@@ -19,7 +19,8 @@ from headrace.arrangement.batch import Layout, SortedBatch, bounded, take
 from headrace.arrangement.codes import codes_of
 from headrace.arrangement.spine import Spine
 from headrace.state.arranged_store import ArrangedForm
-from headrace.state.chain import BatchChain, MappedFiles
+from headrace.state.batch_files import MappedFiles
+from headrace.state.chain import BatchChain
 from headrace.state.manifest import DescribedRows
 from headrace.state.shard import ShardState, ShardWriter
 
@@ -56,7 +57,7 @@ def test_an_arrangement_in_files_is_a_bag(kind: str, all_ticks: Any, data: Any) 
     few |= {"_SMALL": 0, "_MAX_PARTS": 1 << 60, "MAX_AT_ONCE": data.draw(st.sampled_from([100, 1 << 20]))}
     forms = {"s": ArrangedForm(layout, Head)}
     model, chain = Counter[Any](), BatchChain()
-    many = patch("headrace.state.chain._MANY", data.draw(st.sampled_from([0, 1 << 20])))
+    many = patch("headrace.state.batch_files._MANY", data.draw(st.sampled_from([0, 1 << 20])))
     with tempfile.TemporaryDirectory() as name, many, patch.multiple("headrace.state.arranged_store", **few):
         state = ShardState(Path(name), 0, chain, forms)
         for at, (given, fate, below) in enumerate(all_ticks):

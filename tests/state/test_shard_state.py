@@ -19,11 +19,11 @@ from xxhash import xxh3_128_hexdigest
 
 from headrace.errors import CheckpointDamaged
 from headrace.state.arranged_store import ENTRY_LAYOUT, code_of, stored_entries
+from headrace.state.batch_files import MappedFiles
 from headrace.state.chain import (
     ENTRIES,
     BatchChain,
     FileRef,
-    MappedFiles,
     Part,
     Run,
     StoredBatch,

@@ -25,7 +25,8 @@ RIGHT = [
     *ACCEPTED,
     ROOT / "tests" / "analysis" / "closing_price.py",
     ROOT / "tests" / "analysis" / "every_feature.py",
-    *sorted((ROOT / "examples").rglob("*.py")),
+    # Airflow, which the example of it imports, has an environment of its own.
+    *sorted(file for file in (ROOT / "examples").rglob("*.py") if file.parent.name != "airflow"),
 ]
 
 Complaints = dict[tuple[Path, int], str]

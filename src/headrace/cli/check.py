@@ -203,10 +203,10 @@ def _checked_project(name: str) -> CheckedFile:
     spec = read_spec(path)
     need_pyspark()
     from headrace.pipelines.maintenance import findings_of_project
-    from headrace.pipelines.pipeline_run import spark_for
+    from headrace.pipelines.planned_project import spark_for
 
-    with spark_for(spec) as spark:
-        tables, findings = findings_of_project(spec, spark)
+    with spark_for(spec) as start:
+        tables, findings = findings_of_project(spec, start())
     return CheckedFile(str(spec.file), tables, findings)
 
 

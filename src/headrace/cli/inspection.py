@@ -20,7 +20,6 @@ from headrace.cli.exit_codes import CANNOT_TELL, FAILED
 from headrace.cli.options import EngineChoice, FlowName, SourceUris, parse_named_uris
 from headrace.cli.row_formats import create_console, create_table
 from headrace.errors import BadInput
-from headrace.pull.errors import BadTrace
 
 if TYPE_CHECKING:
     from headrace.engine.source_rereading import SourceRead
@@ -234,6 +233,7 @@ def _violation_lines(violation: Violation, texts: tuple[str, ...], width: int) -
 
 
 def _read(file: Path) -> Trace:
+    from headrace.pull.errors import BadTrace
     from headrace.pull.rules.trace import read_trace
 
     try:

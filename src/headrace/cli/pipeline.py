@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from time import sleep
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,7 +13,7 @@ import typer
 from headrace.cli.exit_codes import FAILED, signal_code
 from headrace.cli.inspection import DrawingFormat, drawing_of
 from headrace.errors import BadInput, HeadraceError
-from headrace.pipelines.definitions import Policy
+from headrace.pipelines.definitions import Place, Policy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,6 +37,15 @@ RefreshPolicy = Annotated[
 ]
 
 
+On = Annotated[
+    Place,
+    typer.Option(
+        "--on",
+        help="Where tables are refreshed: in this process if possible (auto), only there, or by Spark.",
+    ),
+]
+
+
 class LogFormat(Enum):
     TEXT = "text"
     JSON = "json"
@@ -58,11 +66,32 @@ def run(
         bool, typer.Option("--continuous", help="Run again and again, until Ctrl-C.")
     ] = False,
     every: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="Pause between two runs of --continuous.")
+        float,
+        typer.Option(
+            min=0, metavar="SECONDS", help="Longest pause between two runs of --continuous; files end it."
+        ),
     ] = 10.0,
     log_format: Annotated[
         LogFormat, typer.Option(help="Lines of text, or a JSON object for each event.")
     ] = LogFormat.TEXT,
+    on: On = Place.AUTO,
+    metrics_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.prom",
+            help="Write Prometheus metrics at the end of the run, for node_exporter's textfile collector.",
+        ),
+    ] = None,
+    metrics_push: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Push Prometheus metrics to a Pushgateway at the end of the run."),
+    ] = None,
+    lineage: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|URL", help="Send OpenLineage events. Default: where the spec says, or none."
+        ),
+    ] = None,
 ) -> None:
     """Bring the tables of a pipeline up to date, and publish all of them at once.
 
@@ -71,13 +100,30 @@ def run(
     file with an error then leaves its tables as they are, and the others go on.
     """
     from headrace.cli.pipeline_events import JSON_PRINTER, TEXT_PRINTER, News
+    from headrace.pipelines.lineage import lineage_listeners
     from headrace.pipelines.pipeline_run import Selection, run_pipeline
+    from headrace.pipelines.run_metrics import metrics_listeners
+    from headrace.pipelines.spec import find_spec, read_spec
     from headrace.pipelines.table_update import Stopped
+    from headrace.pipelines.watch import Watch
 
+    listeners = [
+        *metrics_listeners(metrics_file, metrics_push),
+        *lineage_listeners(read_spec(spec or find_spec(Path.cwd())), lineage),
+    ]
     selection = Selection(_names(refresh), _names(full_refresh), full_refresh_all)
     try:
-        with _session(spec) as (project, spark), _observer(log_format) as observer:
-            report = run_pipeline(project, spark, selection, policy=refresh_policy, observer=observer)
+        with _session(spec) as (project, start), _observer(log_format) as observer:
+            watch = Watch(project)
+            report = run_pipeline(
+                project,
+                start,
+                selection,
+                policy=refresh_policy,
+                observer=observer,
+                listeners=listeners,
+                place=on,
+            )
             selection = Selection((*selection.refresh, *selection.full))
             if continuous:
                 typer.echo(f"following all inputs, every {every:g} seconds; Ctrl-C stops", err=True)
@@ -85,15 +131,18 @@ def run(
             if continuous:
                 news.report(report)
             while continuous:
-                sleep(every)
+                watch.wait(every)
                 try:
                     report = run_pipeline(
                         project,
-                        spark,
+                        start,
                         selection,
                         policy=refresh_policy,
                         observer=news.event,
+                        listeners=listeners,
                         skip_invalid=True,
+                        place=on,
+                        only_news=True,
                     )
                     news.report(report)
                 except HeadraceError as error:
@@ -102,6 +151,34 @@ def run(
         typer.echo("stopped: all tables are as the last run left them", err=True)
         raise typer.Exit(signal_code(stopped.signal)) from None
     _finish(report, log_format)
+
+
+@pipeline.command()
+def events(
+    table: Annotated[str | None, typer.Option(metavar="TABLE", help="Show this table only.")] = None,
+    run: Annotated[int | None, typer.Option(metavar="NUMBER", help="Show this run only.")] = None,
+    last: Annotated[int, typer.Option(min=1, metavar="N", help="Show so many runs.")] = 10,
+    json: Annotated[bool, typer.Option("--json", help="Print records as JSON lines.")] = False,
+    spec: Spec = None,
+) -> None:
+    """Show what the last runs did: the event log.
+
+    For each run and each of its tables: state, method and reason, rows, seconds, processor time, bytes, and
+    errors. The log is in STORAGE/events, as JSON lines.
+    """
+    from headrace.cli.event_listing import list_records
+    from headrace.pipelines.event_log import EventLog, find_table
+    from headrace.pipelines.spec import find_spec, read_spec
+
+    project = read_spec(spec or find_spec(Path.cwd()))
+    log = EventLog(project.storage)
+    name = None if table is None else find_table(log, table, project.database)
+    records = log.records(table=name, run=run, last=None if run is not None else last)
+    if json:
+        for each in records:
+            typer.echo(each.to_json())
+    else:
+        typer.echo(list_records(records), nl=False)
 
 
 @pipeline.command()
@@ -117,8 +194,8 @@ def drop(
 
     if bool(tables) == orphans:
         raise BadInput("give either names of tables or --orphans", fix="headrace pipeline drop TABLE")
-    with _session(spec) as (project, spark):
-        removed = remove(project, spark, _names(tables), orphans=orphans)
+    with _session(spec) as (project, start):
+        removed = remove(project, start(), _names(tables), orphans=orphans)
     typer.echo("\n".join(f"{name} is removed" for name in removed) or "no table is orphaned")
 
 
@@ -147,11 +224,11 @@ def compact(
 @pipeline.command()
 def dry_run(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
     """Read and analyse a pipeline without running it."""
-    from headrace.pipelines.pipeline_run import planned
+    from headrace.pipelines.planned_project import known
 
     with (
-        _session(spec) as (project, spark),
-        planned(project, spark, refresh_policy) as (graph, plans),
+        _session(spec) as (project, start),
+        known(project, start, refresh_policy) as (graph, plans),
     ):
         for table in graph.tables:
             plan = plans[table.name]
@@ -163,11 +240,11 @@ def dry_run(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
 def explain(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
     """Show how each table is brought up to date, from what, and what it keeps."""
     from headrace.pipelines.maintenance import explain_pipeline
-    from headrace.pipelines.pipeline_run import planned
+    from headrace.pipelines.planned_project import known
 
     with (
-        _session(spec) as (project, spark),
-        planned(project, spark, refresh_policy) as (graph, plans),
+        _session(spec) as (project, start),
+        known(project, start, refresh_policy) as (graph, plans),
     ):
         typer.echo(explain_pipeline(graph, plans, project.storage), nl=False)
 
@@ -179,12 +256,12 @@ def draw(
     format: Annotated[DrawingFormat, typer.Option(help="Language of the drawing.")] = DrawingFormat.MERMAID,
 ) -> None:
     """Draw the tables of a pipeline and what they read."""
-    from headrace.pipelines.pipeline_run import planned
+    from headrace.pipelines.planned_project import known
     from headrace.view.picture import picture_of_pipeline
 
     with (
-        _session(spec) as (project, spark),
-        planned(project, spark, refresh_policy) as (graph, plans),
+        _session(spec) as (project, start),
+        known(project, start, refresh_policy) as (graph, plans),
     ):
         typer.echo(drawing_of(picture_of_pipeline(project.name, graph, plans), format), nl=False)
 
@@ -194,16 +271,16 @@ def _names(given: Sequence[str] | None) -> list[str]:
 
 
 @contextmanager
-def _session(file: Path | None) -> Generator[tuple[PipelineSpec, SparkSession]]:
+def _session(file: Path | None) -> Generator[tuple[PipelineSpec, Callable[[], SparkSession]]]:
     from headrace.pipelines.spec import find_spec, read_spec
     from headrace.spark.session import need_pyspark
 
     project = read_spec(file or find_spec(Path.cwd()))
     need_pyspark()
-    from headrace.pipelines.pipeline_run import spark_for
+    from headrace.pipelines.planned_project import spark_for
 
-    with spark_for(project) as spark:
-        yield project, spark
+    with spark_for(project) as start:
+        yield project, start
 
 
 @contextmanager

@@ -14,8 +14,10 @@ import typer
 
 from headrace.errors import HeadraceError
 from headrace.pipelines.definitions import TableName
+from headrace.pipelines.expectations import Expectation, OnViolation
 from headrace.pipelines.pipeline_run import Event, Observer, RunReport, UpdateState
 from headrace.pipelines.query_errors import message_of
+from headrace.pipelines.table_update import Updated
 
 _SKIPPED = "due to upstream failure(s)"
 
@@ -44,9 +46,24 @@ def _done(event: Event) -> str:
     assert updated is not None
     read = "" if updated.rows_in is None else f", {updated.rows_in:,} rows read"
     why = f" ({updated.why})" if updated.why else ""
+    expected = _expectations(event)
     if event.changed:
-        return f"{updated.entry.rows:,} rows, {updated.method.value}{read}{why}"
-    return f"{updated.entry.rows:,} rows, nothing changed{f'{read}{why}' if updated.whole else ''}"
+        return f"{updated.entry.rows:,} rows, {updated.method.value}{read}{why}{expected}"
+    return f"{updated.entry.rows:,} rows, nothing changed{f'{read}{why}' if updated.whole else ''}{expected}"
+
+
+_VIOLATED = {OnViolation.WARN: "failed", OnViolation.DROP: "dropped", OnViolation.FAIL: "failed"}
+
+
+def _expectations(event: Event) -> str:
+    """Describe the expectations of rows that came; empty if none came."""
+    assert event.updated is not None
+    told: list[str] = []
+    for each in event.dataset.expectations:
+        counts = event.updated.expectations.get(each.name)
+        if counts is not None and sum(counts):
+            told.append(f"{each.name} {_VIOLATED[each.on_violation]} {counts.failed:,} of {sum(counts):,}")
+    return f"; expectations: {', '.join(told)}" if told else ""
 
 
 def json_lines(event: Event) -> None:
@@ -56,15 +73,21 @@ def json_lines(event: Event) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Printer:
-    """Printer of events that do not concern a single table: orphans, errors, the summary."""
+    """Printer of events that do not concern a single table: orphans, errors, Spark's part, the summary."""
 
     orphan: Callable[[TableName], str]
     error: Callable[[HeadraceError], str]
+    spark: Callable[[str], str]
+    not_kept: Callable[[str], str]
     last: Callable[[RunReport], str]
 
     def end(self, report: RunReport) -> None:
         for name in report.orphans:
             typer.echo(self.orphan(name))
+        if report.spark:
+            typer.echo(self.spark(report.spark))
+        if report.not_kept:
+            typer.echo(self.not_kept(report.not_kept))
         typer.echo(self.last(report))
 
 
@@ -79,12 +102,16 @@ TEXT_PRINTER = Printer(
         f"To remove it: headrace pipeline drop {name.database}.{name.table}"
     ),
     lambda error: f"{_now()}: The project has an ERROR; what it concerns stays as it is.\nError: {error}",
+    lambda why: f"{_now()}: Spark was needed: {why}.",
+    lambda why: f"{_now()}: The next run needs Spark again: the analysis is not kept, since {why}.",
     _outcome,
 )
 
 JSON_PRINTER = Printer(
     lambda name: json.dumps({"at": _stamp(), "table": str(name), "state": "ORPHANED"}),
     lambda error: json.dumps({"at": _stamp(), "error": message_of(error)}),
+    lambda why: json.dumps({"at": _stamp(), "spark": why}),
+    lambda why: json.dumps({"at": _stamp(), "analysis_not_kept": why}),
     lambda report: json.dumps({"at": _stamp(), "run": "FAILED" if report.failed else "COMPLETED"}),
 )
 
@@ -145,7 +172,21 @@ def _facts(event: Event) -> dict[str, Any]:
             "version": event.updated.entry.version,
             "seconds": round(event.seconds, 3),
         }
+    if event.updated is not None and event.updated.expectations:
+        facts["expectations"] = _expectation_facts(event.dataset.expectations, event.updated)
     return facts
+
+
+def _expectation_facts(expectations: Sequence[Expectation], updated: Updated) -> dict[str, Any]:
+    """Return the counts of each expectation: of the rows that came, and of all rows."""
+    return {
+        each.name: {
+            "on_violation": each.on_violation.value,
+            **updated.expectations[each.name]._asdict(),
+            "total": updated.expectation_totals[each.name]._asdict(),
+        }
+        for each in expectations
+    }
 
 
 @contextmanager

@@ -35,7 +35,7 @@ class RunMetrics:
     """
 
     def __init__(self, registry: Any, flow: str) -> None:
-        client = _client()
+        client = need_client()
         self._flow = flow
         self._registry = registry
         self._made: list[Any] = []
@@ -170,7 +170,7 @@ def serving_metrics(metrics: Metrics | None, flow: str) -> Generator[RunMetrics 
         finally:
             found.close()
         return
-    client = _client()
+    client = need_client()
     registry = client.CollectorRegistry()
     client.ProcessCollector(registry=registry)
     found = RunMetrics(registry, flow)
@@ -186,7 +186,7 @@ def serving_metrics(metrics: Metrics | None, flow: str) -> Generator[RunMetrics 
 @contextmanager
 def _written_at_the_end(path: PathLike[str], flow: str) -> Generator[RunMetrics]:
     """Write the metrics when a run ends, whether or not it succeeds. Raises `BadInput` if that fails."""
-    client = _client()
+    client = need_client()
     registry = client.CollectorRegistry()
     found = RunMetrics(registry, flow)
     succeeded = client.Gauge(
@@ -207,7 +207,7 @@ def _written_at_the_end(path: PathLike[str], flow: str) -> Generator[RunMetrics]
 
 def _write(path: str, registry: Any) -> None:
     try:
-        _client().write_to_textfile(path, registry)
+        need_client().write_to_textfile(path, registry)
     except OSError as error:
         raise BadInput(
             f"metrics cannot be written to {path}",
@@ -216,7 +216,8 @@ def _write(path: str, registry: Any) -> None:
         ) from error
 
 
-def _client() -> Any:
+def need_client() -> Any:
+    """Return the package `prometheus_client`. Raises `BadInput` if it is missing."""
     try:
         import prometheus_client
     except ImportError as error:
@@ -229,7 +230,7 @@ def _client() -> Any:
 
 
 def _checked(registry: Any) -> Any:
-    if not isinstance(registry, _client().CollectorRegistry):
+    if not isinstance(registry, need_client().CollectorRegistry):
         raise BadInput(
             f"metrics is {type(registry).__name__}, which is no place for metrics",
             fix='give a port (9108), "HOST:PORT", or a prometheus_client.CollectorRegistry',
@@ -255,7 +256,7 @@ def parse_address(metrics: int | str) -> tuple[str, int]:
 def _serve(metrics: int | str, registry: Any) -> tuple[Any, Any]:
     host, port = parse_address(metrics)
     try:
-        return _client().start_http_server(port, addr=host, registry=registry)
+        return need_client().start_http_server(port, addr=host, registry=registry)
     except OSError as error:
         raise BadInput(
             f"metrics cannot be served at {host}:{port}",

@@ -27,6 +27,7 @@ from headrace.errors import BadInput, BadRow, SourceLocation
 from headrace.expr.types import Field, Schema, holds_any
 from headrace.file_system import move, remove_empty, sync_file
 from headrace.tables.version_folders import STAGING
+from headrace.tables.version_folders import WEIGHT as WEIGHT
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -82,9 +83,6 @@ def _(end: list[Any]) -> Guarantee:
 
 DONE = -1
 """Position of a file that was read to its end."""
-
-WEIGHT = "weight"
-"""Name of the column with the weight of a row, in table sources and changelogs."""
 
 
 def printable(path: object) -> str:

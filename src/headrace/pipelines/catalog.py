@@ -9,6 +9,7 @@
     <storage>/changes/<database>/<table>/<version>  what changed from the version before, with weights
     <storage>/state/<database>/<table>/<generation> state of an incremental table
     <storage>/inputs                            contents of input files (`input_identity`)
+    <storage>/events                            records of runs (`event_log`)
     <storage>/delta/<database>/<table>          Delta table to which versions are delivered
     <storage>/changelog/<database>/<table>      changelog to which versions are delivered
 
@@ -29,10 +30,8 @@ from uuid import uuid4
 
 from headrace.errors import CheckpointDamaged, CheckpointInUse
 from headrace.file_system import remove_empty, remove_folder, subfolder_for, sync_folder, write_file
-from headrace.io.files import changelog
 from headrace.pipelines.definitions import TableName
 from headrace.pipelines.errors import CatalogDamaged, PipelineInUse
-from headrace.state.checkpoint import erase
 from headrace.state.commit import CommitLog, Lease, read_checked, write_checked
 from headrace.tables.version_folders import VersionFolders, tick_folders
 
@@ -63,6 +62,7 @@ class TableEntry:
     positions:   of its flows, by name: how far each input was read, by its key.
     costs:       what its last updates took (`costs.Costs`).
     parts:       of what the fingerprint was made (`table_fingerprints`).
+    failed:      of dropped rows and violations, their number by the expectation that they fail.
     """
 
     version: int
@@ -75,6 +75,7 @@ class TableEntry:
     positions: Mapping[str, Mapping[str, Position]] = field(default_factory=dict[str, Mapping[str, Position]])
     costs: Mapping[str, list[float]] = field(default_factory=dict[str, list[float]])
     parts: Mapping[str, str] = field(default_factory=dict[str, str])
+    failed: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 class PipelineCatalog:
@@ -82,6 +83,7 @@ class PipelineCatalog:
 
     published: as the last run that ended left them. entries: as far as any run has come. A run that died may
     have committed state that has read a version which it could not publish, so its versions are gone on with.
+    run: number of the run that has opened it, of the catalogue that this publishes.
     """
 
     def __init__(self, storage: Path, lease: Lease) -> None:
@@ -91,6 +93,7 @@ class PipelineCatalog:
         self._runs = VersionFolders(self._folder)
         self._current, self.published, ahead = self._read()
         self.entries = self._unpublished(ahead)
+        self.run = 1 + max(self._current, self._runs.latest() or 0)
         self._clean()
 
     @classmethod
@@ -124,10 +127,20 @@ class PipelineCatalog:
             sync_folder(self._folder)
         return file.read_text()
 
+    @property
+    def number(self) -> int:
+        """Number of the published catalogue; 0 before the first."""
+        return self._current
+
     @staticmethod
     def delivery_folder(storage: Path, delivery: str, name: TableName) -> Path:
         """Folder of the Delta table, or changelog, to which versions of a table are delivered."""
         return storage / delivery / _escaped(name)
+
+    @staticmethod
+    def published_folder(storage: Path, name: TableName) -> Path:
+        """Path at which readers find the published rows of a table."""
+        return storage / "catalog" / _CURRENT / _escaped(name)
 
     def rows(self, name: TableName) -> VersionFolders:
         """Rows of a table by version."""
@@ -176,7 +189,7 @@ class PipelineCatalog:
 
         Raises `PipelineInUse` if another run has taken over.
         """
-        run = max(self._current, self._runs.latest() or 0) + 1
+        run = max(self.run, self._current + 1)
         aside, final = self._runs.stage(run), self._runs.folder(run)
         aside.mkdir()
         ahead = {name: entry for name, entry in entries.items() if published.get(name) != entry}
@@ -378,6 +391,8 @@ class TableState:
             # The sink expects the folder of its last tick; what was in it is in a version.
             for file in tick_folders(self.sink).folder(tick).glob("*"):
                 _empty(file)
+        from headrace.state.checkpoint import erase
+
         erase(self.checkpoint)
 
     def positions(self, entry: TableEntry, flow: str) -> Positions | None:
@@ -387,6 +402,8 @@ class TableState:
             return None
         if last == entry.tick:
             return entry.positions.get(flow, {})
+        from headrace.io.files import changelog
+
         changelog.recover(self.sink, last)
         try:
             return read_checked(self._begun(last))["positions"]

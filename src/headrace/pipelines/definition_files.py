@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +21,7 @@ from pyspark.pipelines.output import MaterializedView, Output, Sink, StreamingTa
 
 from headrace.errors import HeadraceError, SourceLocation
 from headrace.expr.spark_columns import quoted
+from headrace.pipelines import expectations
 from headrace.pipelines.definitions import (
     DELTA,
     AutoCdc,
@@ -32,6 +33,8 @@ from headrace.pipelines.definitions import (
 )
 from headrace.pipelines.delta_source import resolve_delta_paths
 from headrace.pipelines.errors import BadDefinition, Report, reporting
+from headrace.pipelines.expectation_clauses import cut_expectations
+from headrace.pipelines.expectations import Expectation, declared_below
 from headrace.queries.catalyst_plan import QueryText
 from headrace.queries.plan_details import frame_of_plan, items, java_class, java_session, pairs
 
@@ -202,6 +205,7 @@ class _Registry(GraphElementRegistry):
     def __init__(self, definitions: Definitions, spark: SparkSession) -> None:
         self._definitions = definitions
         self._spark = spark
+        self._last: Dataset | None = None
 
     def _parts(self, name: str) -> list[str]:
         return name_parts(name, self._spark)
@@ -213,14 +217,14 @@ class _Registry(GraphElementRegistry):
             sink = Dataset(
                 name, DatasetKind.SINK, location, None, (), output.format.lower(), dict(output.options)
             )
-            self._definitions.add_dataset(sink)
+            self._add(sink)
             return
         name = self._definitions.name(self._parts(output.name), location)
         kind = _KINDS[type(output)]
         if not isinstance(output, Table):
-            self._definitions.add_dataset(Dataset(name, kind, location))
+            self._add(Dataset(name, kind, location))
             return
-        self._definitions.add_dataset(
+        self._add(
             Dataset(
                 name,
                 kind,
@@ -232,12 +236,29 @@ class _Registry(GraphElementRegistry):
             )
         )
 
+    def _add(self, dataset: Dataset) -> None:
+        self._definitions.add_dataset(dataset)
+        self._last = dataset
+
+    def expect_of_last(self, declared: Sequence[Expectation]) -> None:
+        if not declared:
+            return
+        if self._last is None:
+            raise _without_dataset(declared)
+        self._definitions.add_expectations(self._last.name, declared)
+
     def register_flow(self, flow: Flow) -> None:
         location = _location(flow.source_code_location)
         target = self._definitions.name(self._parts(flow.target), location)
         self._definitions.add_query(
             QueryDefinition(flow.name, target, flow.func, location, settings=dict(flow.spark_conf))
         )
+        if below := declared_below(flow.func):
+            if self._last is None or (self._last.name, self._last.location) != (target, location):
+                raise _without_dataset(below)
+            self._definitions.add_expectations(target, below)
+        elif self._last is not None and self._last.location != location:
+            self._last = None  # Decorators above are of a flow.
 
     def register_auto_cdc_flow(self, flow: AutoCdcFlow) -> None:
         location = _location(flow.source_code_location)
@@ -269,6 +290,16 @@ class _Registry(GraphElementRegistry):
         raise NotImplementedError  # Files of SQL are not registered by Python.
 
 
+def _without_dataset(declared: Sequence[Expectation]) -> BadDefinition:
+    return BadDefinition(
+        f"the expectation {declared[0].name!r} is declared on a flow, not on a dataset",
+        where=[declared[0].location],
+        fix="declare it with @dp.materialized_view, @dp.table or @dp.temporary_view, "
+        "or in headrace.pipelines.create_streaming_table",
+        dataset="",
+    )
+
+
 @contextmanager
 def _classic_columns() -> Generator[None]:
     """Make `pyspark.pipelines` create columns of this session instead of Spark Connect columns.
@@ -288,6 +319,8 @@ def _classic_columns() -> Generator[None]:
 
 
 def _location(location: SourceCodeLocation) -> SourceLocation:
+    if location.filename == expectations.__file__:
+        return SourceLocation.of_caller()  # The user's line, which called our function of that name.
     return SourceLocation(location.filename, location.line_number or 1)
 
 
@@ -309,6 +342,11 @@ def read_sql_file(
     splitter = java_class(
         spark, "org.apache.spark.sql.pipelines.graph.SqlGraphRegistrationContext$"
     ).__getattr__("MODULE$")
+    text, clauses = cut_expectations(text, file)
+    expected: dict[TableName, list[Expectation]] = {}
+    for each in clauses:
+        name = definitions.name(name_parts(each.dataset, spark), each.expectation.location)
+        expected.setdefault(name, []).append(each.expectation)
     try:
         statements = items(splitter.splitSqlFileIntoQueries(java_session(spark), text, file.name))
     except PySparkException as error:
@@ -319,7 +357,7 @@ def read_sql_file(
             why=message,
             fix="correct the text",
         ) from None
-    reader = _Reader(file, definitions, spark)
+    reader = _Reader(file, definitions, spark, expected)
     for statement in statements:
         with reporting(report):
             reader.read(statement.plan(), statement.queryOrigin())
@@ -327,11 +365,15 @@ def read_sql_file(
 
 @dataclass(slots=True)
 class _Reader:
-    """Reader of a file's statements. settings: those set by SET so far."""
+    """Reader of a file's statements.
+
+    expected: expectations cut out of them, by dataset. settings: those set by SET so far.
+    """
 
     file: Path
     definitions: Definitions
     spark: SparkSession
+    expected: Mapping[TableName, Sequence[Expectation]]
     settings: dict[str, str] = field(default_factory=dict[str, str])
 
     def read(self, plan: Any, origin: Any) -> None:
@@ -376,6 +418,7 @@ class _Reader:
                 dict(pairs(spec.properties())),
             )
         self.definitions.add_dataset(made)
+        self.definitions.add_expectations(name, self.expected.get(name, ()))
         return made
 
     def query(self, name: str, target: TableName, query_of: Callable[[Any], Any], place: _Place) -> None:

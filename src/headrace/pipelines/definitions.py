@@ -12,18 +12,15 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import SourceLocation
-from headrace.expr.constructors import struct
 from headrace.expr.spark_columns import quoted
-from headrace.expr.tree import Column as Read
-from headrace.operators.keyed_tables.history import END, START
-from headrace.operators.keyed_tables.upsert_rule import COMMITS
 from headrace.pipelines.errors import BadDefinition, Report, UnknownDataset, reporting
-from headrace.queries.catalyst_plan import QueryText
-from headrace.queries.plan_details import java_session
+from headrace.pipelines.expectations import Expectation, check_names
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from headrace.queries.catalyst_plan import QueryText
 
 
 SEQUENCE, DELETED = "__headrace_sequence", "__headrace_deleted"
@@ -89,6 +86,12 @@ class AutoCdc:
 
         tombstones: a number of steps of the sequence, or a time; None keeps them for good.
         """
+        from headrace.expr.constructors import struct
+        from headrace.expr.tree import Column as Read
+        from headrace.operators.keyed_tables.history import END, START
+        from headrace.operators.keyed_tables.upsert_rule import COMMITS
+        from headrace.queries.plan_details import java_session
+
         if tombstones is not None and self.versions:
             raise BadDefinition(
                 f"{TOMBSTONES} is {tombstones!r}, and the table is of SCD type 2, which keeps all records",
@@ -168,6 +171,19 @@ class Policy(Enum):
     FULL = "full"
 
 
+class Place(Enum):
+    """Place where tables are brought up to date.
+
+    AUTO:  in this process where that is possible, else by Spark.
+    HERE:  in this process; a table that needs Spark fails.
+    SPARK: by Spark.
+    """
+
+    AUTO = "auto"
+    HERE = "here"
+    SPARK = "spark"
+
+
 def parse_policy(text: str, of: str, where: list[SourceLocation]) -> Policy:
     """Parse a policy. Raises `BadDefinition`, located at `where`. of: names its owner in the error."""
     try:
@@ -187,6 +203,12 @@ RESERVED = "__headrace_"
 
 SNAPSHOTS = f"{RESERVED}snapshots"
 """Database of kept snapshots."""
+
+DROPPED, VIOLATIONS = f"{RESERVED}dropped", f"{RESERVED}violations"
+"""Ends of the names of tables beside a table: rows that its expectations drop, and its other violations."""
+
+FAILED_EXPECTATIONS = "failed_expectations"
+"""Column of dropped rows and of violations: names of the expectations that a row fails, an array."""
 
 DELTA = "delta"
 CHANGELOG = "changelog"
@@ -219,6 +241,16 @@ class TableName:
         """The name as Spark compares it."""
         return TableName(self.database.lower(), self.table.lower())
 
+    def beside(self, end: str) -> TableName:
+        """Name of a table beside this one. end: `DROPPED` or `VIOLATIONS`."""
+        return TableName(self.database, f"{self.table}{end}")
+
+    @property
+    def owner(self) -> TableName:
+        """Name of the table that this one is beside; its own name if there is none."""
+        ended = (end for end in (DROPPED, VIOLATIONS) if self.table.lower().endswith(end))
+        return TableName(self.database, self.table[: -len(next(ended, "")) or None])
+
 
 class DatasetKind(Enum):
     """Kind of a dataset. The value is its name in messages."""
@@ -243,6 +275,8 @@ class Dataset:
     properties: of a table; the options of a sink.
     input:      what a snapshot is of.
     delivery:   format in which each version is delivered besides; empty: in none.
+    expectations: conditions on its rows.
+    beside:     of a table of dropped rows or violations, the table whose rows they are.
     """
 
     name: TableName
@@ -254,10 +288,20 @@ class Dataset:
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
     delivery: str = ""
     input: str = ""
+    expectations: tuple[Expectation, ...] = ()
+    beside: TableName | None = None
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether it has rows of its own. A temporary view is kept as a table if it has expectations."""
+        return self.kind.is_stored or bool(self.expectations)
 
     @property
     def title(self) -> str:
         """Name shown to users."""
+        if self.beside is not None:
+            rows = "dropped rows" if self.name == self.beside.beside(DROPPED) else "violations"
+            return f"{rows} of {self.beside}"
         return f"{self.kind.value} of {self.input}" if self.input else str(self.name)
 
 
@@ -316,9 +360,34 @@ class Definitions:
                 fix="give one of them another name",
                 dataset=str(dataset.name),
             )
+        if RESERVED in str(dataset.name.folded):
+            raise BadDefinition(
+                f"a {dataset.kind.value} is called {dataset.name}",
+                where=[dataset.location],
+                why=f"Names with {RESERVED} are for tables that a run adds itself.",
+                fix="name it otherwise",
+                dataset=str(dataset.name),
+            )
         if dataset.kind is not DatasetKind.SINK and dataset.format in (DELTA, CHANGELOG):
             dataset = replace(dataset, format="parquet", delivery=dataset.format)
         self.datasets[dataset.name.folded] = dataset
+
+    def add_expectations(self, name: TableName, expectations: Iterable[Expectation]) -> None:
+        """Add expectations to a dataset, before others: decorators apply from the last one to the first.
+
+        Raises `BadDefinition` for their names, and for a sink.
+        """
+        dataset = self.datasets[name.folded]
+        whole = (*expectations, *dataset.expectations)
+        check_names(whole, str(dataset.name))
+        if whole and dataset.kind is DatasetKind.SINK:
+            raise BadDefinition(
+                f"sink {dataset.name} has expectations",
+                where=[whole[0].location],
+                fix="declare them on the table that its flow reads",
+                dataset=str(dataset.name),
+            )
+        self.datasets[name.folded] = replace(dataset, expectations=whole)
 
     def add_query(self, query: QueryDefinition) -> None:
         """Add a query. Raises `BadDefinition` for a second query of the same name."""
@@ -349,8 +418,8 @@ class Definitions:
     def find(self, text: str) -> Dataset:
         """Find a dataset by its name on the command line. Raises `UnknownDataset`."""
         found = self.datasets.get(parse_table_name(text, self.database).folded)
-        if found is None or not found.kind.is_stored:
-            known = ", ".join(sorted(str(d.name) for d in self.datasets.values() if d.kind.is_stored))
+        if found is None or not found.is_stored:
+            known = ", ".join(sorted(str(d.name) for d in self.datasets.values() if d.is_stored))
             raise UnknownDataset(
                 f"the pipeline has no table {text!r}",
                 fix=f"give one of: {known or 'none is defined'}",

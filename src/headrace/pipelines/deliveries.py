@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import BadInput, HeadraceError, UnwritableSink
 from headrace.expr.spark_columns import quoted
 from headrace.file_system import local_path, remove_folder, sync_folder
-from headrace.io.source import WEIGHT as CHANGELOG_WEIGHT
 from headrace.pipelines.catalog import PipelineCatalog
 from headrace.pipelines.definitions import CHANGELOG, DELTA, DatasetKind
 from headrace.pipelines.delta_source import delta_table
@@ -47,6 +46,7 @@ from headrace.pipelines.weighted_rows import (
 )
 from headrace.requirements import require_package
 from headrace.tables.version_folders import TICK, tick_folders
+from headrace.tables.version_folders import WEIGHT as CHANGELOG_WEIGHT
 from headrace.tables.versioned_table import OPERATION, VersionedTable
 
 if TYPE_CHECKING:
@@ -102,6 +102,33 @@ def stage(catalog: PipelineCatalog, table: StoredTable, rows: DataFrame) -> tupl
         return version, count
     finally:
         rows.unpersist()
+
+
+def has_undelivered(catalog: PipelineCatalog, table: StoredTable) -> bool:
+    """Return whether something published may not be delivered yet."""
+    entry, dataset = catalog.published.get(table.name), table.dataset
+    if dataset.kind is DatasetKind.SINK:
+        return bool(catalog.rows(table.name).numbers())
+    if not dataset.delivery or entry is None:
+        return False
+    folder = catalog.delivery_folder(catalog.storage, dataset.delivery, table.name)
+    if dataset.delivery == CHANGELOG:
+        return (tick_folders(folder).latest() or 0) < entry.version
+    return _delivered_to(str(folder), _application(catalog, table)) != entry.version
+
+
+def _application(catalog: PipelineCatalog, table: StoredTable) -> str:
+    """Return the application id under which deliveries to Delta tables are logged.
+
+    Table names alone may clash between pipelines.
+    """
+    return f"headrace/{catalog.identity}/{table.name}"
+
+
+def _delivered_to(path: str, application: str) -> int | None:
+    """Return the number of the last transaction of an application in a Delta table; None if unknown."""
+    delta = delta_table(path)
+    return delta.transaction(application) if delta.exists() else None
 
 
 def deliver(catalog: PipelineCatalog, table: StoredTable, spark: SparkSession) -> None:
@@ -285,8 +312,7 @@ class DeltaPublisher:
 
     @property
     def _app(self) -> str:
-        """Application id under which deliveries are logged. Table names alone may clash between pipelines."""
-        return f"headrace/{self.versions.catalog.identity}/{self._table.name}"
+        return _application(self.versions.catalog, self._table)
 
     @property
     def _delta(self) -> VersionedTable:
@@ -294,7 +320,7 @@ class DeltaPublisher:
 
     def _delivered(self) -> int | None:
         """Return the number of the last delivered transaction; None if unknown."""
-        return self._delta.transaction(self._app) if self._delta.exists() else None
+        return _delivered_to(self.path, self._app)
 
     def append(self, rows: DataFrame, staged: Path) -> None:
         """Append the rows of a sink staged in a folder, unless they were the last ones delivered."""

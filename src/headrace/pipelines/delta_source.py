@@ -28,7 +28,6 @@ from headrace.queries.plan_details import (
     pairs,
     with_subqueries,
 )
-from headrace.queries.planning import PlanCopier
 from headrace.requirements import require_package
 from headrace.tables.versioned_table import VersionedTable
 
@@ -182,6 +181,8 @@ def with_delta_relations(frame: DataFrame, spark: SparkSession) -> DataFrame:
             node, DeltaRelation.of_options(dict(node.options().asCaseSensitiveMap()), os.getcwd()), spark
         )
 
+    from headrace.queries.planning import PlanCopier
+
     return frame_of_plan(PlanCopier(spark, relations=files).plan(plan), spark)
 
 
@@ -199,6 +200,8 @@ def resolve_delta_paths(plan: Any, spark: SparkSession, datasets: Container[Tabl
             return None
         reader = spark.readStream if node.isStreaming() else spark.read
         return reader.format(DELTA).load(parts[1])._jdf.queryExecution().analyzed()  # pyright: ignore
+
+    from headrace.queries.planning import PlanCopier
 
     copier = PlanCopier(spark, relations=table)
     if plan.getClass().getSimpleName() != "UnresolvedWith":

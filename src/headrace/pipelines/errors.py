@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from headrace.errors import HeadraceError
 
@@ -72,3 +72,32 @@ class CatalogDamaged(PipelineError):
     """Raised for a catalogue of tables that cannot be read. Carries `file`."""
 
     code = "P807"
+
+
+class ExpectationFailed(PipelineError):
+    """Raised for rows that violate an expectation of `expect_or_fail`, or ON VIOLATION FAIL UPDATE.
+
+    Carries `dataset`, `expectations`, the number of violating rows by name, and `row`, one of them as text.
+    """
+
+    code = "P808"
+
+
+class NeedsSpark(PipelineError):
+    """Raised in a run that is to do without Spark for what only Spark can do. Carries `dataset`."""
+
+    code = "P809"
+
+
+class AbsentSpark:
+    """Stand-in for the session of a run without Spark: whatever needs it raises `NeedsSpark`."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise NeedsSpark("it needs Spark")
+
+
+def is_absent(session: object) -> bool:
+    """Return whether a run has no Spark."""
+    return isinstance(session, AbsentSpark)

@@ -20,12 +20,22 @@ from headrace.expr.spark_columns import quoted
 from headrace.pipelines.catalog import Position
 from headrace.pipelines.definitions import RESERVED
 from headrace.pipelines.delta_source import delta_table, reporting_version, rows_of_version, spark_schema
-from headrace.pipelines.errors import PipelineError
+from headrace.pipelines.errors import NeedsSpark, PipelineError
 from headrace.pipelines.graph import StoredTable, empty_frame
-from headrace.pipelines.leaves import ConstantLeaf, DeltaLeaf, Leaf, TableLeaf, rows_of_files
+from headrace.pipelines.leaves import ConstantLeaf, DeltaLeaf, Leaf, TableLeaf, rows_of_files, spark_columns
 from headrace.pipelines.table_versions import TableVersions, adds_only, count_rows
-from headrace.pipelines.weighted_rows import WEIGHT, consolidate, expand, has_removals, with_weight
+from headrace.pipelines.weighted_rows import (
+    WEIGHT,
+    as_changes,
+    consolidate,
+    consolidate_arrow,
+    expand,
+    expand_arrow,
+    has_removals,
+    with_weight,
+)
 from headrace.queries.plan_details import frame_of_plan, java_class
+from headrace.tables.version_folders import data_files
 from headrace.tables.versioned_table import (
     CHANGE_TYPE,
     CHANGE_WEIGHTS,
@@ -88,6 +98,25 @@ class RunInput(ABC, Generic[L]):
         """Return whether the changes since a position include retractions."""
         return not self.adds_only(before) and has_removals(changes)
 
+    def changes_here(self, before: Position | None) -> pa.Table:
+        """Return the weighted changes since a position, read in this process. Raises `NeedsSpark`."""
+        raise NeedsSpark(f"Spark reads {self.leaf.key}")
+
+    def bytes_changed(self, before: Position | None) -> int:
+        """Return the size of the files that hold the changes since a position; 0 where there are none."""
+        return 0
+
+    def unread_here(self, before: Position | None, table: StoredTable) -> pa.Table:
+        """Return the rows since a position for a stream, like `unread`.
+
+        Raises `NeedsSpark`, also for rows that were taken back.
+        """
+        changes = self.changes_here(before)
+        rows = expand_arrow(changes)
+        if rows is None:
+            raise NeedsSpark(f"{self.leaf.key} has taken rows back")
+        return rows
+
     def unread(self, before: Position | None, table: StoredTable) -> DataFrame:
         """Return the rows since a position, all if None, for a stream into `table`.
 
@@ -121,6 +150,15 @@ class TableInput(RunInput[TableLeaf]):
     def changes(self, before: Position | None) -> DataFrame | None:
         return self.versions.changes(before) if isinstance(before, int) else None
 
+    def bytes_changed(self, before: Position | None) -> int:
+        folders = self.versions.change_folders(before) if isinstance(before, int) else None
+        return sum(file.stat().st_size for folder in folders or () for file in data_files(folder))
+
+    def changes_here(self, before: Position | None) -> pa.Table:
+        if not isinstance(before, int):
+            raise NeedsSpark(f"{self.leaf.key} was not read before")
+        return self.versions.changes_here(before)
+
     def adds_only(self, before: Position | None) -> bool:
         return not isinstance(before, int) or all(map(adds_only, self.versions.change_folders(before) or ()))
 
@@ -149,6 +187,13 @@ class ConstantInput(RunInput[ConstantLeaf]):
 
     def changes(self, before: Position | None) -> DataFrame | None:
         return with_weight(self.whole().limit(0), 1) if before == self.position() else None
+
+    def changes_here(self, before: Position | None) -> pa.Table:
+        from headrace.pipelines.in_process_inputs import arrow_columns
+
+        if before != self.position():
+            raise NeedsSpark(f"{self.leaf.key} has changed")
+        return as_changes(arrow_columns(spark_columns(self.leaf)).empty_table())
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +292,28 @@ class DeltaInput(RunInput[DeltaLeaf]):
             added.unionByName(removed).unionByName(_read_feed_files(files.feed, schema, self.spark))
         )
 
+    def bytes_changed(self, before: Position | None) -> int:
+        files = self.run.changed_files(self.leaf, before) if isinstance(before, str) else None
+        listed = (*files.added, *files.removed, *files.feed) if files is not None else ()
+        return sum(os.path.getsize(file.path) for file in listed if os.path.exists(file.path))
+
+    def changes_here(self, before: Position | None) -> pa.Table:
+        import pyarrow as pa
+
+        from headrace.pipelines.in_process_inputs import arrow_columns
+
+        files = self.run.changed_files(self.leaf, before) if isinstance(before, str) else None
+        if files is None or files.whole:
+            raise NeedsSpark(f"the log of {self.leaf.path} does not tell which rows changed")
+        self._schema()
+        wanted = arrow_columns(spark_columns(self.leaf))
+        made = [as_changes(wanted.empty_table())]
+        for listed, weight in ((files.added, 1), (files.removed, -1)):
+            made += [as_changes(_table_of(file, wanted), weight) for file in listed]
+        made += [_table_of_feed(file, wanted) for file in files.feed]
+        whole = pa.concat_tables(made)
+        return whole if files.adds_only else consolidate_arrow(whole)
+
     def _lost(self, before: str) -> PipelineError:
         was, now = TableVersion.parse(before), self.run.version(self.leaf)
         if not now.follows(was):
@@ -285,7 +352,7 @@ class DeltaInput(RunInput[DeltaLeaf]):
         """Return the columns of an input. Raises `PipelineError` if they are not those of the query."""
         from pyspark.sql.types import StructType
 
-        analysed = StructType.fromJson(json.loads(self.leaf.node.schema().json()))
+        analysed = StructType.fromJson(json.loads(self.leaf.columns))
         if spark_schema(self._table, self._number) != analysed:
             raise PipelineError(
                 f"the columns of {self.leaf.path} changed while the pipeline was analysed", fix="run it again"
@@ -342,6 +409,27 @@ def _rows_in_task(
 ) -> Iterator[pa.RecordBatch]:
     for _ in batches:
         yield from rows_of_version(path, number, schema)
+
+
+def _table_of(file: DataFile, wanted: pa.Schema) -> pa.Table:
+    """Read a data file of a Delta table. Raises `NeedsSpark` for one whose partition has columns."""
+    import pyarrow.parquet as pq
+
+    from headrace.pipelines.in_process_inputs import columns_of_table
+
+    if file.partition:
+        raise NeedsSpark(f"{file.path} is in a partition")
+    return columns_of_table(file.path, pq.ParquetFile(file.path).read(), wanted)
+
+
+def _table_of_feed(file: DataFile, wanted: pa.Schema) -> pa.Table:
+    """Read a file of a change data feed as weighted rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    found = pq.ParquetFile(file.path).read()
+    weights = pa.array([CHANGE_WEIGHTS[each] for each in found[CHANGE_TYPE].to_pylist()], pa.int64())
+    return _table_of(file, wanted).append_column(WEIGHT, weights)
 
 
 def _read_feed_files(files: Sequence[DataFile], schema: StructType, spark: SparkSession) -> DataFrame:

@@ -13,14 +13,15 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self
 
 from headrace.errors import BadUri
 from headrace.expr.spark_columns import quoted
 from headrace.file_system import local_path
 from headrace.pipelines.definitions import TableName
 from headrace.pipelines.delta_source import DeltaRelation, index_of_files, table_of_relation, table_of_stream
+from headrace.pipelines.errors import NeedsSpark
 from headrace.pipelines.input_identity import (
     FileMark,
     Identity,
@@ -38,25 +39,35 @@ from headrace.queries.plan_details import (
     pairs,
     with_subqueries,
 )
-from headrace.queries.planning import PlanCopier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
     """A relation that a query reads.
 
-    node: of the plan. streaming: read as a stream.
+    node: of the plan; None in a kept analysis. streaming: read as a stream.
     exact: the same wherever the same is read in the same way.
     key:   names the input in positions, from run to run; differs between the inputs of a query.
+    columns: Spark's schema of it, as JSON.
     """
 
     node: Any
     streaming: bool
     exact: str
     key: str
+    columns: str = field(default="", compare=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            object.__setattr__(self, "columns", self.node.schema().json())
+
+    def without_plan(self) -> Self:
+        """Return the leaf as an analysis keeps it, without what lives in the JVM."""
+        return replace(self, node=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,38 +81,40 @@ class TableLeaf(Leaf):
 class FilesLeaf(Leaf):
     """Files of this machine.
 
-    relation: of the JVM, over all that there are. roots: folders, and files, such as a pattern has found.
+    relation: of the JVM, over all that there are; None in a kept analysis.
+    roots:    folders, and files, such as a pattern has found.
     reading:  format, options and columns.
+    options:  of the query, without secrets.
+    incomparable: why a content cannot be compared with a copy at another path; empty if it can.
+    elsewhere: why only Spark knows which files there are; empty if they are those of one folder.
+    given:    whether the query is known to give the columns, instead of having Spark infer them.
     """
 
     relation: Any
     roots: tuple[str, ...]
     reading: str
+    options: tuple[tuple[str, str], ...] = field(default=(), kw_only=True)
+    incomparable: str = field(default="", kw_only=True)
+    elsewhere: str = field(default="", kw_only=True)
+    given: bool = field(default=False, kw_only=True)
 
     @property
-    def _form(self) -> str:
+    def form(self) -> str:
+        """Format of the files, in lower case."""
         return self.reading.partition(" ")[0].lower()
 
     @property
     def knows_its_rows(self) -> bool:
         """Whether the files record their row counts."""
-        return self._form == "parquet"
+        return self.form == "parquet"
 
     @property
     def has_named_columns(self) -> bool:
         """Whether a file's columns are found by name, regardless of its other columns."""
-        return self._form in ("json", "parquet", "xml")
+        return self.form in ("json", "parquet", "xml")
 
-    @property
-    def incomparable(self) -> str:
-        """Why a content cannot be compared with a copy at another path; empty if it can."""
-        if "_metadata#" in self.node.output().toString():
-            return "the query reads _metadata"
-        if self._form == "binaryfile":
-            return "the rows of the format binaryFile tell the time of the file"
-        if self.relation.partitionSchema().size() and self.relation.options().contains("basePath"):
-            return "it is read with the option basePath"
-        return ""
+    def without_plan(self) -> Self:
+        return replace(self, node=None, relation=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,19 +369,92 @@ def _files(node: Any, relation: Any, streaming: bool, session: SparkSession) -> 
         {root if os.path.isdir(root) else os.path.join(os.path.dirname(root), "*") for root in roots}
     )
     exact, key = f"{kind} {roots} {reading}", f"{kind} {', '.join(places)}"
-    return FilesLeaf(node, streaming, exact, key, relation, roots, reading)
+    return FilesLeaf(
+        node,
+        streaming,
+        exact,
+        key,
+        relation,
+        roots,
+        reading,
+        options=tuple(options),
+        incomparable=_why_incomparable(node, relation),
+        elsewhere=_why_elsewhere(relation, roots),
+        given=streaming and bool(node.dataSource().userSpecifiedSchema().isDefined()),
+    )
+
+
+def _why_incomparable(node: Any, relation: Any) -> str:
+    """Return why a content cannot be compared with a copy at another path; empty if it can."""
+    if "_metadata#" in node.output().toString():
+        return "the query reads _metadata"
+    if relation.fileFormat().toString().lower() == "binaryfile":
+        return "the rows of the format binaryFile tell the time of the file"
+    if relation.partitionSchema().size() and relation.options().contains("basePath"):
+        return "it is read with the option basePath"
+    return ""
+
+
+_CHOOSING = frozenset(
+    ("pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter", "basepath", "maxfileage")
+)
+"""Options that choose among the files of a folder."""
+
+_GLOB = frozenset("{}[]*?\\")
+
+
+def _why_elsewhere(relation: Any, roots: tuple[str, ...]) -> str:
+    """Return why only Spark can list the files of a relation; empty if they are those of one folder."""
+    options = {key.lower(): value for key, value in pairs(relation.options())}
+    if relation.partitionSchema().size():
+        return "they are in folders of partitions"
+    if len(roots) > 1 or _GLOB & set(options.get("path", "*")):
+        return "they are found by a pattern, or in several folders"
+    if chosen := sorted(_CHOOSING & options.keys()):
+        return f"they are chosen by the option {chosen[0]}"
+    return ""
 
 
 def _is(value: Any, name: str, session: SparkSession) -> bool:
     return java_class(session, "java.lang.Class").forName(name).isInstance(value)
 
 
+def spark_columns(leaf: Leaf) -> StructType:
+    """Return the columns of an input as Spark knows them."""
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(json.loads(leaf.columns))
+
+
 def files_there(leaf: FilesLeaf) -> dict[str, FileMark]:
-    """List the current files of a leaf by path, as Spark would read them."""
+    """List the current files of a leaf by path, as Spark would read them. Raises `NeedsSpark`."""
+    if leaf.relation is None:
+        return files_of_folder(leaf)
     found: dict[str, FileMark] = {}
     for uri in leaf.relation.location().inputFiles():
         path = local_path(uri, "files")
         found[path] = mark_of(os.stat(path))
+    return found
+
+
+def files_of_folder(leaf: FilesLeaf) -> dict[str, FileMark]:
+    """List the current files of a leaf without Spark. Raises `NeedsSpark` where only Spark can do it."""
+    if leaf.elsewhere:
+        raise NeedsSpark(f"{leaf.key} are to be listed: {leaf.elsewhere}")
+    (root,) = leaf.roots
+    if not os.path.isdir(root):
+        return {root: mark_of(os.stat(root))}
+    found: dict[str, FileMark] = {}
+    with os.scandir(root) as entries:
+        for entry in entries:
+            if entry.name.startswith(("_metadata", "_common_metadata")):
+                raise NeedsSpark(f"{root} has a file {entry.name}")
+            hidden = entry.name.startswith(".") or (entry.name.startswith("_") and "=" not in entry.name)
+            if hidden or entry.name.endswith("._COPYING_"):
+                continue
+            if entry.is_dir():
+                raise NeedsSpark(f"{root} has a folder {entry.name}")
+            found[entry.path] = mark_of(entry.stat())
     return found
 
 
@@ -459,6 +545,8 @@ def with_leaves(
     replaced: what gives the rows for each leaf, by `exact`. streams: whether those that it reads stay
     streams; else the query becomes one of a batch.
     """
+
+    from headrace.queries.planning import PlanCopier
 
     def other(node: Any) -> Any:
         if node.nodeName() == "CTERelationRef" and node.isStreaming() and not streams:

@@ -14,15 +14,28 @@ from headrace.analysis.flow_report import Finding, Severity
 from headrace.errors import UnreadableSource
 from headrace.io.files.compaction import erase as erase_changelog
 from headrace.pipelines.catalog import PipelineCatalog, Position, TableEntry, TableState
-from headrace.pipelines.definitions import CHANGELOG, DELTA, DatasetKind, Policy, TableName, parse_table_name
+from headrace.pipelines.definitions import (
+    CHANGELOG,
+    DELTA,
+    DROPPED,
+    DatasetKind,
+    Policy,
+    TableName,
+    parse_table_name,
+)
 from headrace.pipelines.delta_source import delta_table
 from headrace.pipelines.errors import BadDefinition, NotIncremental, QueryRefused, UnknownDataset
+from headrace.pipelines.event_log import EventLog
+from headrace.pipelines.expectation_checks import expectation_totals
+from headrace.pipelines.expectations import OnViolation, with_action
 from headrace.pipelines.graph import Graph, StoredTable
 from headrace.pipelines.input_identity import InputContents
 from headrace.pipelines.inputs import describe_known_changes, read_version
 from headrace.pipelines.leaves import ConstantLeaf, DeltaLeaf, FilesLeaf, Leaf, TableLeaf, delta_path_of
-from headrace.pipelines.pipeline_run import default_policy, orphans_of, planned
-from headrace.pipelines.plans import Method, TablePlan, policy_of
+from headrace.pipelines.pipeline_run import orphans_of
+from headrace.pipelines.planned_project import default_policy, planned
+from headrace.pipelines.plans import policy_of
+from headrace.pipelines.table_plan import Method, TablePlan
 from headrace.pipelines.table_update import DELIVERY
 from headrace.state.commit import CommitLog
 from headrace.tables.version_folders import tick_folders
@@ -69,6 +82,7 @@ def erase(spec: PipelineSpec) -> list[str]:
         if not stays:
             catalog.drop_changes()
         inputs.clean(catalog.files_read())
+        EventLog(spec.storage).erase_errors()
         for name, entry in catalog.entries.items():
             if entry.generation:
                 TableState(catalog.states(spec.storage, name).folder(entry.generation)).erase(entry.tick)
@@ -146,16 +160,14 @@ _SNAPSHOT = "read once in each run; what reads it gets the difference to the run
 def explain_pipeline(graph: Graph, plans: Mapping[TableName, TablePlan], storage: Path) -> str:
     """Explain the tables of a pipeline, in the order in which they are brought up to date."""
     known = PipelineCatalog.last_entries(storage)
-    blocks = [
-        "\n".join(_lines(table, graph, plans[table.name], known.get(table.name), storage))
-        for table in graph.tables
-    ]
+    blocks = ["\n".join(_lines(table, graph, plans[table.name], known, storage)) for table in graph.tables]
     return "\n\n".join(blocks) + "\n"
 
 
 def _lines(
-    table: StoredTable, graph: Graph, plan: TablePlan, entry: TableEntry | None, storage: Path
+    table: StoredTable, graph: Graph, plan: TablePlan, known: Mapping[TableName, TableEntry], storage: Path
 ) -> Iterator[str]:
+    entry = known.get(table.name)
     kept = table.dataset.kind is DatasetKind.SNAPSHOT
     kind = "" if kept else f"   {table.dataset.kind.value}"
     yield f"{table.dataset.title}{kind}   {table.dataset.location}"
@@ -165,10 +177,13 @@ def _lines(
         yield f"  why: {plan.why}"
     for step in plan.where:
         yield f"  at: {step.line().strip()}"
+    if plan.only_spark:
+        yield f"  by Spark: {plan.only_spark}"
     if not plan.stable:
         yield "  at each run: its query answers otherwise each time"
     for leaf in {leaf.key: leaf for query in table.queries for leaf in query.leaves}.values():
         yield f"  reads {_input(leaf, graph)}{_position(leaf, entry)}"
+    yield from _expectation_lines(table, known)
     if table.dataset.delivery:
         folder = PipelineCatalog.delivery_folder(storage, table.dataset.delivery, table.name)
         yield f"  delivered to {_DELIVERIES[table.dataset.delivery]} {folder}"
@@ -182,6 +197,23 @@ def _lines(
             if plan.method is Method.APPEND
             else "changed since the last run: it is made anew"
         )
+
+
+_ACTIONS = {
+    OnViolation.WARN: "a row that fails is kept and counted",
+    OnViolation.DROP: "a row that fails is dropped",
+    OnViolation.FAIL: "a row that fails fails the update",
+}
+
+
+def _expectation_lines(table: StoredTable, known: Mapping[TableName, TableEntry]) -> Iterator[str]:
+    totals = expectation_totals(table, known) if table.name in known else {}
+    for each in table.dataset.expectations:
+        counts = totals.get(each.name)
+        failed = f"; {counts.failed:,} of {sum(counts):,} rows fail" if counts is not None else ""
+        yield f"  expects {each.name!r}: {each.text}; {_ACTIONS[each.on_violation]}{failed}"
+    if with_action(table.dataset.expectations, OnViolation.DROP):
+        yield f"  dropped rows are in {table.name.beside(DROPPED)}"
 
 
 def _input(leaf: Leaf, graph: Graph) -> str:
@@ -250,6 +282,8 @@ def _warnings(plan: TablePlan, default: Policy) -> Iterator[HeadraceError]:
     dataset = plan.table.dataset
     if plan.table.failure is not None:
         yield plan.table.failure
+    elif dataset.beside is not None:
+        return  # It is maintained as its table is.
     elif plan.method is Method.RECOMPUTE and plan.why and policy_of(dataset, default) is not Policy.FULL:
         yield NotIncremental(
             f"{dataset.name} is recomputed in every run: {plan.why}",

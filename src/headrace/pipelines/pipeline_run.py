@@ -2,46 +2,41 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-
-from headrace.errors import HeadraceError, SourceLocation
+from headrace.errors import HeadraceError
 from headrace.pipelines.catalog import PipelineCatalog, TableEntry
-from headrace.pipelines.definitions import POLICY, SNAPSHOTS, Dataset, Policy, TableName, parse_policy
-from headrace.pipelines.deliveries import deliver
-from headrace.pipelines.delta_source import register_delta
-from headrace.pipelines.errors import BadDefinition, BadSpec, Report
-from headrace.pipelines.graph import Graph, StoredTable, analysed, read_definitions
-from headrace.pipelines.plans import TablePlan, plan_tables
+from headrace.pipelines.definitions import (
+    SNAPSHOTS,
+    Dataset,
+    Place,
+    Policy,
+    TableName,
+)
+from headrace.pipelines.deliveries import deliver, has_undelivered
+from headrace.pipelines.errors import AbsentSpark, BadDefinition, NeedsSpark, PipelineError
+from headrace.pipelines.expectation_checks import update_with_expectations
+from headrace.pipelines.graph import Graph, StoredTable
+from headrace.pipelines.in_process_update import InProcessUpdater
+from headrace.pipelines.kept_analysis import KeptAnalysis
+from headrace.pipelines.kept_analysis import load as load_analysis
+from headrace.pipelines.planned_project import Project
 from headrace.pipelines.query_errors import message_of
+from headrace.pipelines.run_recorder import RunListener, recording
 from headrace.pipelines.run_snapshot import RunSnapshot
-from headrace.pipelines.spec import PipelineSpec, settings_of
+from headrace.pipelines.spec import PipelineSpec
+from headrace.pipelines.table_plan import TablePlan
 from headrace.pipelines.table_update import Updated, Updater
-from headrace.queries.plan_details import java_class
-from headrace.queries.planning import activate, without_error_log
 from headrace.shown import Shown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-_SETTINGS = {
-    "spark.sql.caseSensitive": "false",
-    "spark.sql.debug.maxToStringFields": "10000",
-    # Times as other readers of Parquet know them, with their zone.
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-}
-"""Settings of a project's session, unless its configuration has others."""
 
 
 class UpdateState(Enum):
@@ -92,140 +87,71 @@ class RunReport(Shown):
 
     orphans: tables of the storage that the project does not define. errors: of files, statements and tables
     that were left out, if the run was to go on without them.
+    spark: why the run needed Spark; empty if it did not. not_kept: why its analysis is not kept for later
+    runs, each of which needs Spark then; empty if it is.
     """
 
     events: Mapping[TableName, Event]
     orphans: Sequence[TableName] = ()
     errors: Sequence[HeadraceError] = ()
+    spark: str = ""
+    not_kept: str = ""
 
     @property
     def failed(self) -> bool:
         return bool(self.errors) or any(event.state is UpdateState.FAILED for event in self.events.values())
 
 
-@contextmanager
-def planned(
-    spec: PipelineSpec, spark: SparkSession, default: Policy | None = None, report: Report | None = None
-) -> Generator[tuple[Graph, Mapping[TableName, TablePlan]]]:
-    """Provide the graph of a project with the plan of each table: all that is known before a run.
-
-    default: policy of tables that have none; else that of the spec's configuration.
-    report:  is given the errors of single files, statements and tables; what they concern is left out.
-
-    Raises `BadSpec`, and without a `report` `BadDefinition`, `QueryRefused`, and `NotIncremental`.
-    """
-    with _session_of(spec, spark) as session, _working_folder(spec.root, session):
-        definitions = read_definitions(spec, session, report)
-        with (
-            TemporaryDirectory(prefix="headrace-empty-") as empty,
-            analysed(
-                definitions, session, Path(empty), PipelineCatalog.last_entries(spec.storage), report
-            ) as graph,
-        ):
-            yield graph, plan_tables(graph, default or default_policy(spec), session, report)
-
-
-@contextmanager
-def _session_of(spec: PipelineSpec, spark: SparkSession) -> Generator[SparkSession]:
-    """Provide a separate session for a project, with its settings and case-insensitive names.
-
-    It is the active one meanwhile, which query functions ask for.
-    """
-    from pyspark.sql import SparkSession as Sessions
-
-    if spark.conf.get("spark.sql.catalogImplementation") != "in-memory":
-        raise BadSpec(
-            "the session has a Hive catalogue",
-            where=[SourceLocation(str(spec.file), 1)],
-            why="Tables of a pipeline lie under its storage; the catalogue's own would be in the way.",
-            fix="remove spark.sql.catalogImplementation from the configuration",
-            field="configuration",
-        )
-    session, before = spark.newSession(), Sessions.getActiveSession()
-    for key, value in {**_SETTINGS, **settings_of(spec)}.items():
-        if session.conf.isModifiable(key):
-            _set(session, key, value, spec)
-    activate(session)
-    try:
-        with without_error_log():
-            register_delta(session, spec.root)
-            yield session
-    finally:
-        activate(before or spark)
-
-
-def _set(session: SparkSession, key: str, value: str, spec: PipelineSpec) -> None:
-    try:
-        session.conf.set(key, value)
-    except (PySparkException, Py4JJavaError) as error:
-        raise BadSpec(
-            f"'configuration' has {key}: {value!r}",
-            where=[SourceLocation(str(spec.file), 1)],
-            why=message_of(error),
-            fix="correct the value",
-            field="configuration",
-        ) from None
-
-
-@contextmanager
-def _working_folder(folder: Path, spark: SparkSession) -> Generator[None]:
-    """Set the working folder, of this process and of Spark, for the block."""
-    hadoop = java_class(spark, "org.apache.hadoop.fs")
-    configuration = spark.sparkContext._jsc.hadoopConfiguration()  # pyright: ignore
-    files: Any = hadoop.FileSystem.get(hadoop.Path("file:/").toUri(), configuration)
-    before, there = Path.cwd(), files.getWorkingDirectory()
-    os.chdir(folder)
-    files.setWorkingDirectory(hadoop.Path(f"file:{folder}"))
-    try:
-        yield
-    finally:
-        os.chdir(before)
-        files.setWorkingDirectory(there)
-
-
 def run_pipeline(
     spec: PipelineSpec,
-    spark: SparkSession,
+    spark: SparkSession | Callable[[], SparkSession],
     selection: Selection | None = None,
     *,
     policy: Policy | None = None,
     observer: Observer = lambda event: None,
+    listeners: Sequence[RunListener] = (),
     skip_invalid: bool = False,
+    only_news: bool = False,
+    place: Place = Place.AUTO,
 ) -> RunReport:
     """Bring the tables of a pipeline up to date and publish them.
 
+    spark:        a session, or what starts one: it is asked only if a table needs Spark.
+    listeners:    are told when the run begins and ends.
     skip_invalid: leave out files, statements and tables with errors, instead of raising these.
+    only_news: leave runs in which nothing changes or fails out of the event log.
 
     A table that fails, and those that read it, keep their rows; so do those that are not selected. Whatever
     ends the run before it publishes leaves all tables as they were.
 
     Raises the errors of `planned`, `UnknownDataset` for a selection, and `PipelineInUse`.
     """
-    from pyspark.sql import SparkSession
-
-    errors: list[HeadraceError] = []
-    report = errors.append if skip_invalid else None
     with (
         PipelineCatalog.open(spec.storage) as catalog,
-        planned(spec, spark, policy, report) as (graph, plans),
+        recording(spec, catalog, observer, listeners, only_news=only_news) as recorder,
+        ExitStack() as closing,
     ):
-        graph = _plannable_part(graph, plans)
-        selected, anew = _selected(graph, selection or Selection())
-        session = SparkSession.getActiveSession()
-        assert session is not None
-        done = _Run(catalog, graph, plans, session, selected, anew, observer).run()
+        project = Project(spec, spark, policy, closing, skip_invalid=skip_invalid)
+        kept = "" if place is Place.SPARK else load_analysis(spec, policy, project.settings)
+        if isinstance(kept, KeptAnalysis):
+            graph, plans = kept.graph, kept.plans
+        elif place is Place.HERE:
+            raise NeedsSpark(
+                "the project is to be analysed, which needs Spark",
+                why=f"{kept[:1].upper()}{kept[1:]}.",
+                fix="run it once with --on auto, or --on spark",
+            )
+        else:
+            graph, plans = project.analysed(kept)
+        run = _Run(catalog, project, graph, plans, selection or Selection(), place, recorder.observe)
+        done = run.run()
         # What is left out of the project only because of an error is no orphan.
-        orphans = () if errors else orphans_of(catalog, graph)
-        return replace(done, orphans=orphans, errors=errors)
-
-
-def _plannable_part(graph: Graph, plans: Mapping[TableName, TablePlan]) -> Graph:
-    """Return a graph without the tables that cannot be planned, and without their readers."""
-    kept: dict[TableName, StoredTable] = {}
-    for table in graph.tables:
-        if table.name in plans and table.reads <= kept.keys():
-            kept[table.name] = table
-    return replace(graph, tables=tuple(kept.values()))
+        orphans = () if project.errors else orphans_of(catalog, run.graph)
+        done = replace(
+            done, orphans=orphans, errors=project.errors, spark=project.why, not_kept=project.not_kept
+        )
+        recorder.end(done)
+        return done
 
 
 def orphans_of(catalog: PipelineCatalog, graph: Graph) -> list[TableName]:
@@ -238,12 +164,6 @@ def orphans_of(catalog: PipelineCatalog, graph: Graph) -> list[TableName]:
     if any(table.failure is not None for table in graph.tables):
         defined |= {name for name in catalog.entries if name.database == SNAPSHOTS}
     return sorted(catalog.entries.keys() - defined)
-
-
-def default_policy(spec: PipelineSpec) -> Policy:
-    """Return the policy of tables that have none. Raises `BadDefinition` for an unknown one."""
-    given = spec.configuration.get(POLICY, Policy.AUTO.value)
-    return parse_policy(given, "the configuration", [SourceLocation(str(spec.file), 1)])
 
 
 def _selected(graph: Graph, selection: Selection) -> tuple[frozenset[TableName], frozenset[TableName]]:
@@ -270,25 +190,35 @@ def _selected(graph: Graph, selection: Selection) -> tuple[frozenset[TableName],
 @dataclass(slots=True)
 class _Run:
     catalog: PipelineCatalog
+    project: Project
     graph: Graph
     plans: Mapping[TableName, TablePlan]
-    spark: SparkSession
-    selected: frozenset[TableName]
-    anew: frozenset[TableName]
+    selection: Selection
+    place: Place
     observer: Observer
     events: dict[TableName, Event] = field(default_factory=dict[TableName, Event])
+    selected: frozenset[TableName] = frozenset()
+    anew: frozenset[TableName] = frozenset()
+
+    @property
+    def _spark(self) -> SparkSession:
+        return self.project.session or cast("SparkSession", AbsentSpark())
 
     def run(self) -> RunReport:
+        self.selected, self.anew = _selected(self.graph, self.selection)
         for table in self.graph.tables:
+            if table.dataset.beside is not None:
+                continue  # It is updated with its table, whose events say what became of it.
             chosen = table.name in self.selected
             self._report(Event(table.dataset, UpdateState.QUEUED if chosen else UpdateState.EXCLUDED))
         self._deliver(last=False)
-        compared = frozenset(root for plan in self.plans.values() for root in plan.compared_files)
-        snapshot = RunSnapshot(self.catalog, self.graph, self.spark, dict(self.catalog.entries), compared)
+        snapshot = RunSnapshot(self.catalog, self.graph, self._spark, dict(self.catalog.entries))
+        snapshot.compare(self.plans.values())
+        done = set[TableName]()
         try:
-            for table in self.graph.tables:
-                if table.name in self.selected:
-                    self._update(table, snapshot)
+            while (table := self._next(done)) is not None:
+                self._update(table, snapshot)
+                done.add(table.name)
         finally:
             snapshot.files.close()
         published = self._to_publish(snapshot.entries)
@@ -297,6 +227,29 @@ class _Run:
         snapshot.files.contents.clean(self.catalog.files_read())
         self._deliver(last=True)
         return RunReport(self.events)
+
+    def _next(self, done: AbstractSet[TableName]) -> StoredTable | None:
+        """Return the next table to bring up to date; the graph may be another one once Spark analysed it."""
+        tables = (
+            table
+            for table in self.graph.tables
+            if table.name in self.selected and table.dataset.beside is None
+        )
+        return next((table for table in tables if table.name not in done), None)
+
+    def _start_spark(self, snapshot: RunSnapshot | None, why: str) -> None:
+        """Go on with Spark, for what cannot be done in this process. Raises `NeedsSpark` if it must not."""
+        if self.place is Place.HERE:
+            raise NeedsSpark(
+                "it can only be brought up to date by Spark",
+                why=f"{why}.",
+                fix="run it with --on auto, which starts Spark where it is needed",
+            )
+        self.graph, self.plans = self.project.analysed(why)
+        self.selected, self.anew = _selected(self.graph, self.selection)
+        if snapshot is not None:
+            snapshot.graph, snapshot.spark = self.graph, self._spark
+            snapshot.compare(self.plans.values())
 
     def _to_publish(self, entries: Mapping[TableName, TableEntry]) -> dict[TableName, TableEntry]:
         """Return the tables that this run has brought up to date, the versions they have read, and the others
@@ -317,7 +270,9 @@ class _Run:
         """Deliver what is published. The next run retries what fails."""
         for table in self.graph.tables:
             try:
-                deliver(self.catalog, table, self.spark)
+                if self.project.session is None and has_undelivered(self.catalog, table):
+                    self._start_spark(None, "a delivery is written by Spark")
+                deliver(self.catalog, self.graph.table(table.name), self._spark)
             except Exception as error:
                 if last:
                     self._report(Event(table.dataset, UpdateState.FAILED, error=error))
@@ -330,42 +285,47 @@ class _Run:
             self._report(Event(table.dataset, UpdateState.SKIPPED))
             return
         self._report(Event(table.dataset, UpdateState.RUNNING))
-        start = perf_counter()
+        start, before = perf_counter(), dict(snapshot.entries)
         try:
-            updated = Updater(snapshot, self.plans[table.name], table.name in self.anew).run()
+            done = self._updated(table, snapshot)
         except Exception as error:
             self._report(
                 Event(table.dataset, UpdateState.FAILED, error=error, seconds=perf_counter() - start)
             )
             return
         snapshot.check(leaf for query in table.queries for leaf in query.leaves)
-        before = snapshot.entries.get(table.name)
-        snapshot.entries[table.name] = updated.entry
-        if updated.entry != before:
+        if any(before.get(name) != updated.entry for name, updated in done.items()):
             self.catalog.record(snapshot.entries)
-        changed = before is None or before.version != updated.entry.version
-        self._report(
-            Event(table.dataset, UpdateState.COMPLETED, updated, changed, seconds=perf_counter() - start)
-        )
+        seconds = perf_counter() - start
+        for name, updated in done.items():
+            entry, dataset = before.get(name), self.graph.table(name).dataset
+            changed = entry is None or entry.version != updated.entry.version
+            self.events[name] = Event(dataset, UpdateState.COMPLETED, updated, changed, seconds=seconds)
+        self.observer(self.events[table.name])
+
+    def _updated(self, table: StoredTable, snapshot: RunSnapshot) -> Mapping[TableName, Updated]:
+        """Bring a table up to date: in this process if it can be, else by Spark."""
+        anew = table.name in self.anew
+        why = "" if self.place is Place.SPARK else "it is made anew"
+        if self.place is not Place.SPARK and not anew:
+            try:
+                own = snapshot.without_spark()
+                done = update_with_expectations(own, self.plans, table, InProcessUpdater, anew=anew)
+                snapshot.entries.update(own.entries)
+                return done
+            except NeedsSpark as error:
+                why = error.what
+            except PipelineError:
+                raise
+            except Exception as error:  # What is refused here, Spark may be able to do.
+                if self.place is Place.HERE:
+                    raise
+                why = f"{type(error).__name__}: {message_of(error)}"
+        if self.project.session is None:
+            self._start_spark(snapshot, f"{table.dataset.title}: {why}" if why else "")
+        return update_with_expectations(snapshot, self.plans, table, Updater, anew=anew)
 
     def _report(self, event: Event) -> None:
-        self.events[event.table] = event
+        for dataset in (event.dataset, *(each.dataset for each in self.graph.beside(event.table))):
+            self.events[dataset.name] = replace(event, dataset=dataset)
         self.observer(event)
-
-
-@contextmanager
-def spark_for(spec: PipelineSpec) -> Generator[SparkSession]:
-    """Yield the existing Spark session, or start one with a project's settings for the block."""
-    from pyspark import SparkContext
-
-    from headrace.spark.session import session
-
-    started = SparkContext._active_spark_context is None  # pyright: ignore[reportPrivateUsage]
-    given = dict(settings_of(spec))
-    memory = given.pop("spark.driver.memory", "1g")
-    spark = session(app_name=spec.name, memory=memory, config=given)
-    try:
-        yield spark
-    finally:
-        if started:
-            spark.stop()

@@ -1,26 +1,13 @@
-"""Maintenance plans: how each table of a pipeline is kept up to date, decided before anything runs.
-
-Where both ways are open, a model of costs chooses at each update: seconds from changes or from all rows,
-estimated from the last updates. From all rows, that is the seconds of the last such update for each row of
-the inputs. From changes, it is the seconds of the last such update for each changed row; but a part of
-these does not grow with the changes, so that further ones are taken to cost `FACTOR` times as much as a row
-of the whole at most. For a change, state is read and written, and what it takes back is looked up.
-
-Only an update from changes tells what these cost, and one that was slow for another reason would prevent
-all others. So after `MAX_ESTIMATED` updates that were made from all rows by estimate, the next is from
-changes.
-"""
+"""Planning: how each table of a pipeline is kept up to date, decided before anything runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 from headrace.analysis import analyse
-from headrace.errors import HeadraceError, Step, UnsupportedQuery
-from headrace.io.source import WEIGHT
+from headrace.errors import HeadraceError, UnsupportedQuery
 from headrace.pipelines.definitions import (
     POLICY,
     TOMBSTONES,
@@ -35,6 +22,7 @@ from headrace.pipelines.errors import BadDefinition, NotIncremental, Report, rep
 from headrace.pipelines.graph import AnalysedQuery, Graph, StoredTable
 from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, UnversionedLeaf, relation_like
 from headrace.pipelines.table_fingerprints import fingerprint_of, fingerprint_parts
+from headrace.pipelines.table_plan import ANSWER, Method, TablePlan
 from headrace.queries.plan_details import (
     TIME_ZONE,
     UTC_NAMES,
@@ -47,6 +35,7 @@ from headrace.queries.plan_details import (
 )
 from headrace.queries.planning import PlanCopier, reads_current_time
 from headrace.queries.query import flow_over_leaves
+from headrace.tables.version_folders import WEIGHT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -140,58 +129,6 @@ def _with_computed(expression: Any, columns: list[Any], spark: SparkSession) -> 
     return PlanCopier(spark, expressions=of_input).expression(expression)
 
 
-ANSWER = "rows"
-"""Name of the sink of a table's flow."""
-
-
-class Method(Enum):
-    """Method by which a table is kept up to date. The value is shown to users.
-
-    INCREMENTAL: a flow with state gets the changes of its inputs.
-    STATELESS:   Spark runs the query on the rows that came and on those that went: its rows are computed one
-                 by one, so that is what came to the table, and what went.
-    APPEND:      Spark runs the query of a stream on the rows that it has not read.
-    RECOMPUTE:   Spark runs the query on all rows, and the difference to the rows before is handed on.
-    """
-
-    INCREMENTAL = "incremental"
-    STATELESS = "incremental, stateless"
-    APPEND = "append"
-    RECOMPUTE = "recompute"
-
-
-@dataclass(frozen=True, slots=True)
-class TablePlan:
-    """Maintenance plan of a table.
-
-    why:     of what cannot be incremental; empty if it is, or is not meant to be.
-    flow:    of an incremental table, over `inputs`: its leaves by the names of the flow's sources.
-    fingerprint: of what is computed. stable: whether the same inputs give the same rows.
-    chooses: whether it may be made from all rows where that is estimated to cost less.
-    parts: of what the fingerprint is made.
-    """
-
-    table: StoredTable
-    method: Method
-    fingerprint: str
-    stable: bool
-    why: str = ""
-    where: tuple[Step, ...] = ()
-    flow: Flow | None = None
-    inputs: Mapping[str, Leaf] | None = None
-    chooses: bool = False
-    parts: Mapping[str, str] = field(default_factory=dict[str, str])
-
-    @property
-    def compared_files(self) -> Iterator[str]:
-        """Folders and files that are read by their changes, not in full."""
-        if self.method in (Method.STATELESS, Method.INCREMENTAL):
-            for query in self.table.queries:
-                for leaf in query.leaves:
-                    if isinstance(leaf, FilesLeaf) and not leaf.streaming:
-                        yield from leaf.roots
-
-
 def plan_tables(
     graph: Graph, default: Policy, spark: SparkSession, report: Report | None = None
 ) -> dict[TableName, TablePlan]:
@@ -245,7 +182,8 @@ def _planned(table: StoredTable, policy: Policy, fingerprint: str, spark: SparkS
         return TablePlan(table, Method.RECOMPUTE, fingerprint, stable, "the policy is full")
     chooses = policy is Policy.AUTO
     if stable and _is_linear(query):
-        return TablePlan(table, Method.STATELESS, fingerprint, stable, chooses=chooses)
+        plan = TablePlan(table, Method.STATELESS, fingerprint, stable, chooses=chooses)
+        return _with_flow(plan, query, spark)
     inputs = _name_inputs(query.leaves)
     try:
         _check_can_change(table, query, spark)
@@ -289,7 +227,11 @@ def _plan_of_streams(table: StoredTable, fingerprint: str, stable: bool, spark: 
     states = [state for query in table.queries for state in _nodes_with_state(query)]
     state = next(iter(states), None)
     if state is None and not records:
-        return TablePlan(table, Method.APPEND, fingerprint, stable)
+        plan = TablePlan(table, Method.APPEND, fingerprint, stable)
+        if len(table.queries) > 1 or table.dataset.kind is DatasetKind.SINK:
+            several = "it has several flows" if len(table.queries) > 1 else "it is a sink"
+            return replace(plan, only_spark=several)
+        return _with_flow(plan, next(iter(table.queries)), spark)
     query = table.queries[0]
     if table.dataset.kind is DatasetKind.SINK:
         raise _refused_stream(query, f"{state or 'AUTO CDC'} keeps state, and a sink has none")
@@ -308,7 +250,28 @@ def _plan_of_streams(table: StoredTable, fingerprint: str, stable: bool, spark: 
     graph = flow.graph()
     if not records and not analyse(graph).facts[graph.sinks[ANSWER]].append:
         raise _refused_stream(query, f"{state} takes rows back")
-    return TablePlan(table, Method.INCREMENTAL, fingerprint, stable, "", (), flow, inputs)
+    ordered = "it has a watermark" if _watermarks(query.plan) else ""
+    return TablePlan(table, Method.INCREMENTAL, fingerprint, stable, "", (), flow, inputs, only_spark=ordered)
+
+
+def _with_flow(plan: TablePlan, query: AnalysedQuery, spark: SparkSession) -> TablePlan:
+    """Return the plan of a table whose rows are computed one by one with a flow that does the same.
+
+    Spark runs such a query as it is; a run without Spark has the flow.
+    """
+    inputs = _name_inputs(query.leaves)
+    # A flow keeps no state from run to run here, so it may read nothing but what is new.
+    if any(node.nodeName() in ("Join", "EventTimeWatermark") for node in _nodes(query.plan)):
+        return replace(plan, only_spark="it joins a stream, or has a watermark")
+    if cast("Any", query.plan).subqueriesAll().size():
+        return replace(plan, only_spark="it has a subquery")
+    if plan.method is Method.APPEND and not all(leaf.streaming for leaf in query.leaves):
+        return replace(plan, only_spark="it reads more than streams")
+    try:
+        _check_can_change(plan.table, query, spark)
+        return replace(plan, flow=_flow_of(plan.table, query, inputs), inputs=inputs)
+    except HeadraceError as error:
+        return replace(plan, only_spark=error.what)
 
 
 def _flow_of(
@@ -420,95 +383,3 @@ def _is_stable(query: AnalysedQuery, spark: SparkSession) -> bool:
     plan: Any = query.plan
     known = all(each.deterministic() for each in with_subqueries(plan))
     return known and not reads_current_time(plan, spark)
-
-
-FACTOR = 2.0
-"""Cost of a changed row, in rows of the whole, as far as it was not measured."""
-
-LEAST = 5_000
-"""Rows from which on an update tells what a row costs: below, start-up is most of it."""
-
-MAX_ESTIMATED = 3
-"""Updates from all rows, one after another, for which what changes cost is taken as it was."""
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """Measured update: its duration, and the number of rows of inputs or changes that it read."""
-
-    seconds: float
-    rows: int
-
-    @property
-    def per_row(self) -> float:
-        return self.seconds / self.rows
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """Last measured updates of a table, from all rows and from changes.
-
-    estimated: updates since the last from changes that were made from all rows by estimate.
-    """
-
-    whole: Measured | None = None
-    changes: Measured | None = None
-    estimated: int = 0
-
-    @classmethod
-    def from_entry(cls, entry: Mapping[str, list[float]]) -> Costs:
-        found = {
-            name: Measured(entry[name][0], int(entry[name][1]))
-            for name in ("whole", "changes")
-            if name in entry
-        }
-        return cls(**found, estimated=int(entry.get("estimated", [0])[0]))
-
-    def to_entry(self) -> dict[str, list[float]]:
-        found = {"whole": self.whole, "changes": self.changes}
-        made = {name: [each.seconds, each.rows] for name, each in found.items() if each is not None}
-        return {**made, "estimated": [self.estimated]} if self.estimated else made
-
-    def after(self, seconds: float, rows: int | None, *, whole: bool, estimated: bool = False) -> Costs:
-        """Return the costs after one more update; unchanged if its rows were few or not counted.
-
-        whole: from all rows; estimated: because that was estimated to cost less.
-        """
-        counted = replace(self, estimated=self.estimated + 1) if estimated else self
-        if rows is None or rows < LEAST:
-            return counted
-        last = Measured(seconds, rows)
-        return replace(counted, whole=last) if whole else Costs(self.whole, last)
-
-    def why_whole(self, changes: int, rows: int) -> str:
-        """Return why computing a table from all rows costs less than from changes; empty if it does not."""
-        if changes < LEAST or self.estimated >= MAX_ESTIMATED:
-            return ""
-        if (estimated := self._seconds(changes, rows)) is None:
-            return ""
-        by_changes, whole = estimated
-        if by_changes <= whole:
-            return ""
-        return (
-            f"from all rows: {changes:,} changes estimated at {_text(by_changes)}, "
-            f"all {rows:,} rows at {_text(whole)}"
-        )
-
-    def _seconds(self, changes: int, rows: int) -> tuple[float, float] | None:
-        """Estimate an update from changes and one from all rows; None if none was measured."""
-        last = self.changes
-        if self.whole is not None:
-            row = self.whole.per_row
-        elif last is not None:
-            row = last.per_row / FACTOR
-        else:
-            return None
-        if last is None:
-            return changes * row * FACTOR, rows * row
-        in_proportion = changes * last.per_row
-        further = last.seconds + max(0, changes - last.rows) * row * FACTOR
-        return min(in_proportion, further), rows * row
-
-
-def _text(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"

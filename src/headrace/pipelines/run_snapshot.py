@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable
+from copy import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from headrace.pipelines.catalog import PipelineCatalog, Position, Positions, TableEntry
 from headrace.pipelines.definitions import TableName
-from headrace.pipelines.errors import QueryRefused
+from headrace.pipelines.errors import AbsentSpark, NeedsSpark, QueryRefused, is_absent
 from headrace.pipelines.graph import AnalysedQuery, Graph, StoredTable, empty_frame
 from headrace.pipelines.input_identity import FileMark, InputContents
 from headrace.pipelines.inputs import (
@@ -32,40 +33,60 @@ from headrace.pipelines.leaves import (
     files_there,
     relation_of_files,
     rows_of_files,
+    spark_columns,
 )
 from headrace.pipelines.table_versions import TableVersions
-from headrace.pipelines.weighted_rows import can_be_grouped, difference, with_weight
+from headrace.pipelines.weighted_rows import (
+    as_changes,
+    can_be_grouped,
+    consolidate_arrow,
+    difference,
+    with_weight,
+)
 from headrace.queries.plan_details import frame_of_plan
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, Observation, SparkSession
+
+    from headrace.pipelines.table_plan import TablePlan
 
 
 @dataclass(slots=True)
 class RunSnapshot:
     """The input versions that all tables of one run read.
 
-    entries:  tables as far as the run has come.
-    compared: folders and files that a table reads by their changes.
+    entries: tables as far as the run has come.
     """
 
     catalog: PipelineCatalog
     graph: Graph
     spark: SparkSession
     entries: dict[TableName, TableEntry]
-    compared: frozenset[str]
     files: RunFiles = field(init=False)
-    delta: RunDeltaTables = field(init=False)
+    delta: RunDeltaTables = field(default_factory=RunDeltaTables)
 
     def __post_init__(self) -> None:
-        self.files = RunFiles(InputContents.open(self.catalog.storage), self.compared)
-        self.delta = RunDeltaTables()
+        self.files = RunFiles(InputContents.open(self.catalog.storage))
+
+    def compare(self, plans: Iterable[TablePlan]) -> None:
+        """Note which folders and files are read by their changes."""
+        self.files.compared |= {root for plan in plans for root in plan.compared_files}
+
+    def without_spark(self) -> RunSnapshot:
+        """Return the same snapshot for a table that is brought up to date in this process."""
+        if is_absent(self.spark):
+            return self
+        same = copy(self)
+        same.spark = cast("SparkSession", AbsentSpark())
+        return same
 
     def versions(self, table: StoredTable) -> TableVersions:
         """Return the versions of a table at this point of the run, with the writer of the next one."""
         name = table.name
         is_read = bool(self.graph.readers_of(name)) or self.catalog.is_read(name)
-        keeps_changes = is_read or bool(table.dataset.delivery)
+        is_counted = bool(table.dataset.expectations) or table.dataset.beside is not None
+        keeps_changes = is_read or is_counted or bool(table.dataset.delivery)
         return TableVersions(self.catalog, table, self.spark, self.entries.get(name), keeps_changes)
 
     def input(self, leaf: Leaf) -> RunInput[Any]:
@@ -138,15 +159,19 @@ class RunFiles:
     listings: the files of each input. folders: what was in each folder when the run first looked.
     counting: counters of the rows of inputs whose files do not tell how many they hold.
     differences: of inputs of which files have changed or are gone, with their numbers of rows.
+    differences_here: the same, read in this process.
     """
 
     contents: InputContents
-    compared: frozenset[str]
+    compared: frozenset[str] = frozenset()
     listings: dict[str, dict[str, FileMark]] = field(default_factory=dict[str, dict[str, FileMark]])
     folders: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     counting: dict[str, Observation] = field(default_factory=dict[str, "Observation"])
     differences: dict[tuple[str, FileChanges], tuple[DataFrame, int]] = field(
         default_factory=dict[tuple[str, "FileChanges"], "tuple[DataFrame, int]"]
+    )
+    differences_here: dict[tuple[str, FileChanges], pa.Table] = field(
+        default_factory=dict[tuple[str, "FileChanges"], "pa.Table"]
     )
 
     def close(self) -> None:
@@ -207,6 +232,41 @@ class FileInput(RunInput[FilesLeaf]):
             return with_weight(self._new_rows(found.added), 1)
         return None if self._why_not_compared(found) else self._difference(found)[0]
 
+    def bytes_changed(self, before: Position | None) -> int:
+        now, found = self.position(), self.file_changes(before)
+        return sum(now[path][0] for path in found.added) + sum(size for _, size, _ in found.removed)
+
+    def changes_here(self, before: Position | None) -> pa.Table:
+        if not isinstance(before, dict):
+            raise NeedsSpark(f"{self.leaf.key} was not read before")
+        found = self.file_changes(before)
+        if self.leaf.streaming and any(self.position().get(path) != mark for path, mark in before.items()):
+            raise NeedsSpark(f"{self.leaf.key} has lost files that a stream has read")
+        if not found.removed:
+            return as_changes(self._rows_here(found.added))
+        if why := self._why_not_compared(found):
+            raise NeedsSpark(why)
+        return self._difference_here(found)
+
+    def _difference_here(self, found: FileChanges) -> pa.Table:
+        """Return the changes from the removed files to the added ones, like `_difference`."""
+        import pyarrow as pa
+
+        key = self.leaf.exact, found
+        if key not in self.files.differences_here:
+            kept = [str(self.files.contents.kept(path, mark)) for path, *mark in found.removed]
+            old, new = as_changes(self._rows_here(kept), -1), as_changes(self._rows_here(found.added))
+            self.files.differences_here[key] = consolidate_arrow(pa.concat_tables([old, new]))
+        return self.files.differences_here[key]
+
+    def unread_here(self, before: Position | None, table: StoredTable) -> pa.Table:
+        return self._rows_here(self.file_changes(before).added)
+
+    def _rows_here(self, paths: Iterable[str]) -> pa.Table:
+        from headrace.pipelines.in_process_inputs import rows_of_files
+
+        return rows_of_files(self.leaf, paths)
+
     def why_unknown(self, before: Position | None) -> str:
         if not isinstance(before, dict):
             return f"{self.leaf.key} {'was not read before' if before is None else 'has changed'}"
@@ -216,8 +276,11 @@ class FileInput(RunInput[FilesLeaf]):
         if not isinstance(before, dict):
             return False
         found = self.file_changes(before)
-        known = self.files.differences.get((self.leaf.exact, found))
-        return not (found.added or found.removed) or (known is not None and not known[1])
+        known, here = (
+            of.get((self.leaf.exact, found)) for of in (self.files.differences, self.files.differences_here)
+        )
+        same = (known is not None and not known[1]) or (here is not None and not len(here))
+        return not (found.added or found.removed) or same
 
     def adds_only(self, before: Position | None) -> bool:
         return not self.file_changes(before).removed
@@ -227,8 +290,9 @@ class FileInput(RunInput[FilesLeaf]):
             return _observed_rows(self.files.counting.pop(self.leaf.exact))
         found = self.file_changes(before)
         if found.removed:
+            here = self.files.differences_here.get((self.leaf.exact, found))
             _, count = self.files.differences.get((self.leaf.exact, found), (None, None))
-            return count
+            return count if here is None else len(here)
         return rows_of_files(found.added) if self.leaf.knows_its_rows or not found.added else None
 
     def unread(self, before: Position | None, table: StoredTable) -> DataFrame:
@@ -268,7 +332,7 @@ class FileInput(RunInput[FilesLeaf]):
                 return f"{what}, and {self.leaf.incomparable}"
             if self.files.contents.kept(path, mark) is None:
                 return f"{what}, and its rows before are not kept"
-            if not can_be_grouped(frame_of_plan(self.leaf.node, self.spark).schema):
+            if not can_be_grouped(spark_columns(self.leaf)):
                 return f"{what}, and its rows cannot be compared"
         return ""
 
@@ -303,8 +367,7 @@ class FileInput(RunInput[FilesLeaf]):
     def _rows_of(self, paths: Collection[str]) -> DataFrame:
         if paths:
             return frame_of_plan(relation_of_files(self.leaf, sorted(paths), self.spark), self.spark)
-        schema = frame_of_plan(self.leaf.node, self.spark).schema
-        return empty_frame(schema, self.spark)
+        return empty_frame(spark_columns(self.leaf), self.spark)
 
 
 def _observed_rows(counting: Observation) -> int | None:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import BadUri, SourceLocation
+from headrace.errors import BadUri, SourceLocation, WrongType
 from headrace.file_system import local_path
 from headrace.pipelines.errors import BadSpec
+from headrace.pipelines.event_log import RETENTION, Retention
 
 NAMES = ("spark-pipeline.yml", "spark-pipeline.yaml")
 _FIELDS = ("name", "storage", "catalog", "database", "schema", "configuration", "libraries")
@@ -27,6 +28,7 @@ class PipelineSpec:
     database:      of names without one.
     configuration: settings of the Spark session.
     patterns:      of the project's files, relative to its root, with the line of each.
+    event_retention: of the event log.
     """
 
     file: Path
@@ -35,6 +37,7 @@ class PipelineSpec:
     database: str
     configuration: Mapping[str, str]
     patterns: tuple[tuple[str, int], ...]
+    event_retention: Retention
 
     @property
     def root(self) -> Path:
@@ -149,6 +152,7 @@ class _Reader:
         for field in _REQUIRED:
             if field not in self.given:
                 raise self._bad(field, "is missing", f"add the line `{field}: ...`")
+        configuration = self._configuration()
         database = self._text("database" if "database" in self.given else "schema", "default")
         if self._text("catalog", "spark_catalog") != "spark_catalog":
             raise self._bad("catalog", "is not spark_catalog", "remove it: tables lie under the storage")
@@ -157,8 +161,9 @@ class _Reader:
             self._text("name", ""),
             self._storage(),
             database,
-            self._configuration(),
+            configuration,
             tuple(self._patterns()),
+            self._retention(configuration),
         )
 
     def _storage(self) -> Path:
@@ -209,6 +214,16 @@ class _Reader:
                     "settings are texts: write the value in quotes",
                 )
         return given
+
+    def _retention(self, configuration: Mapping[str, str]) -> Retention:
+        text = configuration.get(RETENTION)
+        if text is None:
+            return Retention()
+        try:
+            return Retention.parse(text)
+        except WrongType:
+            fix = "a time or a number of runs, such as '90 days' or '1000 runs'"
+            raise self._bad("configuration", f"has {RETENTION}: {text!r}", fix) from None
 
     def _patterns(self) -> Iterator[tuple[str, int]]:
         listed = self.given.get("libraries") or []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from signal import Signals
@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 from headrace.errors import CheckpointDamaged, FlowChanged, UnreadableSource
 from headrace.expr.spark_columns import quoted
 from headrace.file_system import remove_folder
-from headrace.io.source import WEIGHT as SOURCE_WEIGHT
 from headrace.pipelines.catalog import Position, Positions, TableEntry, TableState
 from headrace.pipelines.definitions import RESERVED, DatasetKind
 from headrace.pipelines.deliveries import stage
 from headrace.pipelines.errors import PipelineError
+from headrace.pipelines.expectations import ExpectationCounts
 from headrace.pipelines.graph import AnalysedQuery, StoredTable, empty_frame, settings
 from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, with_leaves
-from headrace.pipelines.plans import ANSWER, Costs, Method, TablePlan, in_time_order
 from headrace.pipelines.run_snapshot import RunSnapshot
-from headrace.pipelines.table_fingerprints import describe_changes
+from headrace.pipelines.table_plan import ANSWER, Costs, Method, TablePlan
 from headrace.pipelines.table_versions import TableVersions
 from headrace.pipelines.weighted_rows import WEIGHT, consolidate, expand, has_removals, with_weight
+from headrace.tables.version_folders import WEIGHT as SOURCE_WEIGHT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -46,6 +46,7 @@ class Updated:
     rows_in: rows of changes and streams that were read; None where that is not known, as of whole inputs that
              Spark has read. whole: whether it was made from all rows, and `why` says why.
     estimated: because that was estimated to cost less.
+    expectations: counts of the rows that came, by expectation. expectation_totals: of all rows of the query.
     """
 
     entry: TableEntry
@@ -54,6 +55,8 @@ class Updated:
     why: str = ""
     whole: bool = False
     estimated: bool = False
+    expectations: Mapping[str, ExpectationCounts] = field(default_factory=dict[str, ExpectationCounts])
+    expectation_totals: Mapping[str, ExpectationCounts] = field(default_factory=dict[str, ExpectationCounts])
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +142,7 @@ class Updater:
             tick,
             known,
             parts=self.plan.parts,
+            failed=self._before.failed if self._before is not None else {},
         )
 
     def _is_current(self, positions: Positions, before: Positions) -> bool:
@@ -158,6 +162,8 @@ class Updater:
         if self.anew:
             return "--full-refresh"
         if before.fingerprint != self.plan.fingerprint:
+            from headrace.pipelines.table_fingerprints import describe_changes
+
             return describe_changes(before.parts, self.plan.parts)
         return ""
 
@@ -372,6 +378,8 @@ class Updater:
     def _in_order(self, leaf: Leaf, rows: DataFrame) -> DataFrame:
         """Return the rows of an input in the order in which the flow must read them."""
         (query,) = self._table.queries
+        from headrace.pipelines.plans import in_time_order
+
         return in_time_order(rows, query, leaf, self.snapshot.spark) if leaf.streaming else rows
 
     def _from_scratch(self, generation: int, now: Positions, why: str = "") -> Updated:

@@ -23,11 +23,10 @@ from headrace.file_system import (
     sync_folder,
     take_over,
 )
-from headrace.io.source import WEIGHT as SINK_WEIGHT
 from headrace.pipelines import weighted_rows
 from headrace.pipelines.catalog import PipelineCatalog, TableEntry
 from headrace.pipelines.definitions import RESERVED
-from headrace.pipelines.errors import CatalogDamaged, PipelineError
+from headrace.pipelines.errors import CatalogDamaged, NeedsSpark, PipelineError, is_absent
 from headrace.pipelines.graph import StoredTable, empty_frame, stored_schema
 from headrace.pipelines.weighted_rows import (
     WEIGHT,
@@ -38,6 +37,7 @@ from headrace.pipelines.weighted_rows import (
     holds_map,
     with_weight,
 )
+from headrace.tables.version_folders import WEIGHT as SINK_WEIGHT
 from headrace.tables.version_folders import data_files, share_files
 
 if TYPE_CHECKING:
@@ -48,6 +48,9 @@ FILE = f"{RESERVED}file"
 
 MANY = 64
 """Small files of a table from which on they are merged."""
+
+_MAX_REWRITTEN = 1 << 28
+"""Bytes of files up to which they are written anew in memory."""
 
 _SMALL, _LARGE = 1 << 23, 1 << 27
 """Bytes of a file that counts as small, and of one that small ones are merged into."""
@@ -132,6 +135,21 @@ class TableVersions:
             whole = whole.unionByName(self.read_changes(folder))
         # A row may have come in one version and gone in a later one.
         return consolidate(whole) if len(folders) > 1 else whole
+
+    def changes_here(self, before: int) -> pa.Table:
+        """Return the weighted changes since a version as an Arrow table. Raises `NeedsSpark`."""
+        import pyarrow as pa
+
+        from headrace.pipelines.table_files import read_changes_file
+
+        columns, folders = weighted_rows.comparable_schema(self.table.schema), self.change_folders(before)
+        if columns is None or folders is None:
+            raise NeedsSpark(f"what changed in {self.table.name} is not known, or cannot be compared")
+        tables = [read_changes_file(file, columns) for folder in folders for file in data_files(folder)]
+        none = weighted_rows.as_changes(columns.empty_table())
+        whole = pa.concat_tables([none, *tables])
+        # A row may have come in one version and gone in a later one.
+        return weighted_rows.consolidate_arrow(whole) if len(folders) > 1 else whole
 
     def read_changes(self, folder: Path) -> DataFrame:
         """Return the rows of a folder of changes, with their weights and the types of the table."""
@@ -242,36 +260,55 @@ class TableVersions:
     def apply_ticks(self, ticks: Sequence[Path]) -> int:
         """Write a version with the changes in changelog ticks applied; return its number, like `append`."""
         few = weighted_rows
-        columns = few.comparable_schema(self.table.schema) if self.table.layout == "parquet" else None
-        if columns is None or sum(map(count_rows, ticks)) > few.FEW or self._comparable is None:
+        columns = few.comparable_schema(self.table.schema)
+        here = is_absent(self.spark)
+        if columns is None or self._comparable is None or self.table.dataset.format != "parquet":
+            return self.apply(self.read_ticks(ticks))
+        if not here and (self.table.layout != "parquet" or sum(map(count_rows, ticks)) > few.FEW):
             return self.apply(self.read_ticks(ticks))
         changes, before = few.read_ticks(ticks, columns), self._comparable
+        changes = few.without_empty_texts(changes, self.table.dataset.partitioned_by)
         if not len(changes):
             return before.version
         self._check_rows()
         version = self.catalog.new_version(self.table.name)
         folder, changed = self._rows_folder(version), self._changes_folder(version)
         added = few.expand_arrow(changes)
-        _write_table(changes, changed)
+        if self.keeps_changes:
+            _write_table(changes, changed)
         if added is not None:
-            _write_table(added, folder)
+            _write_table(added, folder, self.table.dataset.partitioned_by)
             self._take_over(before.version, folder)
-        elif before.rows > few.FEW:
-            self._rewrite(before, version)
         else:
-            held = few.with_rows_of(changes, self._rows_folder(before.version), columns)
-            whole = few.expand_arrow(held)
-            if whole is None:
-                raise PipelineError(
-                    f"{self.table.name} does not hold rows that are taken back",
-                    where=[self.table.dataset.location],
-                    why="Its query answers otherwise than when they came.",
-                    fix=f"make it anew: --full-refresh {self.table.name}",
-                )
-            _write_table(whole, folder)
-        if not self.keeps_changes:
-            remove_folder(changed)
+            self._rewrite_here(before, version, changes, columns)
         return version
+
+    def _rewrite_here(self, before: TableEntry, version: int, changes: pa.Table, columns: pa.Schema) -> None:
+        """Write a version by applying changes to the previous one, see `_rewrite`."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from headrace.pipelines.table_files import files_with_rows, read_data_file
+
+        compute: Any = pc
+        held, parts = self._rows_folder(before.version), self.table.dataset.partitioned_by
+        removed = changes.filter(compute.less(changes[WEIGHT], 0))
+        anew = files_with_rows(held, removed, columns, parts)
+        if is_absent(self.spark) and sum(file.stat().st_size for file in anew) > _MAX_REWRITTEN:
+            raise NeedsSpark(f"many files of {self.table.name} are to be written anew")
+        rows = [weighted_rows.as_changes(read_data_file(held, file, columns, parts)) for file in anew]
+        whole = weighted_rows.consolidate_arrow(pa.concat_tables([changes, *rows]))
+        expanded = weighted_rows.expand_arrow(whole)
+        if expanded is None:
+            raise PipelineError(
+                f"{self.table.name} does not hold rows that are taken back",
+                where=[self.table.dataset.location],
+                why="Its query answers otherwise than when they came.",
+                fix=f"make it anew: --full-refresh {self.table.name}",
+            )
+        folder = self._rows_folder(version)
+        _write_table(expanded, folder, parts)
+        self._take_over(before.version, folder, without=frozenset(anew))
 
     def _rewrite(self, before: TableEntry, version: int) -> None:
         """Write a version by applying its changes to the previous one.
@@ -357,15 +394,31 @@ class TableVersions:
             share_files(kept, held, folder)
             return
         merged = folder.with_name(f".{folder.name}.merged")
+        if is_absent(self.spark):
+            columns = weighted_rows.comparable_schema(self.table.schema)
+            if columns is None:
+                share_files(kept, held, folder)
+                return
+            import pyarrow as pa
+
+            from headrace.pipelines.table_files import read_data_file
+
+            # They are a few hundred megabytes at most.
+            tables = [read_data_file(held, file, columns, ()) for file in small]
+            _write_table(pa.concat_tables(tables), merged)
+        else:
+            self._merge_by_spark(small, merged)
+        for file in {*kept} - {*small} | {*data_files(merged)}:
+            take_over(file, folder / file.name)
+        sync_folder(folder)
+        remove_folder(merged)
+
+    def _merge_by_spark(self, small: Sequence[Path], merged: Path) -> None:
         rows = self.spark.read.schema(stored_schema(self.table.schema)).parquet(
             *(f"file:{file}" for file in small)
         )
         parts = 1 + sum(file.stat().st_size for file in small) // _LARGE
         self._write(rows.coalesce(parts), merged)
-        for file in {*kept} - {*small} | {*data_files(merged)}:
-            take_over(file, folder / file.name)
-        sync_folder(folder)
-        remove_folder(merged)
 
     def _write(self, rows: DataFrame, folder: Path, form: str | None = None) -> None:
         writer = rows.write.format(form or self.table.dataset.format)
@@ -381,12 +434,16 @@ def save(writer: DataFrameWriter, folder: Path) -> None:
     _publish(staged, folder)
 
 
-def _write_table(rows: pa.Table, folder: Path) -> None:
+def _write_table(rows: pa.Table, folder: Path, partitioned_by: Sequence[str] = ()) -> None:
     import pyarrow.parquet as pq
+
+    from headrace.pipelines.table_files import parts_of
 
     staged = stage_beside(folder)
     staged.mkdir()
-    pq.write_table(rows, staged / f"part-{uuid4()}.parquet")
+    for at, part in parts_of(rows, partitioned_by):
+        (staged / at).mkdir(parents=True, exist_ok=True)
+        pq.write_table(part, staged / at / f"part-{uuid4()}.parquet", compression="snappy")
     _publish(staged, folder)
 
 

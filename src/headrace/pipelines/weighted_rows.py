@@ -1,18 +1,19 @@
 """Weighted rows: changes of a table, as a DataFrame or an Arrow table with a column of multiplicities.
 
-Few changes are handled in this process, as Arrow tables: a job of Spark costs more than they do. The answers
-are those of Spark, which has the same steps for many rows, and for columns that Arrow cannot group.
+Few changes are handled in this process, as Arrow tables: a job of Spark costs more than they do; and all
+changes of a run without Spark. The answers are those of Spark, which has the same steps for many rows, and
+for columns that cannot be grouped here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.expr.spark_columns import quoted
-from headrace.io.source import WEIGHT as SINK_WEIGHT
 from headrace.pipelines.definitions import RESERVED
+from headrace.tables.version_folders import WEIGHT as SINK_WEIGHT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -167,70 +168,96 @@ def _with_each_map(column: Column, kind: DataType, of_map: Callable[[Column, Map
             return f.when(column.isNotNull(), f.struct(*parts))
 
 
-# -- few changes, in Arrow -----------------------------------------------------------------------------
+# -- changes in this process, as Arrow tables ------------------------------------------------------------
+
+# Rows are grouped by Polars, to which one NaN is as another, and 0.0 as -0.0: as to Spark.
 
 
 def comparable_schema(schema: StructType) -> pa.Schema | None:
     """Return a table's columns as an Arrow schema; None if some cannot be compared here."""
-    import pyarrow.types as kinds
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_schema
 
+    if kinds_in(schema) & {"map", "collated", "variant", "interval", "udt", "void", "geography", "geometry"}:
+        return None
     try:
         made: Any = to_arrow_schema(schema, timezone="UTC")
     except (PySparkException, ValueError, TypeError):
         return None
-    plain = all(not kinds.is_nested(field.type) and not kinds.is_floating(field.type) for field in made)
-    collated = any("collate" in field.dataType.simpleString() for field in schema.fields)
-    return made if plain and not collated else None
+    return made
 
 
 def read_ticks(ticks: Iterable[Path], columns: pa.Schema) -> pa.Table:
-    """Read ticks of a changelog, consolidated."""
+    """Read ticks of a changelog, consolidated. Raises `NeedsSpark` for types that are to be converted."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    tables = [pq.ParquetFile(file).read() for folder in ticks for file in folder.glob("*.parquet")]
-    typed = [
-        pa.table(
-            [table[name].cast(columns.field(name).type) for name in columns.names] + [table[SINK_WEIGHT]],
-            names=[*columns.names, WEIGHT],
-        )
-        for table in tables
-    ]
-    return consolidate_arrow(pa.concat_tables(typed))
+    from headrace.pipelines.in_process_inputs import columns_of_table
+
+    made: list[pa.Table] = []
+    for file in (file for folder in ticks for file in folder.glob("*.parquet")):
+        table = pq.ParquetFile(file).read()
+        typed = columns_of_table(str(file), table.drop_columns([SINK_WEIGHT]), columns)
+        made.append(typed.append_column(WEIGHT, table[SINK_WEIGHT].cast(pa.int64())))
+    return consolidate_arrow(pa.concat_tables(made))
 
 
 def consolidate_arrow(changes: pa.Table) -> pa.Table:
     """Consolidate weights: each row at most once, with a non-zero weight."""
-    import pyarrow.compute as pc
+    import polars as pl
 
-    compute: Any = pc
     names = [name for name in changes.column_names if name != WEIGHT]
-    whole = changes.group_by(names).aggregate([(WEIGHT, "sum")]).rename_columns([*names, WEIGHT])
-    return whole.filter(compute.not_equal(whole[WEIGHT], 0))
+    frame: Any = pl.from_arrow(changes)
+    if not names:
+        return frame.sum().filter(pl.col(WEIGHT) != 0).to_arrow().cast(changes.schema)
+    # Rows stay as the first of their group was, -0.0 included, and in the order in which they came.
+    places = frame.with_columns(pl.int_range(pl.len()).alias(COPY)).group_by(names, maintain_order=True)
+    kept = places.agg(pl.col(WEIGHT).sum(), pl.col(COPY).first()).filter(pl.col(WEIGHT) != 0)
+    rows = changes.take(kept.get_column(COPY).to_arrow())
+    weights = kept.get_column(WEIGHT).to_arrow().cast(changes.schema.field(WEIGHT).type)
+    return rows.set_column(rows.schema.get_field_index(WEIGHT), changes.schema.field(WEIGHT), weights)
 
 
 def expand_arrow(changes: pa.Table) -> pa.Table | None:
     """Repeat each row by its weight; None if a weight is negative."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
+    import numpy as np
 
-    compute: Any = pc
-    weights = changes[WEIGHT]
-    if len(weights) and compute.min(weights).as_py() < 0:
+    weights = changes[WEIGHT].to_numpy()
+    if len(weights) and weights.min() < 0:
         return None
-    copies = [at for at, count in enumerate(weights.to_pylist()) for _ in range(count)]
-    return changes.drop_columns([WEIGHT]).take(pa.array(copies, pa.int64()))
+    return changes.drop_columns([WEIGHT]).take(np.repeat(np.arange(len(weights)), weights))
 
 
-def with_rows_of(changes: pa.Table, folder: Path, columns: pa.Schema) -> pa.Table:
-    """Return changes together with the rows of a version, as changes to an empty table."""
+def may_hold_negative_zero(rows: pa.Table) -> bool:
+    """Return whether a column has -0.0, or has floats inside of other values."""
+    import numpy as np
+    import pyarrow.types as kinds
+
+    for field in rows.schema:
+        if kinds.is_nested(field.type) and ("float" in str(field.type) or "double" in str(field.type)):
+            return True
+        if kinds.is_floating(field.type):
+            values = rows[field.name].drop_null().to_numpy()
+            if np.any((values == 0) & np.signbit(values)):
+                return True
+    return False
+
+
+def without_empty_texts(changes: pa.Table, partitioned_by: Sequence[str]) -> pa.Table:
+    """Return changes with nulls for empty texts in columns of partitions, for which folders have no name."""
+    import polars as pl
+
+    texts = [name for name in partitioned_by if changes.schema.field(name).type == "string"]
+    if not texts:
+        return changes
+    frame: Any = pl.from_arrow(changes)
+    nulled = frame.with_columns(pl.when(pl.col(name) != "").then(pl.col(name)).alias(name) for name in texts)
+    return consolidate_arrow(nulled.to_arrow().select(changes.column_names).cast(changes.schema))
+
+
+def as_changes(rows: pa.Table, weight: int = 1) -> pa.Table:
+    """Return rows as changes with the same weight."""
+    import numpy as np
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    files = sorted(folder.glob("*.parquet"))
-    held = [pq.ParquetFile(file).read().select(columns.names).cast(columns) for file in files]
-    rows = pa.concat_tables([columns.empty_table(), *held])
-    before = rows.append_column(WEIGHT, pa.array([1] * len(rows), pa.int64()))
-    return consolidate_arrow(pa.concat_tables([before, changes.cast(before.schema)]))
+    return rows.append_column(WEIGHT, pa.array(np.full(len(rows), weight, np.int64)))

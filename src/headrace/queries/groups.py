@@ -21,6 +21,7 @@ from headrace.operators.aggregate.exact_totals import Moment
 from headrace.operators.aggregate.histograms import Histogram
 from headrace.operators.aggregate.moments import Moments
 from headrace.operators.aggregate.percentiles import Mode, Percentile
+from headrace.operators.aggregate.sketches import ApproxCountDistinct, HllSketchAgg, HllUnionAgg
 from headrace.operators.aggregate.sums import NullOnError
 from headrace.operators.over import row_functions
 from headrace.operators.over.window_function import FrameUnit, Months, Over, WindowFrame, WindowFunction
@@ -87,6 +88,24 @@ def _histogram(node: CatalystNode, lower: Lower) -> Aggregation:
     return Histogram(lower(value), int(bins.fields["value"]))
 
 
+def _approx_count_distinct(node: CatalystNode, lower: Lower) -> Aggregation:
+    return ApproxCountDistinct(lower(node.children[0]), float(node.fields["relativeSD"]))
+
+
+def _hll_sketch(node: CatalystNode, lower: Lower) -> Aggregation:
+    value, lg_k = node.children
+    if lg_k.kind != "Literal":
+        raise UnsupportedQuery("the lgConfigK of a sketch is no constant", function=node.kind)
+    return HllSketchAgg(lower(value), int(lg_k.fields["value"]))
+
+
+def _hll_union(node: CatalystNode, lower: Lower) -> Aggregation:
+    value, any_lg_k = node.children
+    if any_lg_k.kind != "Literal":
+        raise UnsupportedQuery("allowDifferentLgConfigK is no constant", function=node.kind)
+    return HllUnionAgg(lower(value), any_lg_k.fields["value"] == "true")
+
+
 def _string_agg(node: CatalystNode, lower: Lower) -> Aggregation:
     delimiter = node.child("delimiter")
     if delimiter.kind != "Literal":
@@ -111,8 +130,8 @@ _AGGREGATES: dict[str, _AggregateLowering] = {
     "First": _of_one(extremes.Minimum),
     "Last": _of_one(extremes.Maximum),
     "AnyValue": _of_one(extremes.Minimum),
-    # Spark approximates these two in little memory; here they are exact.
-    "HyperLogLogPlusPlus": _of_one(counts.CountDistinct),
+    "HyperLogLogPlusPlus": _approx_count_distinct,
+    # Spark approximates it in little memory; here it is exact.
     "ApproximatePercentile": lambda node, lower: Percentile(lower(node.child("child")), _parts(node), True),
     "Percentile": _percentile,
     "PercentileDisc": _percentile_disc,
@@ -120,6 +139,8 @@ _AGGREGATES: dict[str, _AggregateLowering] = {
     "Mode": lambda node, lower: Mode(lower(node.child("child")), node.fields.get("reverseOpt") is False),
     "HistogramNumeric": _histogram,
     "ListAgg": _string_agg,
+    "HllSketchAgg": _hll_sketch,
+    "HllUnionAgg": _hll_union,
     "BitAndAgg": _of_one(lambda expr: Bits(expr, BitOperation.AND)),
     "BitOrAgg": _of_one(lambda expr: Bits(expr, BitOperation.OR)),
     "BitXorAgg": _of_one(lambda expr: Bits(expr, BitOperation.XOR)),
@@ -140,7 +161,7 @@ _AGGREGATES: dict[str, _AggregateLowering] = {
 }
 _INDIFFERENT = frozenset(
     {"Min", "Max", "MinBy", "MaxBy", "First", "Last", "AnyValue", "CollectSet", "HyperLogLogPlusPlus"}
-    | {"BitAndAgg", "BitOrAgg"}
+    | {"BitAndAgg", "BitOrAgg", "HllSketchAgg", "HllUnionAgg"}
 )
 """Functions to which it makes no difference how often a value is there."""
 

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from headrace.spark.examination import doctor
     from headrace.spark.resharding import reshard
     from headrace.spark.run_command import run
-    from headrace.spark.sources.opening import Frame
+    from headrace.spark.sources.opening import ArrowTable, Frame
     from headrace.spark.sources.pull_source import Pulled
 
 _LATER = {
+    "ArrowTable": "headrace.spark.sources.opening",
     "Frame": "headrace.spark.sources.opening",
     "Progress": "headrace.engine.progress",
     "Pulled": "headrace.spark.sources.pull_source",
@@ -32,4 +33,4 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'headrace.spark' has no attribute {name!r}")
 
 
-__all__ = ["Frame", "Progress", "Pulled", "doctor", "reshard", "run", "session"]
+__all__ = ["ArrowTable", "Frame", "Progress", "Pulled", "doctor", "reshard", "run", "session"]

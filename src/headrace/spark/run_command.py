@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -97,7 +98,7 @@ def run(
 ) -> RunResult:
     """Run `flow` on Spark until its sources end and no deferred rows remain.
 
-    spark:      the session; by default `headrace.spark.session()`.
+    spark:      the session; by default `headrace.spark.session()`. Not needed with way="here".
     sources:    by name, a source of `headrace.io`, a `headrace.spark.Frame`, or an iterable of rows.
     sinks:      by name, a sink of `headrace.io`, a list to which `Change`s are appended, or a function of
                 (tick, changes). Sinks that are not named are not written.
@@ -115,8 +116,9 @@ def run(
                 `prometheus_client.CollectorRegistry` that is served elsewhere; or a `pathlib.Path` of a file
                 to write at the end.
     way:        how a tick runs: in "one task", in "stages" with shuffles between them, or "auto", which
-                decides by the number of rows that the tick will have, as far as it is known before it runs.
-                The results are the same.
+                decides by the number of rows that the tick will have, as far as it is known before it runs;
+                or "here", in this process and without Spark: sources are rows, files or
+                `headrace.spark.ArrowTable`s then. The results, and the checkpoint, are the same.
     loops:      where a loop runs: on "one shard" (the default), which must hold all its rows, or partitioned
                 by key in "rounds" on all shards, which requires rows that are never retracted. Fixed for the
                 life of a checkpoint. A batch decides by `loop_rows`.
@@ -139,7 +141,7 @@ def run(
     check_names(graph, sources, {} if sinks is None else sinks)
     check_observers(on_tick, observer, progress)
     _check_choice("mode", mode, "stream", "batch")
-    _check_choice("way", way, "auto", "one task", "stages")
+    _check_choice("way", way, "auto", "one task", "stages", "here")
     _check_choice("loops", loops, None, "one shard", "rounds")
     _check_whole("shards", 1 if shards is None else shards)
     _check_whole("keep_ticks", keep_ticks)
@@ -167,11 +169,11 @@ def run(
         display = closing.enter_context(run_display(progress, flow.name))
         on_tick = combine_observers(registered and registered.observe, on_tick, display)
         folder = _checkpoint_folder(checkpoint, closing)
-        spark = _session(spark)
+        spark = None if way == "here" else _session(spark)
         running = _Run(flow, spark, folder, closing, durable=checkpoint is not None)
         ends = checkpoint is None if end is None else end
         closing.enter_context(telling_ways_past(checkpoint))
-        with explained_deaths(spark, lambda: None):
+        with _explained_deaths(spark, lambda: None):
             ticker, query = running.open(
                 sources, sinks or {}, shards, loops, follow, on_tick, way, ends, keep_ticks
             )
@@ -180,7 +182,7 @@ def run(
         if observer is not None:
             observer.on_start()
         interrupt = closing.enter_context(Interrupt())
-        with explained_deaths(spark, lambda: None if checkpoint is None else ticker.checkpoint.tick):
+        with _explained_deaths(spark, lambda: None if checkpoint is None else ticker.checkpoint.tick):
             query.until_done(interrupt)
         held_back = held_back_by({name: outlet.writer for name, outlet in ticker.outlets.items()})
         return RunResult(
@@ -218,6 +220,12 @@ def _session(spark: SparkSession | None) -> SparkSession:
     return spark
 
 
+def _explained_deaths(
+    spark: SparkSession | None, tick: Callable[[], int | None]
+) -> AbstractContextManager[None]:
+    return nullcontext() if spark is None else explained_deaths(spark, tick)
+
+
 def _checkpoint_folder(checkpoint: str | PathLike[str] | None, closing: ExitStack) -> Path:
     if checkpoint is not None:
         folder = Path(local_path(checkpoint, "checkpoint")).absolute()
@@ -232,7 +240,7 @@ class _Run:
     """Assembly of a run; `closing` releases everything it opened."""
 
     def __init__(
-        self, flow: Flow, spark: SparkSession, folder: Path, closing: ExitStack, *, durable: bool
+        self, flow: Flow, spark: SparkSession | None, folder: Path, closing: ExitStack, *, durable: bool
     ) -> None:
         self._engine = Engine(flow)
         self._append = self._engine.program.source_append
@@ -254,7 +262,7 @@ class _Run:
         end: bool,
         keep_ticks: int,
     ) -> tuple[Ticker, Query]:
-        default = tasks_at_a_time(self._spark)
+        default = (os.cpu_count() or 1) if self._spark is None else tasks_at_a_time(self._spark)
         named = not any(map(has_own_name, sources.values()))
         plan_for = partial(self._plan, sinks)
         binding = SparkResumeBinding(self._graph, plan_for, sinks, shards, default, loops, named)
@@ -268,8 +276,9 @@ class _Run:
         read = _sources_read(checkpoint)
         for gone in sorted(read - sources.keys()):
             positions.forget(gone)
-        with named_sources_enabled(self._spark, named):
-            opened = self._open_sources(sources, checkpoint, positions, read, follow, native, named)
+        setting = nullcontext() if self._spark is None else named_sources_enabled(self._spark, named)
+        with setting:
+            opened = self._open_sources(sources, checkpoint, positions, read, follow, native, named, default)
         inputs = tuple(source.input for source in opened)
         ready = compiled(replace(plan, stages=without_native(plan.stages, native), inputs=inputs))
         letters = self._open_dead_letters(sources, checkpoint.tick)
@@ -277,10 +286,14 @@ class _Run:
             self._graph, sinks, self._folder, checkpoint.tick, self._durable, self._closing, self._append,
             keep_ticks,
         )  # fmt: skip
-        ticker = Ticker(ready, checkpoint, outlets, letters, way, is_local(self._spark), on_tick, default)
+        ticker = Ticker(ready, checkpoint, outlets, letters, way, self._is_local, on_tick, default)
         ticker.meter = CostMeter(self._spark, self._exchange_names(plan.stages))
         query = Query(self._spark, ticker, opened, positions, read, follow=follow, end=end, named=named)
         return ticker, query
+
+    @property
+    def _is_local(self) -> bool:
+        return self._spark is None or is_local(self._spark)
 
     def _exchange_names(self, stages: StagePlan) -> tuple[str, ...]:
         from headrace.spark.explanation import sender_label
@@ -309,7 +322,7 @@ class _Run:
             binding,
             keep_ticks=keep_ticks,
             durable=self._durable,
-            private=is_local(self._spark),
+            private=self._is_local,
         )
         self._closing.callback(checkpoint.close)
         if checkpoint.last is None:
@@ -327,6 +340,7 @@ class _Run:
         follow: bool,
         native: Mapping[str, NativeChain],
         named: bool,
+        tasks: int,
     ) -> list[OpenedSource]:
         opened: list[OpenedSource] = []
         skip = skipped_files(self._folder)
@@ -350,6 +364,7 @@ class _Run:
                 skip=skip,
                 native=native.get(name, ()),
                 named=named,
+                tasks=tasks,
             )
             opened.append(open_on_spark(source, opening))
         return opened

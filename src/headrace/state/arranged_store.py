@@ -25,17 +25,8 @@ from xxhash import xxh3_64_intdigest
 from headrace.arrangement.batch import Layout, SortedBatch, batch_of, bounded, concat_frames, merged
 from headrace.arrangement.reading import RowReaders, ranges
 from headrace.arrangement.spine import RATIO, Spine
-from headrace.state.chain import (
-    ENTRIES,
-    BatchChain,
-    MappedFiles,
-    Part,
-    Run,
-    StoredBatch,
-    UnfinishedMerge,
-    kept_files,
-    parts_of,
-)
+from headrace.state.batch_files import MappedFiles, kept_files
+from headrace.state.chain import ENTRIES, BatchChain, Part, Run, StoredBatch, UnfinishedMerge, parts_of
 from headrace.state.lazy_slots import StateSlot
 
 _MAX_ROWS = 1 << 20

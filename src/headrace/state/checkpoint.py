@@ -29,7 +29,8 @@ from typing import Any, TypeAlias
 from headrace.errors import BadInput, UnreadableSource
 from headrace.file_system import local_path, make_private_folder
 from headrace.state.arranged_store import ArrangedForm, stored_entries
-from headrace.state.chain import BatchChain, FileRef, check_size, damaged, forget_folder, make_durable
+from headrace.state.batch_files import forget_folder
+from headrace.state.chain import BatchChain, FileRef, check_size, damaged, make_durable
 from headrace.state.codec import without_erasable
 from headrace.state.commit import KEEP_TICKS, Commit, CommitLog, Lease
 from headrace.state.lazy_slots import MARK, Form

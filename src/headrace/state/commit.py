@@ -240,11 +240,19 @@ def write_checked(path: Path, body: dict[str, Any], *, durable: bool) -> None:
 def read_checked(path: Path) -> dict[str, Any]:
     """Read the body of a file written by `write_checked`. Raises `CheckpointDamaged`."""
     try:
-        data = json.loads(path.read_text(encoding="ascii"))
-        body, digest = data["body"], data["digest"]
+        return parse_checked(path, path.read_text(encoding="ascii"))
     except FileNotFoundError:
         raise damaged(path, "it is missing") from None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError) as error:
+        raise damaged(path, f"it cannot be read: {error!r}") from error
+
+
+def parse_checked(path: Path, text: str) -> dict[str, Any]:
+    """Return the body in the text of a file written by `write_checked`. Raises `CheckpointDamaged`."""
+    try:
+        data = json.loads(text)
+        body, digest = data["body"], data["digest"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise damaged(path, f"it cannot be read: {error!r}") from error
     text = json.dumps(body, ensure_ascii=True, separators=(",", ":"), sort_keys=True)
     if not isinstance(body, dict) or _digest(text) != digest:

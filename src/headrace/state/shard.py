@@ -22,7 +22,8 @@ from headrace.state.arranged_store import (
     EntryStore,
     MergeStep,
 )
-from headrace.state.chain import ENTRIES, BatchChain, MappedFiles, forget_folder, parts_of
+from headrace.state.batch_files import MappedFiles, forget_folder
+from headrace.state.chain import ENTRIES, BatchChain, parts_of
 from headrace.state.codec import key_encoder, value_encoder
 from headrace.state.lazy_slots import Form, StateSlot
 

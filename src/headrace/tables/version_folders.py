@@ -26,6 +26,9 @@ STAGING = "_staging"
 TICK = "tick"
 """Name of the column that readers make of the names of tick folders."""
 
+WEIGHT = "weight"
+"""Name of the column with the weight of a row, in table sources and changelogs."""
+
 
 @dataclass(frozen=True, slots=True)
 class VersionFolders:

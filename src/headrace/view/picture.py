@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.pipelines.definitions import TableName
     from headrace.pipelines.graph import Graph, StoredTable
     from headrace.pipelines.leaves import Leaf
-    from headrace.pipelines.plans import TablePlan
+    from headrace.pipelines.table_plan import TablePlan
 
 
 _TEXT_WIDTH = 36

@@ -27,7 +27,15 @@ from headrace.expr.tree import Expr, Ordering
 from headrace.expr.types import DataType, Schema
 from headrace.graph.node import Operator, described_name
 from headrace.operators import all_operators, time_spans
-from headrace.operators.aggregate import collected_values, counts, extremes, histograms, percentiles, sums
+from headrace.operators.aggregate import (
+    collected_values,
+    counts,
+    extremes,
+    histograms,
+    percentiles,
+    sketches,
+    sums,
+)
 from headrace.operators.aggregate.aggregation import Aggregation
 from headrace.operators.aggregate.exact_totals import Moment
 from headrace.operators.aggregate.moments import Moments
@@ -78,6 +86,7 @@ _STATISTICS: tuple[type[statistic.Statistic], ...] = (
 )
 
 _PARTS: Mapping[str, type[Any]] = {
+    "aggregate.approx_count_distinct": sketches.ApproxCountDistinct,
     "aggregate.bits": collected_values.Bits,
     "aggregate.collect": collected_values.Collect,
     "aggregate.count": counts.Count,
@@ -85,6 +94,8 @@ _PARTS: Mapping[str, type[Any]] = {
     "aggregate.distinct": counts.DistinctAggregate,
     "aggregate.first": extremes.First,
     "aggregate.histogram": histograms.Histogram,
+    "aggregate.hll_sketch": sketches.HllSketchAgg,
+    "aggregate.hll_union": sketches.HllUnionAgg,
     "aggregate.last": extremes.Last,
     "aggregate.max": extremes.Maximum,
     "aggregate.mean": sums.Mean,

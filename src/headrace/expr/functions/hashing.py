@@ -13,18 +13,22 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from enum import Enum
 from functools import singledispatch
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xxhash import xxh64_intdigest
 
+from headrace.errors import EvaluationError
 from headrace.expr.code_runtime import EPOCH, EXACT, utf8
 from headrace.expr.function_records import function
 from headrace.expr.functions.integer_columns import count_of, unscaled
+from headrace.expr.hll_sketch import rounded_estimate, union_of_bytes
 from headrace.expr.polars_columns import LoweredExpression, Lowering, NotLowered, dtype_of, either_condition
 from headrace.expr.types import (
     BOOL,
+    BYTES,
     INT32,
     INT64,
     BoolType,
@@ -54,7 +58,10 @@ from headrace.expr.typing_rules import (
     Mismatch,
     Signature,
 )
-from headrace.requirements import np, pl
+from headrace.requirements import F, np, pl
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 SEED = 42
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
@@ -267,10 +274,11 @@ Words: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 @dataclass(frozen=True)
 class _Family:
-    """Hash function of integers, as four or eight bytes, and the type of its hashes."""
+    """Hash function of integers, as four or eight bytes, and of bytes, and the type of its hashes."""
 
     of_int: Callable[[Words, Words], Words]
     of_long: Callable[[Words, Words], Words]
+    of_bytes: Callable[[bytes, int], int]
     dtype: str
     signed: IntegerType
 
@@ -320,28 +328,38 @@ def _murmur_long(value: Words, seed: Words) -> Words:
     return _murmur_finished(_murmur_mixed(high, _murmur_mixed(low, seed)), 8)
 
 
-_XXHASH64 = _Family(_xx_int, _xx_long, "uint64", INT64)
-_MURMUR3 = _Family(_murmur_int, _murmur_long, "uint32", INT32)
+_XXHASH64 = _Family(_xx_int, _xx_long, XXHASH64.of_bytes, "uint64", INT64)
+_MURMUR3 = _Family(_murmur_int, _murmur_long, MURMUR3.of_bytes, "uint32", INT32)
 
 
-def _unsigned(a: LoweredExpression, type_: DataType) -> tuple[pl.Expr, bool]:
-    """Return the bits to hash, unsigned, and whether they are eight bytes."""
+class _Width(Enum):
+    """Form in which the values of a column are hashed."""
+
+    INT = 4
+    LONG = 8
+    BYTES = 0
+
+
+def _bits_of(a: LoweredExpression, type_: DataType) -> tuple[pl.Expr, _Width]:
+    """Return the bits to hash, unsigned, or the bytes."""
     value = a.value
     match type_:
         case BoolType():
-            return value.cast(pl.UInt32), False
+            return value.cast(pl.UInt32), _Width.INT
         case IntegerType() if type_.bits < 64:
-            return value.cast(pl.Int32).reinterpret(dtype=pl.UInt32()), False
+            return value.cast(pl.Int32).reinterpret(dtype=pl.UInt32()), _Width.INT
         case DateType():
-            return value.to_physical().reinterpret(dtype=pl.UInt32()), False
+            return value.to_physical().reinterpret(dtype=pl.UInt32()), _Width.INT
         case IntegerType() | TimestampType() | TimestampNtzType() | IntervalType():
-            return count_of(value).reinterpret(dtype=pl.UInt64()), True
+            return count_of(value).reinterpret(dtype=pl.UInt64()), _Width.LONG
         case DecimalType() if type_.precision <= _MAX_LONG_DIGITS:
-            return unscaled(a).value.cast(pl.Int64).reinterpret(dtype=pl.UInt64()), True
+            return unscaled(a).value.cast(pl.Int64).reinterpret(dtype=pl.UInt64()), _Width.LONG
         case Float64Type():
-            return _one_zero_and_nan(value, pl.Float64(), 0x7FF8000000000000, pl.UInt64()), True
+            return _one_zero_and_nan(value, pl.Float64(), 0x7FF8000000000000, pl.UInt64()), _Width.LONG
         case Float32Type():
-            return _one_zero_and_nan(value, pl.Float32(), 0x7FC00000, pl.UInt32()), False
+            return _one_zero_and_nan(value, pl.Float32(), 0x7FC00000, pl.UInt32()), _Width.INT
+        case StrType() | BytesType():
+            return value.cast(pl.Binary), _Width.BYTES
         case _:
             raise NotLowered(f"a hash of a {type_} has no columnar form")
 
@@ -362,14 +380,13 @@ def _hashed_columns(family: _Family) -> Lowering:
 
     def lowering(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
         pairs = zip(arguments, call.arguments, strict=True)
-        bits = [_unsigned(argument, term.type) for argument, term in pairs]
+        bits = [_bits_of(argument, term.type) for argument, term in pairs]
         dtype = dtype_of(family.signed)
 
         def of_columns(columns: Sequence[pl.Series]) -> pl.Series:
             seed: Words = np.full(max(map(len, columns)), SEED, family.dtype)
-            for column, (_, eight) in zip(columns, bits, strict=True):
-                made = (family.of_long if eight else family.of_int)(column.fill_null(0).to_numpy(), seed)
-                seed = np.where(column.is_null().to_numpy(), seed, made)
+            for column, (_, width) in zip(columns, bits, strict=True):
+                seed = np.where(column.is_null().to_numpy(), seed, _hashed(family, width, column, seed))
             return pl.Series(seed).reinterpret(dtype=dtype)
 
         value = pl.map_batches([of for of, _ in bits], of_columns, return_dtype=dtype, is_elementwise=True)
@@ -377,6 +394,32 @@ def _hashed_columns(family: _Family) -> Lowering:
         return LoweredExpression(value, family.signed.range, fails)
 
     return lowering
+
+
+def _hashed(family: _Family, width: _Width, column: pl.Series, seed: Words) -> Words:
+    if width is not _Width.BYTES:
+        of_number = family.of_int if width is _Width.INT else family.of_long
+        return of_number(column.fill_null(0).to_numpy(), seed)
+    if len(column) < len(seed):  # a constant
+        column = column.new_from_index(0, len(seed))
+    values = zip(column.fill_null(b"").to_list(), seed.tolist(), strict=True)
+    return np.array([family.of_bytes(*value) for value in values], family.dtype)
+
+
+def _union_on_spark(call: CallTerm, arguments: Sequence[Column]) -> Column:
+    # A union of Spark's depends on the order of both. Raising is left to it, since it does so only where its
+    # value is wanted: a Python function runs for all rows, and has no annotations, which Spark would read.
+    made = F.udf(lambda *values: _union_or_none(*values), "binary")(*arguments)
+    return F.coalesce(made, F.call_function("hll_union", *arguments))
+
+
+def _union_or_none(one: bytearray | None, other: bytearray | None, any_lg_k: bool | None) -> bytes | None:
+    if one is None or other is None or any_lg_k is None:
+        return None
+    try:
+        return union_of_bytes(bytes(one), bytes(other), any_lg_k)
+    except EvaluationError:
+        return None
 
 
 NAMES: dict[str, Any] = {
@@ -403,5 +446,28 @@ FUNCTIONS: tuple[Function, ...] = (
         columns=_hashed_columns(_MURMUR3),
         spark="hash",
         keeps_size=True,
+    ),
+    function(
+        "hll_sketch_estimate",
+        "Number of distinct values of an HLL sketch, estimated.",
+        (BYTES,),
+        INT64,
+        rounded_estimate,
+        fallible=True,
+        example="unhex('0201070c03000108cbd7c204')",
+        catalyst="HllSketchEstimate",
+        keeps_size=True,
+    ),
+    function(
+        "hll_union",
+        "Union of two HLL sketches, whose numbers of registers differ only if that is allowed.",
+        (BYTES, BYTES, BOOL),
+        BYTES,
+        union_of_bytes,
+        fallible=True,
+        defaults=(False,),
+        example="unhex('0201070c03000108cbd7c204'), unhex('0201070c03000108cbd7c204'), False",
+        catalyst="HllUnion",
+        spark=_union_on_spark,
     ),
 )

@@ -34,6 +34,7 @@ from headrace.operators.aggregate import (
     histograms,
     moments,
     percentiles,
+    sketches,
     sums,
 )
 from headrace.operators.aggregate.aggregation import (
@@ -104,6 +105,14 @@ class Aggregate(WithLifetime):
             x=collected_values.string_agg(col.b.cast(str), order_by=col.a)
         ),
         "bits": lambda x, y: y.group_by("a").agg(x=collected_values.bit_or(col.b)),
+        "approx_count_distinct": lambda x, y: y.group_by("a").agg(x=sketches.approx_count_distinct(col.b)),
+        "hll_sketch_agg": lambda x, y: y.group_by("a").agg(x=sketches.hll_sketch_agg(col.b)),
+        "hll_union_agg": lambda x, y: (
+            y.group_by("a", "b")
+            .agg(x=sketches.hll_sketch_agg(col.b))
+            .group_by("a")
+            .agg(x=sketches.hll_union_agg(col.x))
+        ),
         "moments": lambda x, y: y.group_by("a").agg(x=moments.covariance(col.a, col.b)),
         "several, of everything": lambda x, y: y.group_by().agg(n=counts.count(), top=extremes.max(col.b)),
     }

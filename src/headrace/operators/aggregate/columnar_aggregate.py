@@ -7,7 +7,7 @@ holds besides are further rows of the arrangement (`held_values`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
@@ -17,6 +17,7 @@ from headrace.arrangement.batch import (
     batch_of,
     concat_frames,
     differing,
+    distinct_keys,
     joined,
     negated,
     select,
@@ -24,7 +25,7 @@ from headrace.arrangement.batch import (
     values_at,
 )
 from headrace.arrangement.reading import change_of_first_rows, first_rows
-from headrace.arrangement.spine import FoundRows, Spine
+from headrace.arrangement.spine import FoundRows, Probe, Spine, together
 from headrace.columns.column_stream import ColumnStream, build_stream, empty_stream
 from headrace.columns.columns import WEIGHT, ColumnarDeclined, Columns
 from headrace.expr.check import check
@@ -44,6 +45,7 @@ from headrace.operators.aggregate.exact_totals import FLOAT_PARTS
 from headrace.operators.aggregate.extremes import AppendExtreme
 from headrace.operators.aggregate.group_columns import GroupColumns, group_form
 from headrace.operators.aggregate.held_values import (
+    CODE,
     COPIES,
     PART,
     HeldValues,
@@ -53,6 +55,7 @@ from headrace.operators.aggregate.held_values import (
     of_part,
 )
 from headrace.operators.aggregate.partial_forms import GroupedRows, PartialForm, merge_parts, partial_form
+from headrace.operators.aggregate.sketches import CodeCounts
 from headrace.operators.aggregate.sum_columns import WINDOW, are_in_one_window, sum_widths, sums_of
 from headrace.operators.lifetime import Lifetime
 from headrace.requirements import np, pl
@@ -153,18 +156,18 @@ def _sum_up_alike(one: tuple[Expr | None, PartialForm], other: tuple[Expr | None
     )
 
 
-Extremes: TypeAlias = "Mapping[int, pl.Series]"
-"""Extremes of some groups, by part."""
+PartAnswers: TypeAlias = "dict[int, pl.Series]"
+"""Extremes of some groups, and answers of sketches, by part."""
 
 _MORE = 3
 """Values beyond the first that are looked at, for those that are taken back."""
 
 
 class GroupState(NamedTuple):
-    """Sums of some groups, and their extremes."""
+    """Sums of some groups, and the answers of their parts."""
 
     sums: list[Numbers]
-    values: Extremes
+    values: PartAnswers
 
 
 @dataclass(slots=True)
@@ -194,6 +197,10 @@ class ColumnarAggregate:
         if not all(are_in_one_window(after[span][:FLOAT_PARTS]) for span in groups.float_spans):
             raise ColumnarDeclined
         before, now = self._extremes(spine.batches, new, keys)
+        for held in groups.held:
+            if isinstance(held.accumulator, CodeCounts):
+                both = _estimates(held, held.accumulator, spine, new, keys)
+                before[held.part], now[held.part] = both
         frame = _changes(groups, keys, GroupState(sums, before), GroupState(after, now))
         return build_stream(Columns(groups.schema, False, frame))
 
@@ -216,6 +223,8 @@ class ColumnarAggregate:
             rows = held.rows(groups.layout, held.changes(stream, groups.reduction.keys))
             if isinstance(held.accumulator, AppendExtreme):
                 rows = self._better(held, rows)
+            elif isinstance(held.accumulator, CodeCounts) and held.accumulator.append:
+                rows = self._pruned(held.accumulator, rows)
             added.append(rows)
             if held.inner is not None:
                 sums = held.inner_sums(groups.key_names, rows, held.gone_or_come(spine, rows))
@@ -237,12 +246,23 @@ class ColumnarAggregate:
         after.replace_column(after.get_column_index(COPIES), of_copies(1, after.height))
         return concat_frames([negated(layout, before), after])
 
+    def _pruned(self, sketch: CodeCounts, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the changes of a sketch's codes, without those that it no longer needs."""
+        layout, spine = self.groups.layout, self.slots.spine(self.slot)
+        probe = Probe.of(layout, distinct_keys(layout, rows))
+        batches = (*spine.batches, batch_of(layout, rows))
+        found = _present_codes(together(layout, [probe.find(batch) for batch in batches]))
+        needed = sketch.needed(found.asked, found.rows[CODE].to_numpy())
+        if needed is None or needed.all():
+            return rows
+        return concat_frames([rows, negated(layout, take(found.rows, np.flatnonzero(~needed)))])
+
     def _extremes(
         self, batches: Sequence[SortedBatch], new: SortedBatch, keys: Sequence[pl.Series]
-    ) -> tuple[Extremes, Extremes]:
+    ) -> tuple[PartAnswers, PartAnswers]:
         """Return the extremes of groups, by part, before a new batch and after it."""
         groups = self.groups
-        extremes = [held for held in groups.held if held.inner is None]
+        extremes = [held for held in groups.held if not held.has_codes]
         if not extremes:
             return {}, {}
         count, parts = len(keys[0]), [held.part for held in extremes]
@@ -252,7 +272,44 @@ class ColumnarAggregate:
         return _by_part(extremes, before, count), _by_part(extremes, after, count)
 
 
-def _by_part(extremes: Sequence[HeldValues], found: FoundRows, count: int) -> Extremes:
+def _estimates(
+    held: HeldValues,
+    sketch: CodeCounts,
+    spine: Spine,
+    new: SortedBatch,
+    keys: Sequence[pl.Series],
+) -> tuple[pl.Series, pl.Series]:
+    """Return the answers of a sketch for groups, before a new batch and after it."""
+    count = len(keys[0])
+    probe = Probe.of(spine.layout, [*keys, of_part(held.part, count)])
+    old = [probe.find(batch) for batch in spine.batches]
+    before, after = (together(spine.layout, found) for found in (old, [*old, probe.find(new)]))
+    return _sketched(sketch, before, count), _sketched(sketch, after, count)
+
+
+def _sketched(sketch: CodeCounts, found: FoundRows, count: int) -> pl.Series:
+    there = _present_codes(found)
+    return sketch.answers(there.asked, there.rows[CODE].to_numpy(), count)
+
+
+def _present_codes(found: FoundRows) -> FoundRows:
+    """Return a row for each code with copies of each group, in order."""
+    codes = found.rows[CODE].to_numpy()
+    order = np.lexsort((codes, found.asked))
+    groups, codes = found.asked[order], codes[order]
+    begins = np.ones(len(order), np.bool_)
+    begins[1:] = (groups[1:] != groups[:-1]) | (codes[1:] != codes[:-1])
+    firsts = np.flatnonzero(begins)
+    if not len(firsts):
+        return found
+    copies = np.add.reduceat(found.rows[COPIES].to_numpy()[order], firsts)
+    firsts, copies = firsts[copies > 0], copies[copies > 0]
+    rows = take(found.rows, order[firsts])
+    rows.replace_column(rows.get_column_index(COPIES), pl.Series(COPIES, copies))
+    return FoundRows(groups[firsts], rows)
+
+
+def _by_part(extremes: Sequence[HeldValues], found: FoundRows, count: int) -> PartAnswers:
     """Return, per part, the values found for `count` groups; null for groups without one."""
     values: dict[int, pl.Series] = {}
     for at, held in enumerate(extremes):

@@ -106,7 +106,7 @@ class GroupColumns:
         if self.held:
             columns[PART] = pl.Int8()
             names = (*names, PART)
-        if any(held.inner is not None for held in self.held):
+        if any(held.has_codes for held in self.held):
             columns[CODE] = pl.Int64()
             order.append(Order(CODE, False))
         if self.has_windows:
@@ -175,7 +175,7 @@ class GroupColumns:
     def answers(
         self, keys: Sequence[pl.Series], sums: Sequence[Numbers], values: Mapping[int, pl.Series]
     ) -> list[pl.Series]:
-        """Return the columns of the groups' answers. values: of extremes, by part.
+        """Return the columns of the groups' answers. values: of extremes and sketches, by part.
 
         Raises `ColumnarDeclined`.
         """
@@ -194,7 +194,7 @@ class GroupColumns:
 
 
 def summing(kept: Accumulator | HeldValues) -> Accumulator | None:
-    """Return the accumulator that holds sums; None for extremes."""
+    """Return the accumulator that holds sums; None for extremes and sketches."""
     if isinstance(kept, HeldValues):
         return None if kept.inner is None else kept.inner.accumulator
     return kept

@@ -1,5 +1,5 @@
-"""Values that groups hold in columns, each with its copies: for extremes with retractions, and for
-aggregates of distinct values.
+"""Values that groups hold in columns, each with its copies: for extremes with retractions, for aggregates of
+distinct values, and the codes of sketches.
 
 They are rows of the groups' arrangement beside those with the sums: under the group's key and a part of their
 own, in the order of the values, or of the values' codes where they are only looked up.
@@ -19,12 +19,13 @@ from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined
 from headrace.columns.slot_forms import consolidated, names_of_keys
 from headrace.expr.check import check
 from headrace.expr.polars_columns import LoweredExpression, bounds_in, repeated, replace_negative_zero
-from headrace.expr.types import DataType, IntegerType
+from headrace.expr.types import INT64, DataType, IntegerType
 from headrace.expr.typing_rules import is_float
 from headrace.operators.aggregate.aggregation import Accumulator, accumulator_for
 from headrace.operators.aggregate.counts import CountValues, DistinctAccumulator, DistinctValues
 from headrace.operators.aggregate.extremes import AppendExtreme, Extreme, ExtremeBy, ends_of
 from headrace.operators.aggregate.partial_forms import PartialForm, partial_form
+from headrace.operators.aggregate.sketches import CodeCounts
 from headrace.operators.aggregate.sum_columns import WINDOW, sum_widths
 from headrace.requirements import np, pl
 
@@ -46,10 +47,11 @@ copies. Part 0 is one row with the sums of the group."""
 class HeldValues:
     """Values that an accumulator keeps per group.
 
-    part: number of the part of the rows. exprs, types: of the values' columns, as ordered.
+    part: number of the part of the rows. exprs: of which the values are made.
+    types: of the values' columns, as ordered.
     skips: whether rows are passed over that have a null in a column.
     descending: whether the last value comes first.
-    inner: sums over the distinct values; None for extremes.
+    inner: sums over the distinct values; None for extremes and sketches.
     """
 
     part: int
@@ -65,12 +67,17 @@ class HeldValues:
         """Return the columns of the values: the part's own columns, or only the code."""
         if self.is_code:
             return (CODE,)
-        return tuple(f"h{self.part}.{at}" for at in range(len(self.exprs)))
+        return tuple(f"h{self.part}.{at}" for at in range(len(self.types)))
 
     @property
     def is_code(self) -> bool:
         """Return whether the code of a value is the value itself."""
-        return self.inner is not None and len(self.types) == 1 and isinstance(self.types[0], IntegerType)
+        return self.has_codes and len(self.types) == 1 and isinstance(self.types[0], IntegerType)
+
+    @property
+    def has_codes(self) -> bool:
+        """Return whether values are looked up by a code, rather than in their order."""
+        return self.inner is not None or isinstance(self.accumulator, CodeCounts)
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -84,12 +91,14 @@ class HeldValues:
         """
         lowered = [stream.lower(expr) for expr in (*keys, *self.exprs)]
         noted = stream.noting(*(one.fails for one in lowered))
-        of_keys, of_values = names_of_keys(len(keys)), tuple(f"v{at}" for at in range(len(self.exprs)))
-        names = [*of_keys[: len(keys)], *of_values]
-        columns = {
-            name: replace_negative_zero(one.value) if is_float(check(expr, stream.schema).type) else one.value
-            for name, one, expr in zip(names, lowered, (*keys, *self.exprs), strict=True)
-        }
+        of_keys, of_values = names_of_keys(len(keys)), tuple(f"v{at}" for at in range(len(self.types)))
+        made = [
+            replace_negative_zero(one.value) if is_float(check(expr, stream.schema).type) else one.value
+            for one, expr in zip(lowered, (*keys, *self.exprs), strict=True)
+        ]
+        if isinstance(self.accumulator, CodeCounts):
+            made[len(keys) :] = [self.accumulator.code_column(made[len(keys) :])]
+        columns = dict(zip((*of_keys[: len(keys)], *of_values), made, strict=True))
         if not keys:
             columns[of_keys[0]] = pl.lit(0, pl.Int64())
         if stream.append:
@@ -97,9 +106,9 @@ class HeldValues:
         wanted = [*of_keys, *of_values, WEIGHT]
         frame = noted.frame.with_columns(**columns).select(*wanted, *[FAILS] * noted.checked)
         if noted.checked:
-            made = frame.collect()
-            decline_marked(made)
-            frame = made.drop(FAILS).lazy()
+            whole = frame.collect()
+            decline_marked(whole)
+            frame = whole.drop(FAILS).lazy()
         skipped = [name for name, skips in zip(of_values, self.skips, strict=True) if skips]
         if skipped:
             frame = frame.drop_nulls(skipped)
@@ -122,8 +131,8 @@ class HeldValues:
         """Return changes as rows of the groups' arrangement."""
         count, made = changes.height, dict[str, pl.Series]()
         of_keys, of_values = (
-            changes.columns[: -len(self.exprs) - 1],
-            changes.columns[-len(self.exprs) - 1 : -1],
+            changes.columns[: -len(self.types) - 1],
+            changes.columns[-len(self.types) - 1 : -1],
         )
         made.update((name, changes[name]) for name in of_keys)
         made[PART] = of_part(self.part, count)
@@ -175,8 +184,8 @@ class HeldValues:
         if isinstance(self.accumulator, AppendExtreme):
             best = tuple(group[at : at + len(self.exprs)])
             return [(best, 1)] if best[0] is not None else []
-        copies: dict[Any, int] = group[at if self.inner is not None else at + 1]
-        bare = len(self.exprs) == 1
+        copies: dict[Any, int] = group[at if self.has_codes else at + 1]
+        bare = len(self.types) == 1
         return [((value,) if bare else value, count) for value, count in copies.items()]
 
     def fields(self, found: Sequence[Values], inner: Sequence[Any]) -> list[Any]:
@@ -187,9 +196,9 @@ class HeldValues:
         accumulator, counted = self.accumulator, consolidated(found)
         if isinstance(accumulator, AppendExtreme):
             return list(next(iter(counted), (None,) * len(self.exprs)))
-        bare = len(self.exprs) == 1
+        bare = len(self.types) == 1
         copies: dict[Any, int] = {value[0] if bare else value: count for value, count in counted.items()}
-        if self.inner is not None:
+        if self.has_codes:
             return [copies, *inner]
         assert isinstance(accumulator, Extreme)
         return [ends_of(copies, accumulator.key(), accumulator.end), copies, {}]
@@ -236,6 +245,8 @@ def held_values(aggregation: Aggregation, schema: Schema, appends: bool, part: i
             descending, inner = False, partial_form(of)
             if inner is None or sum_widths(of) is None:
                 return None
+        case CodeCounts():
+            return HeldValues(part, accumulator, exprs, (INT64,), (True,), False, None)
         case _:
             return None
     if inner is None:

@@ -22,6 +22,7 @@ from headrace.expr.spark_columns import null_within, quoted
 from headrace.expr.types import Rows
 from headrace.io import Rows as GivenRows
 from headrace.io import Source
+from headrace.io.arrow import arrow_schema
 from headrace.io.change_data import ChangeData, refuse_rows_only
 from headrace.io.delta import DeltaRows, check_delta, versions_of
 from headrace.io.files.file_reader import open_format
@@ -30,7 +31,6 @@ from headrace.io.in_process import TickTime
 from headrace.io.source import WEIGHT, Feed
 from headrace.operators.endpoints import SourceOperator
 from headrace.spark.placing.pushdown import NativeChain, apply_native_chain
-from headrace.spark.session import tasks_at_a_time
 from headrace.spark.sources.arrivals import (
     Arrivals,
     BatchArrivals,
@@ -40,10 +40,11 @@ from headrace.spark.sources.arrivals import (
     TimeArrivals,
 )
 from headrace.spark.sources.tick_input import Located
-from headrace.spark.ticks.intake import Spooled, Taken, read_file
+from headrace.spark.ticks.intake import Spooled, Taken, read_file, tagged_rows
 from headrace.spark.ticks.plan import Input
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
@@ -111,11 +112,23 @@ class Frame(Source):
     every_run: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class ArrowTable(Source):
+    """Rows of a run that needs no Spark (`way="here"`), read in its first tick. Later ones are another run's.
+
+    Columns are found by name, and have the Arrow types of what the flow declares; further ones are left out.
+    For a table source the column `weight` is each row's weight; without it each row comes once.
+    """
+
+    table: pa.Table
+
+
 @dataclass(frozen=True, slots=True)
 class OpenedSource:
     """An opened source of a run.
 
     frame:    its rows, of a source that Spark reads.
+    batch:    its rows, of a run without Spark, in the form of the union.
     located:  what the driver has found of a source that is read whole.
     static:   all of it comes with the first tick, or the first one of every run.
     arrivals: what the driver finds for one tick after another.
@@ -123,6 +136,7 @@ class OpenedSource:
 
     input: Input
     frame: DataFrame | None = None
+    batch: pa.RecordBatch | None = None
     located: tuple[Located, ...] = ()
     static: bool = False
     every_run: bool = False
@@ -133,15 +147,17 @@ class OpenedSource:
 class Opening:
     """Parameters for opening a source on Spark.
 
+    spark:   None for a run in this process.
     spool:   folder for given rows on their way to tasks.
     positions: how far the source was read, see `headrace.io.source`.
     resumed: whether the run resumes from a committed tick. read: whether earlier ticks have read this source.
     skip:    files to leave out, as absolute paths.
     native:  for a DataFrame, the source's node and those behind it that run natively on Spark.
     named:   whether streaming sources of this checkpoint have names.
+    tasks:   number of tasks that run at a time.
     """
 
-    spark: SparkSession
+    spark: SparkSession | None
     engine: Engine
     name: str
     operator: SourceOperator
@@ -154,10 +170,22 @@ class Opening:
     skip: frozenset[str] = frozenset()
     native: NativeChain = ()
     named: bool = False
+    tasks: int = 1
+
+    @property
+    def session(self) -> SparkSession:
+        """Session by which a source is read. Raises `BadInput` in a run without one."""
+        if self.spark is None:
+            raise BadInput(
+                f"source {self.name!r} is read by Spark, and the run is to be without it",
+                fix='give it as ArrowTable(...), or leave out way="here"',
+                source=self.name,
+            )
+        return self.spark
 
     def reader(self) -> DataStreamReader:
         """Return Spark's stream reader for this source."""
-        reader = self.spark.readStream
+        reader = self.session.readStream
         return reader.name(spark_name(self.name)) if self.named else reader
 
     @property
@@ -254,7 +282,7 @@ def _division(
     if not isinstance(reading, Files):
         return lambda file: [WHOLE], lambda file, part: None
     file_format = open_format(reading, Feed(opening.name, opening.operator.schema, append=opening.append))
-    tasks = tasks_at_a_time(opening.spark)
+    tasks = opening.tasks
 
     def parts(file: PendingFile) -> list[FilePart]:
         # What cannot be read here, a task will name.
@@ -302,6 +330,34 @@ def _open_rows(batches: Iterable[Iterable[Any]], opening: Opening) -> OpenedSour
     return open_arrivals(
         opening, Spooled(), BatchArrivals(batches, convert, opening.spool, opening.positions)
     )
+
+
+@open_on_spark.register
+def _(source: ArrowTable, opening: Opening) -> OpenedSource:
+    import pyarrow as pa
+
+    table, schema = source.table, arrow_schema(opening.operator.schema, weighted=not opening.append)
+    if WEIGHT in schema.names and WEIGHT not in table.column_names:
+        table = table.append_column(WEIGHT, pa.array([1] * len(table), pa.int64()))
+    for wanted in schema:
+        if wanted.name not in table.column_names or table.schema.field(wanted.name).type != wanted.type:
+            there = wanted.name in table.column_names
+            raise WrongType(
+                f"source {opening.name!r}: its table has "
+                + (
+                    f"{wanted.name!r} as {table.schema.field(wanted.name).type}"
+                    if there
+                    else f"no column {wanted.name!r}"
+                ),
+                why=f"the flow declares it as {wanted.type}.",
+                fix="cast the column, or change the row type of the flow's source",
+                source=opening.name,
+                column=wanted.name,
+            )
+    rows = table.select(schema.names).combine_chunks().to_struct_array()
+    made = rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows
+    batch = tagged_rows(opening.tag, made)
+    return OpenedSource(opening.input(None), batch=batch, static=True, every_run=True)
 
 
 @open_on_spark.register

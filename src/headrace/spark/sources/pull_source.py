@@ -72,8 +72,8 @@ def _(source: Pulled, opening: Opening, schema: Schema) -> DataFrame:
         opening.name,
         (opening.name, source, opening.engine.intake_of(opening.name), schema, opening.append),
     )
-    opening.spark.dataSource.register(type(name, (PullDataSource,), {"shipped": shipped, "called": name}))
-    reader = opening.spark.read if opening.operator.bounded else opening.reader()
+    opening.session.dataSource.register(type(name, (PullDataSource,), {"shipped": shipped, "called": name}))
+    reader = opening.session.read if opening.operator.bounded else opening.reader()
     return reader.format(name).load()
 
 

@@ -73,8 +73,8 @@ def _(source: Kafka) -> bool:
 
 @source_frame.register(Kafka)
 def _(source: Kafka, opening: Opening, schema: Schema) -> DataFrame:
-    reader = opening.spark.read if opening.operator.bounded else opening.reader()
-    with connector_needed(opening.spark, f"source {opening.name!r}"):
+    reader = opening.session.read if opening.operator.bounded else opening.reader()
+    with connector_needed(opening.session, f"source {opening.name!r}"):
         records = reader.format("kafka").options(**source.connection()).load()
     return rows_of_records(source, records, schema)
 

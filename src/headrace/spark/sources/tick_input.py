@@ -21,6 +21,7 @@ from headrace.spark.sources.arrivals import FoundInput, encoded_location
 from headrace.spark.ticks.intake import ENDED, Tagged, tagged_batch
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 Located: TypeAlias = tuple[int, FoundInput, int]
@@ -62,18 +63,23 @@ class TickInput:
 
     ended: operators to notify that their sources have ended.
     frames: rows of DataFrames in the union's schema, with their number if it is known.
+    batches: rows of a tick that runs in this process, in the form of the union.
     """
 
     located: Sequence[Located] = ()
     ended: Sequence[str] = ()
     frames: Sequence[tuple[DataFrame, int | None]] = ()
+    batches: Sequence[pa.RecordBatch] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.located or self.ended or self.frames)
+        return bool(self.located or self.ended or self.frames or self.batches)
 
     def __add__(self, other: TickInput) -> TickInput:
         return TickInput(
-            [*self.located, *other.located], [*self.ended, *other.ended], [*self.frames, *other.frames]
+            [*self.located, *other.located],
+            [*self.ended, *other.ended],
+            [*self.frames, *other.frames],
+            [*self.batches, *other.batches],
         )
 
     def expected(self, most: int) -> Expected | None:

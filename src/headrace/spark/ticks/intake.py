@@ -84,6 +84,14 @@ def tagged_batch(rows: Sequence[Tagged]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=_TAGGED)
 
 
+def tagged_rows(tag: int, rows: pa.StructArray) -> pa.RecordBatch:
+    """Return rows of a source in the form of the tagged union, with the column of this source alone."""
+    count = len(rows)
+    tags, paths = pa.array([tag] * count, pa.int32()), pa.nulls(count, pa.string())
+    columns = [tags, paths, pa.nulls(count, pa.int64()), rows]
+    return pa.RecordBatch.from_arrays(columns, names=[*_TAGGED.names, f"row_{tag}"])
+
+
 def read_inputs(
     batches: Iterable[pa.RecordBatch],
     inputs: tuple[Input, ...],

@@ -346,10 +346,14 @@ def compiled(plan: TickPlan) -> Compiled:
 
 @dataclass(frozen=True, slots=True)
 class ShippedPlan:
-    """A plan as bytes, unpickled and compiled once per worker process."""
+    """A plan as bytes, unpickled and compiled once per worker process.
+
+    here: the compiled plan, where it stays in this process.
+    """
 
     digest: str
     content: bytes
+    here: Compiled | None = None
 
     @classmethod
     def of(cls, plan: TickPlan) -> ShippedPlan:
@@ -357,6 +361,8 @@ class ShippedPlan:
         return cls(sha256(content).hexdigest(), content)
 
     def unpack(self) -> Compiled:
+        if self.here is not None:
+            return self.here
         found = _unpacked.get(self.digest)
         if found is None:
             from pyspark import cloudpickle

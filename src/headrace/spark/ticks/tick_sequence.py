@@ -56,7 +56,7 @@ class Query:
 
     def __init__(
         self,
-        spark: SparkSession,
+        spark: SparkSession | None,
         ticker: Ticker,
         opened: list[OpenedSource],
         positions: SourcePositions,
@@ -74,10 +74,11 @@ class Query:
         static = [s for s in opened if s.static and (s.every_run or s.input.name not in read)]
         frame = union_of((s.frame for s in static if s.frame is not None), shape)
         located = [found for s in static for found in s.located]
-        self._static = TickInput(located, frames=() if frame is None else [(frame, None)])
+        batches = [s.batch for s in static if s.batch is not None]
+        self._static = TickInput(located, (), () if frame is None else [(frame, None)], batches)
         self._begun_at = ticker.checkpoint.tick
         streams = [s for s in opened if not s.static and s.frame is not None]
-        if streams and is_remote(spark):
+        if spark is not None and streams and is_remote(spark):
             raise _on_connect(streams[0].input.name)
         self._streams = union_of((s.frame for s in streams if s.frame is not None), shape)
         self._arrivals = [(tag, s.arrivals) for tag, s in enumerate(opened) if s.arrivals is not None]
@@ -188,11 +189,11 @@ class Query:
         else:
             writer = writer.trigger(availableNow=True)
         with self._without_py4j_log():
-            with named_sources_enabled(self._spark, self._named):
+            with named_sources_enabled(streams.sparkSession, self._named):
                 query = writer.start()
             self._ticker.lag.query = query
             try:
-                with record_phases(self._spark, query, self._ticker.metrics):
+                with record_phases(streams.sparkSession, query, self._ticker.metrics):
                     self._watch(query, interrupt)
             finally:
                 self._stop(query)

@@ -18,6 +18,8 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+import pyarrow as pa
+
 from headrace.engine.change import SinkChanges
 from headrace.engine.endpoints import as_sink, table_sources
 from headrace.engine.event_time import awaited_ends, more_after_the_end
@@ -34,7 +36,15 @@ from headrace.operators.event_time.watermark import EARLIEST, Watermark
 from headrace.spark.sources.tick_input import Density, Expected, TickInput
 from headrace.spark.ticks import task
 from headrace.spark.ticks.failures import decoded_errors
-from headrace.spark.ticks.messages import CostMeter, TickOutcome, collect_outcome, results_of, run_tasks
+from headrace.spark.ticks.intake import tagged_batch
+from headrace.spark.ticks.messages import (
+    ARROW,
+    CostMeter,
+    TickOutcome,
+    collect_outcome,
+    results_of,
+    run_tasks,
+)
 from headrace.spark.ticks.output import outbox_of
 from headrace.spark.ticks.plan import Compiled, ShippedPlan
 from headrace.spark.ticks.round_jobs import FEW_ROWS, SparkJobs, run_in_jobs, run_stages
@@ -55,7 +65,7 @@ if TYPE_CHECKING:
     from headrace.state.commit import Commit
 
 
-Way: TypeAlias = Literal["one task", "stages"]
+Way: TypeAlias = Literal["one task", "stages", "here"]
 
 
 @dataclass(slots=True)
@@ -90,7 +100,8 @@ class Ticker:
     _starts: dict[int, DataFrame] = field(default_factory=dict[int, "DataFrame"])
 
     def __post_init__(self) -> None:
-        self.shipped = ShippedPlan.of(self.plan.plan)
+        stays = self.ways == "here"
+        self.shipped = ShippedPlan("", b"", self.plan) if stays else ShippedPlan.of(self.plan.plan)
         self.ends = Ends.of(self.plan.stages[0].stage.graph)
 
     @property
@@ -114,7 +125,7 @@ class Ticker:
 
     def run(
         self,
-        spark: SparkSession,
+        spark: SparkSession | None,
         given: TickInput,
         positions: Any,
         ended: Iterable[str] = (),
@@ -214,10 +225,15 @@ class Ticker:
         return "one task" if rows <= self.plan.rows_of_one_task else "stages"
 
     def _job(
-        self, spark: SparkSession, given: TickInput, tick: int, way: Way, times: tuple[int, ...] | None
+        self, spark: SparkSession | None, given: TickInput, tick: int, way: Way, times: tuple[int, ...] | None
     ) -> TickOutcome:
         last = self.checkpoint.last
         order = TickSpec(self.shipped, tick, dict(last.chains) if last else {}, self._due, times=times)
+        if way == "here":
+            batches = [tagged_batch(given.tagged()), *given.batches]
+            made = pa.Table.from_batches(task.whole_tick(order)(batches), ARROW)
+            return collect_outcome(results_of(made))
+        assert spark is not None
         if way == "one task":
             rows, shares = self._start(spark, given, 1)
             rows = rows.coalesce(1) if given.frames else rows

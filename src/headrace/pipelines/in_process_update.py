@@ -1,0 +1,190 @@
+"""Update of one table in this process, without Spark, by the same flow and on the same state.
+
+It either does not begin what it cannot do, or stops where a killed run would (`NeedsSpark`): Spark goes on
+from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import BadInput, CheckpointDamaged, FlowChanged, WrongType
+from headrace.pipelines.catalog import Positions, TableState
+from headrace.pipelines.errors import NeedsSpark
+from headrace.pipelines.table_plan import ANSWER, Method
+from headrace.pipelines.table_update import Stopped, Updated, Updater
+from headrace.pipelines.weighted_rows import WEIGHT, may_hold_negative_zero
+from headrace.tables.version_folders import WEIGHT as SOURCE_WEIGHT
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headrace.pipelines.graph import AnalysedQuery
+
+MAX_BYTES = 1 << 28
+"""Bytes of changed files of a table's inputs up to which they are read into memory."""
+
+MAX_ROWS = 500_000
+"""Changed rows of a table's inputs from which on the start of Spark pays."""
+
+
+@dataclass(frozen=True, slots=True)
+class InProcessUpdater(Updater):
+    """Maintenance of one table from a run's snapshot, in this process. Raises `NeedsSpark`."""
+
+    def run(self) -> Updated:
+        if self.plan.method is not Method.RECOMPUTE:
+            self.snapshot.keep(leaf for query in self._table.queries for leaf in query.leaves)
+        updated = _METHODS[self.plan.method](self)
+        # What updates have cost is of those by Spark, between whose ways it decides.
+        return replace(updated, entry=replace(updated.entry, costs=self._costs.to_entry()))
+
+    def recompute(self) -> Updated:
+        (query,) = self._table.queries
+        before = self._begun(query)
+        read = before.positions.get(query.query.name, {})
+        if not self._is_current(self.snapshot.positions(query), read):
+            raise NeedsSpark("it is recomputed by Spark")
+        return Updated(before, Method.RECOMPUTE, 0, self.plan.why)
+
+    def _begun(self, query: AnalysedQuery) -> Any:
+        """Return the last version, which the next one goes on from."""
+        before = self._before
+        if why := self._why_from_scratch(before):
+            raise NeedsSpark(why)
+        assert before is not None
+        if not self._writer.has_project_layout(before):
+            raise NeedsSpark("its columns or its files have another form")
+        return before
+
+    # -- rows computed one by one --
+
+    def row_by_row(self) -> Updated:
+        query, *others = self._table.queries
+        if others:
+            return self._unchanged_streams()
+        before, name = self._begun(query), query.query.name
+        read = before.positions.get(name, {})
+        now = self._next_positions(query, read)
+        if self._is_current(now, read) or self._reads_nothing_new(query, now, read):
+            return Updated(before, self.plan.method, 0)
+        changes = self._changes_here(read)
+        if any(map(may_hold_negative_zero, changes.values())):
+            # Spark's query keeps it; a flow over rows that may be taken back does not.
+            raise NeedsSpark("it reads -0.0, or floats in lists or structs")
+        if self.plan.method is Method.STATELESS and self._inputs_unchanged(query, read):
+            return Updated(self._entry(before.version, {name: now}), self.plan.method, 0)
+        with TemporaryDirectory(prefix="headrace-tick-") as folder:
+            state = TableState(Path(folder))
+            rows_in = self._run_flow(state, changes)
+            ticks = state.ticks_after(0)
+            version = self._writer.apply_ticks(ticks) if ticks else before.version
+        gone = {k: v for k, v in before.positions.items() if self.plan.method is Method.APPEND}
+        return Updated(self._entry(version, {**gone, name: now}), self.plan.method, rows_in)
+
+    def _reads_nothing_new(self, query: AnalysedQuery, now: Positions, read: Positions) -> bool:
+        """Return whether a table of streams has no rows to read, whatever its other inputs are."""
+        streams = [leaf.key for leaf in query.leaves if leaf.streaming]
+        return self.plan.method is Method.APPEND and all(read.get(key) == now[key] for key in streams)
+
+    def _unchanged_streams(self) -> Updated:
+        """Return the last version of a table with several flows, if none of them has rows to read."""
+        before = self._begun(self._table.queries[0])
+        for query in self._table.queries:
+            read = before.positions.get(query.query.name, {})
+            if not read or not self._reads_nothing_new(query, self._next_positions(query, read), read):
+                raise NeedsSpark(self.plan.only_spark)
+        return Updated(before, self.plan.method, 0)
+
+    # -- with state --
+
+    def incremental(self) -> Updated:
+        (query,) = self._table.queries
+        before, name = self._begun(query), query.query.name
+        if not before.generation:
+            raise NeedsSpark("it has no state yet")
+        state = TableState(self._state_folder(before.generation))
+        state.forget_before(before.tick)
+        read = state.positions(before, name)
+        if read is None or state.last_tick != before.tick:
+            raise NeedsSpark("its state is missing, or a run died while it was made")
+        now = self._next_positions(query, before.positions.get(name, {}))
+        if self._is_current(now, read):
+            return Updated(before, Method.INCREMENTAL, 0)
+        changes = self._changes_here(read)
+        if self._inputs_unchanged(query, read):
+            return Updated(
+                self._entry(before.version, {name: now}, before.generation, before.tick), self.plan.method, 0
+            )
+        state.begin(now)
+        rows_in = self._run_flow(state, changes)
+        ticks = state.ticks_after(before.tick)
+        version = self._writer.apply_ticks(ticks) if ticks else before.version
+        made = self._entry(version, {name: now}, before.generation, state.last_tick)
+        return Updated(made, Method.INCREMENTAL, rows_in)
+
+    # -- changes, and what a flow makes of them --
+
+    def _changes_here(self, read: Positions) -> dict[str, pa.Table]:
+        """Return what the inputs have new, by the names of the flow's sources."""
+        if self.plan.only_spark or self.plan.inputs is None:
+            raise NeedsSpark(self.plan.only_spark or "it has no flow")
+        found: dict[str, pa.Table] = {}
+        leaves = self.plan.inputs.values()
+        size = sum(self.snapshot.input(leaf).bytes_changed(read.get(leaf.key)) for leaf in leaves)
+        if size > MAX_BYTES:
+            raise NeedsSpark(f"{size:,} bytes of files have changed, for which Spark pays")
+        for source, leaf in self.plan.inputs.items():
+            given, before = self.snapshot.input(leaf), read.get(leaf.key)
+            if leaf.streaming:
+                found[source] = given.unread_here(before, self._table)
+            else:
+                found[source] = given.changes_here(before)
+        count = sum(map(len, found.values()))
+        if count > MAX_ROWS:
+            raise NeedsSpark(f"{count:,} rows have changed, for which Spark pays")
+        return found
+
+    def _run_flow(self, state: TableState, changes: Mapping[str, pa.Table]) -> int:
+        """Run the flow on changes, in one tick; return their number."""
+        from headrace.io.files.changelog import Changelog
+        from headrace.spark.run_command import run
+        from headrace.spark.sources.opening import ArrowTable
+
+        try:
+            flow = self.plan.loaded().flow
+        except Exception as error:  # What unpickles a part may raise any.
+            raise NeedsSpark(f"its kept flow cannot be read: {type(error).__name__}") from None
+        assert flow is not None
+        sources = {
+            name: ArrowTable(
+                table.rename_columns([SOURCE_WEIGHT if c == WEIGHT else c for c in table.column_names])
+            )
+            for name, table in changes.items()
+        }
+        try:
+            result = run(
+                flow,
+                way="here",
+                sources=sources,
+                sinks={ANSWER: Changelog(state.sink)},
+                checkpoint=state.checkpoint,
+                keep_ticks=1,
+            )
+        except (FlowChanged, CheckpointDamaged, WrongType, BadInput) as error:
+            raise NeedsSpark(error.what) from None
+        if result.stopped_by is not None:
+            raise Stopped(result.stopped_by)
+        return result.rows_in
+
+
+_METHODS: Mapping[Method, Callable[[InProcessUpdater], Updated]] = {
+    Method.RECOMPUTE: InProcessUpdater.recompute,
+    Method.APPEND: InProcessUpdater.row_by_row,
+    Method.STATELESS: InProcessUpdater.row_by_row,
+    Method.INCREMENTAL: InProcessUpdater.incremental,
+}

@@ -1,0 +1,136 @@
+"""Files of a table's version, read and written without Spark, in the form in which Spark has them.
+
+Columns that a table is partitioned by are in the names of folders only: `month=2024-01`, escaped as by Hive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.pipelines.errors import NeedsSpark
+from headrace.pipelines.in_process_inputs import columns_of_table
+from headrace.pipelines.weighted_rows import WEIGHT, as_changes
+from headrace.tables.version_folders import data_files
+
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+_ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f" + "".join(map(chr, range(1, 32))))
+
+
+def parts_of(rows: pa.Table, partitioned_by: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the folder of each partition with its rows, without the columns that the folder tells.
+
+    Raises `NeedsSpark` for values whose text is a matter of Spark.
+    """
+    if not partitioned_by:
+        yield "", rows
+        return
+    import polars as pl
+
+    for name in partitioned_by:
+        kind = rows.schema.field(name).type
+        if not (pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_date32(kind)):
+            raise NeedsSpark(f"Spark writes partitions of {kind}")
+    frame: Any = pl.from_arrow(rows)
+    schema = pa.schema([field for field in rows.schema if field.name not in partitioned_by])
+    for values, part in frame.partition_by(*partitioned_by, as_dict=True, include_key=False).items():
+        names = zip(partitioned_by, values, strict=True)
+        yield (
+            "/".join(f"{_escaped(name)}={_text_of(value)}" for name, value in names),
+            (part.to_arrow().select(schema.names).cast(schema)),
+        )
+
+
+def _text_of(value: Any) -> str:
+    # A folder has no name for an empty text: Spark reads null.
+    return _NULL if value is None or value == "" else _escaped(str(value))
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"%{ord(each):02X}" if each in _ESCAPED else each for each in text)
+
+
+def read_data_file(
+    folder: Path, file: Path, columns: pa.Schema, partitioned_by: Sequence[str], only: Sequence[str] = ()
+) -> pa.Table:
+    """Read a file of a version with the types of its table. only: some of the columns; empty for all.
+
+    Raises `NeedsSpark` for a file that holds other types.
+    """
+    wanted = pa.schema([columns.field(name) for name in only]) if only else columns
+    inside = [name for name in wanted.names if name not in partitioned_by]
+    try:
+        there = pq.ParquetFile(file)
+        found = there.read([name for name in inside if name in there.schema_arrow.names])
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise NeedsSpark(f"{file} cannot be read: {error}") from None
+    for name, value in _partition_of(folder, file).items():
+        if name not in wanted.names:
+            continue
+        try:
+            column = pa.array([value], pa.string()).cast(columns.field(name).type)
+        except pa.ArrowException as error:
+            raise NeedsSpark(f"{file} is in a partition that only Spark can read: {error}") from None
+        found = found.append_column(name, pa.repeat(column[0], len(found)))
+    return columns_of_table(str(file), found, wanted)
+
+
+def read_changes_file(file: Path, columns: pa.Schema) -> pa.Table:
+    """Read a file of changes; rows without a weight came once. Raises `NeedsSpark`."""
+    found = pq.ParquetFile(file).read()
+    rows = columns_of_table(
+        str(file), found.drop_columns([WEIGHT]) if WEIGHT in found.column_names else found, columns
+    )
+    if WEIGHT not in found.column_names:
+        return as_changes(rows)
+    weights: Any = found[WEIGHT].cast(pa.int64())
+    return rows.append_column(WEIGHT, weights.fill_null(1))
+
+
+def _partition_of(folder: Path, file: Path) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for part in file.relative_to(folder).parts[:-1]:
+        name, _, value = part.partition("=")
+        found[unquote(name)] = None if value == _NULL else unquote(value)
+    return found
+
+
+def files_with_rows(
+    folder: Path, rows: pa.Table, columns: pa.Schema, partitioned_by: Sequence[str]
+) -> list[Path]:
+    """Return the files of a version that may hold one of the rows.
+
+    The column in which the rows differ most is looked at in each file; that is one of many.
+    """
+    files = data_files(folder)
+    probe = _probe(rows, columns, partitioned_by)
+    if probe is None:
+        return files
+    import polars as pl
+
+    wanted: Any = pl.from_arrow(rows.select([probe]))
+    values = wanted.get_column(probe).unique()
+    found: list[Path] = []
+    for file in files:
+        there: Any = pl.from_arrow(read_data_file(folder, file, columns, partitioned_by, [probe]))
+        if there.get_column(probe).is_in(values.implode(), nulls_equal=True).any():
+            found.append(file)
+    return found
+
+
+def _probe(rows: pa.Table, columns: pa.Schema, partitioned_by: Collection[str]) -> str | None:
+    """Return the column of plain values with the most of them in some rows; None if there is none."""
+    plain = [
+        field.name
+        for field in columns
+        if not pa.types.is_nested(field.type)
+        and not pa.types.is_floating(field.type)
+        and field.name not in partitioned_by
+    ]
+    counts = {name: rows[name].combine_chunks().unique() for name in plain}
+    return max(plain, key=lambda name: len(counts[name]), default=None)
