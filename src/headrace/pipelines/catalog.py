@@ -21,7 +21,8 @@ has changed nothing but the state of tables, which is ahead then: the next run t
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -30,8 +31,9 @@ from uuid import uuid4
 
 from headrace.errors import CheckpointDamaged, CheckpointInUse
 from headrace.file_system import remove_empty, remove_folder, subfolder_for, sync_folder, write_file
-from headrace.pipelines.definitions import TableName
+from headrace.pipelines.definitions import DROPPED, TableName
 from headrace.pipelines.errors import CatalogDamaged, PipelineInUse
+from headrace.pipelines.expectations import ExpectationCounts
 from headrace.state.commit import CommitLog, Lease, read_checked, write_checked
 from headrace.tables.version_folders import VersionFolders, tick_folders
 
@@ -142,13 +144,23 @@ class PipelineCatalog:
         """Path at which readers find the published rows of a table."""
         return storage / "catalog" / _CURRENT / _escaped(name)
 
+    @staticmethod
+    def stored_rows(storage: Path, name: TableName) -> VersionFolders:
+        """Rows of a table of a storage by version, for readers. Runs remove those that are not needed."""
+        return VersionFolders(storage / "tables" / _escaped(name))
+
+    @staticmethod
+    def stored_changes(storage: Path, name: TableName) -> VersionFolders:
+        """Weighted changes of a table of a storage by version, for readers, like `stored_rows`."""
+        return VersionFolders(storage / "changes" / _escaped(name))
+
     def rows(self, name: TableName) -> VersionFolders:
         """Rows of a table by version."""
-        return VersionFolders(self._of("tables", name))
+        return self.stored_rows(self.storage, name)
 
     def changes(self, name: TableName) -> VersionFolders:
         """Weighted changes of a table since the previous version; missing if unknown."""
-        return VersionFolders(self._of("changes", name))
+        return self.stored_changes(self.storage, name)
 
     @staticmethod
     def states(storage: Path, name: TableName) -> VersionFolders:
@@ -160,6 +172,12 @@ class PipelineCatalog:
         """Return the tables of a storage as the last run left them. Raises `CatalogDamaged`."""
         link = storage / "catalog" / _CURRENT
         return _entries_in(link / _FILE)[0] if link.is_symlink() else {}
+
+    @staticmethod
+    def entries_of_run(storage: Path, run: int) -> Mapping[TableName, TableEntry]:
+        """Return the tables that a run has published; none if its catalogue is no longer kept."""
+        file = VersionFolders(storage / "catalog").folder(run) / _FILE
+        return _entries_in(file)[0] if file.is_file() else {}
 
     def is_read(self, name: TableName) -> bool:
         """Return whether a table in the catalogue, perhaps of an earlier project, reads this one."""
@@ -299,6 +317,17 @@ class PipelineCatalog:
 
     def _of(self, kind: str, name: TableName) -> Path:
         return self.storage / kind / _escaped(name)
+
+
+def expectation_totals(
+    name: TableName, expectations: Iterable[str], entries: Mapping[TableName, TableEntry]
+) -> dict[str, ExpectationCounts]:
+    """Return the counts of all rows that a table's query makes, dropped ones included, by expectation."""
+    beside = [entry for other, entry in entries.items() if other.owner == name and other != name]
+    dropped = entries.get(name.beside(DROPPED))
+    rows = entries[name].rows + (0 if dropped is None else dropped.rows)
+    failed = sum((Counter(entry.failed) for entry in beside), Counter[str]())
+    return {each: ExpectationCounts(rows - failed[each], failed[each]) for each in expectations}
 
 
 def _body(

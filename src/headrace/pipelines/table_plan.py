@@ -57,6 +57,8 @@ class TablePlan:
     chooses: whether it may be made from all rows where that is estimated to cost less.
     parts: of what the fingerprint is made.
     load:    gives the flow of a kept plan, see `loaded`.
+    column_origins: of a table without a flow, the columns that its query hands on unchanged, by the `exact`
+             of the input that they come from, with their names there.
     """
 
     table: StoredTable
@@ -71,6 +73,7 @@ class TablePlan:
     parts: Mapping[str, str] = field(default_factory=dict[str, str])
     load: Callable[[], Flow] | None = None
     only_spark: str = ""
+    column_origins: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, "Mapping[str, str]"])
 
     def loaded(self) -> TablePlan:
         """Return the plan with its flow, which a kept analysis has in a part of its own."""
