@@ -69,7 +69,7 @@ def read_data_file(
         found = there.read([name for name in inside if name in there.schema_arrow.names])
     except (OSError, ValueError, pa.ArrowException) as error:
         raise NeedsSpark(f"{file} cannot be read: {error}") from None
-    for name, value in _partition_of(folder, file).items():
+    for name, value in partition_of(folder, file).items():
         if name not in wanted.names:
             continue
         try:
@@ -92,7 +92,8 @@ def read_changes_file(file: Path, columns: pa.Schema) -> pa.Table:
     return rows.append_column(WEIGHT, weights.fill_null(1))
 
 
-def _partition_of(folder: Path, file: Path) -> dict[str, str | None]:
+def partition_of(folder: Path, file: Path) -> dict[str, str | None]:
+    """Return the values in the folder names of a file, as texts, by column."""
     found: dict[str, str | None] = {}
     for part in file.relative_to(folder).parts[:-1]:
         name, _, value = part.partition("=")
