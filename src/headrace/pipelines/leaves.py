@@ -444,6 +444,14 @@ def files_of_folder(leaf: FilesLeaf) -> dict[str, FileMark]:
     (root,) = leaf.roots
     if not os.path.isdir(root):
         return {root: mark_of(os.stat(root))}
+    found = _files_in(root)
+    if len({path.count(os.sep) for path in found}) > 1:
+        raise NeedsSpark(f"{root} has files at several depths")
+    return found
+
+
+def _files_in(root: str) -> dict[str, FileMark]:
+    """List the files in a folder, and in its folders of partitions. Raises `NeedsSpark` for other folders."""
     found: dict[str, FileMark] = {}
     with os.scandir(root) as entries:
         for entry in entries:
@@ -452,9 +460,12 @@ def files_of_folder(leaf: FilesLeaf) -> dict[str, FileMark]:
             hidden = entry.name.startswith(".") or (entry.name.startswith("_") and "=" not in entry.name)
             if hidden or entry.name.endswith("._COPYING_"):
                 continue
-            if entry.is_dir():
+            if not entry.is_dir():
+                found[entry.path] = mark_of(entry.stat())
+            elif "=" in entry.name:
+                found |= _files_in(entry.path)
+            else:
                 raise NeedsSpark(f"{root} has a folder {entry.name}")
-            found[entry.path] = mark_of(entry.stat())
     return found
 
 
