@@ -101,12 +101,9 @@ class _Partitions:
 
         schema = spark_columns(leaf)
         told = [partition_of(_root(leaf, path), path) for path in paths]
-        names = {tuple(each) for each in told}
-        if len(names) > 1:
-            raise NeedsSpark(f"the folders of {leaf.key} differ in what they tell")
-        columns = {name: schema[name].dataType for name in next(iter(names), ()) if name in schema.names}
-        if len(columns) < len(next(iter(names), ())):
-            raise NeedsSpark(f"{leaf.key} has folders that are no columns")
+        if any(tuple(each) != leaf.partitions for each in told):
+            raise NeedsSpark(f"the folders of {leaf.key} tell other columns than they did")
+        columns = {name: schema[name].dataType for name in leaf.partitions}
         inside = StructType([each for each in schema.fields if each.name not in columns])
         if columns and not inside.fields:
             raise NeedsSpark(f"{leaf.key} has no columns but those of folders")

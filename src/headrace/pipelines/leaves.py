@@ -88,6 +88,7 @@ class FilesLeaf(Leaf):
     incomparable: why a content cannot be compared with a copy at another path; empty if it can.
     elsewhere: why only Spark knows which files there are; empty if they are those of one folder.
     given:    whether the query is known to give the columns, instead of having Spark infer them.
+    partitions: columns that the names of folders tell.
     """
 
     relation: Any
@@ -97,6 +98,7 @@ class FilesLeaf(Leaf):
     incomparable: str = field(default="", kw_only=True)
     elsewhere: str = field(default="", kw_only=True)
     given: bool = field(default=False, kw_only=True)
+    partitions: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
     def form(self) -> str:
@@ -380,6 +382,7 @@ def _files(node: Any, relation: Any, streaming: bool, session: SparkSession) -> 
         options=tuple(options),
         incomparable=_why_incomparable(node, relation),
         elsewhere=_why_elsewhere(relation, roots),
+        partitions=tuple(relation.partitionSchema().fieldNames()),
         given=streaming and bool(node.dataSource().userSpecifiedSchema().isDefined()),
     )
 
@@ -406,8 +409,6 @@ _GLOB = frozenset("{}[]*?\\")
 def _why_elsewhere(relation: Any, roots: tuple[str, ...]) -> str:
     """Return why only Spark can list the files of a relation; empty if they are those of one folder."""
     options = {key.lower(): value for key, value in pairs(relation.options())}
-    if relation.partitionSchema().size():
-        return "they are in folders of partitions"
     if len(roots) > 1 or _GLOB & set(options.get("path", "*")):
         return "they are found by a pattern, or in several folders"
     if chosen := sorted(_CHOOSING & options.keys()):
