@@ -420,7 +420,10 @@ def seen():
 
 
 def test_what_folders_tell_is_read_without_spark(tmp_path: Path, spark: SparkSession) -> None:
-    project = Project.new(tmp_path / "project", spark, a_py=PARTITIONED)
+    counted = (
+        "CREATE MATERIALIZED VIEW counted AS SELECT region, count(*) AS n FROM parquet.`{}` GROUP BY region;"
+    )
+    project = Project.new(tmp_path / "project", spark, a_py=PARTITIONED, a_sql=counted.format("sales"))
     rows = dict[str, list[int]]()
 
     def put(folder: str, *cents: int) -> None:
@@ -456,13 +459,14 @@ def test_what_folders_tell_is_read_without_spark(tmp_path: Path, spark: SparkSes
     shutil.rmtree(project.root / "sales/year=2026/region=a%2Fb")
     del rows["year=2026/region=a%2Fb"]
     report = here(project)
-    assert changed(report) == {"sales", "per_year"}
+    assert changed(report) == {"sales", "per_year", "counted"}
     assert project.rows("sales") == expected()
+    assert project.rows("counted") == Counter([("north", 4)])
     assert project.rows("per_year") == Counter([(2025, "north", 6), (2026, "north", 8)])
     assert {(key, str(day)) for key, day in project.rows("seen")} == {(1, "2026-01-01"), (2, "2026-01-02")}
     # Spark would read the years as text now.
     put("year=unknown/region=north", 6)
-    assert needs_spark() == {"sales", "per_year"}
+    assert needs_spark() == {"sales", "per_year", "counted"}
     # Here it would find files in and above folders of partitions.
     shutil.rmtree(project.root / "sales/year=unknown")
     del rows["year=unknown/region=north"]
@@ -470,3 +474,9 @@ def test_what_folders_tell_is_read_without_spark(tmp_path: Path, spark: SparkSes
     shutil.copy(project.root / "sales/year=2026/region=north/0.parquet", project.root / "sales/1.parquet")
     with pytest.raises(NeedsSpark, match="to be analysed"):
         here(project, Place.HERE)
+    # What a pattern finds, only Spark knows.
+    (project.root / "sales/1.parquet").unlink()
+    project.write("a.sql", counted.format("sal*"))
+    project.run()
+    put("year=2026/region=south", 7)
+    assert needs_spark() == {"counted"}

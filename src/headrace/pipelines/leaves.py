@@ -403,13 +403,19 @@ _CHOOSING = frozenset(
 )
 """Options that choose among the files of a folder."""
 
-_GLOB = frozenset("{}[]*?\\")
+GLOB = frozenset("{}[]*?\\")
+"""Characters of patterns in paths."""
+
+NAMED_IN_SQL = "SQL names them, perhaps by a pattern"
+"""Why only Spark can list files of which nothing but the name in a text tells how they were found."""
 
 
 def _why_elsewhere(relation: Any, roots: tuple[str, ...]) -> str:
     """Return why only Spark can list the files of a relation; empty if they are those of one folder."""
     options = {key.lower(): value for key, value in pairs(relation.options())}
-    if len(roots) > 1 or _GLOB & set(options.get("path", "*")):
+    if len(roots) == 1 and "path" not in options:
+        return NAMED_IN_SQL
+    if len(roots) > 1 or GLOB & set(options["path"]):
         return "they are found by a pattern, or in several folders"
     if chosen := sorted(_CHOOSING & options.keys()):
         return f"they are chosen by the option {chosen[0]}"
