@@ -20,8 +20,9 @@ import pyarrow.parquet as pq
 from headrace.pipelines.catalog import SINK, PipelineCatalog, PublishedRun, TableEntry
 from headrace.pipelines.definitions import SNAPSHOTS, TableName
 from headrace.pipelines.errors import BadDefinition, CatalogDamaged, NeedsSpark, UnknownDataset
+from headrace.pipelines.in_process_inputs import partition_of
 from headrace.pipelines.run_history import find_run, find_stored_table
-from headrace.pipelines.table_files import partition_of, read_data_file
+from headrace.pipelines.table_files import read_data_file
 from headrace.pipelines.weighted_rows import WEIGHT, as_changes, comparable_schema, consolidate_arrow
 from headrace.tables.version_folders import data_files
 
