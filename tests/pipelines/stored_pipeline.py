@@ -62,7 +62,7 @@ class StoredPipeline:
         reads: positions of the inputs of each table. failed: rows by expectation, of tables beside others.
         records: further ones, without run and time.
         """
-        with PipelineCatalog.open(self.storage) as catalog:
+        with PipelineCatalog.open(self.storage, None) as catalog:
             self.runs = catalog.run
             before, entries = dict(catalog.entries), dict(catalog.entries)
             for table, files in tables.items():

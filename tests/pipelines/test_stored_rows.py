@@ -6,7 +6,6 @@ import datetime
 import json
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +16,9 @@ from hypothesis import strategies as st
 from headrace.errors import UnreadableSource
 from headrace.pipelines import stored_rows
 from headrace.pipelines.catalog import PipelineCatalog, TableEntry
-from headrace.pipelines.stored_rows import MAX_TEXT, StoredVersion, page_of, partition_columns
+from headrace.pipelines.stored_rows import MAX_TEXT, StoredVersion, page_of
+from headrace.pipelines.table_files import partition_columns
+from headrace.pipelines.weighted_rows import WEIGHT
 from tests.pipelines.stored_pipeline import StoredPipeline, name_of
 
 
@@ -135,47 +136,21 @@ def test_a_row_is_found_by_what_is_shown_of_it(pipeline: StoredPipeline) -> None
     assert version.find({"x": None, "id": "1"}) is None
 
 
-def changed(version: StoredVersion, before: int) -> list[tuple[Any, ...]]:
-    page = page_of(version.changes(before), "", 0)
-    return sorted((*row.values, row.weight) for row in page.rows)
-
-
-def test_changes_are_the_difference_of_the_files_that_versions_do_not_share(pipeline: StoredPipeline) -> None:
-    same, old, new = numbers(0, 100), numbers(100, 2, "old"), numbers(101, 2, "old")
-    pipeline.run({"t": [same, old]})
-    pipeline.run({"t": [same, new]})
-    assert changed(stored(pipeline), 1) == [("100", "old 100", -1), ("102", "old 102", 1)]
-    shared = pipeline.storage / "tables/default/t/1" / f"{id(same)}.parquet"
-    shared.write_bytes(b"what both have is not read")
-    assert len(changed(stored(pipeline), 1)) == 2
-
-
-def test_kept_changes_are_preferred(pipeline: StoredPipeline) -> None:
+def test_kept_changes_are_found_until_a_folder_is_gone(pipeline: StoredPipeline) -> None:
     pipeline.run({"t": [numbers(0, 1)]})
     pipeline.run({"t": [numbers(0, 2)]})
-    kept = PipelineCatalog.stored_changes(pipeline.storage, name_of("t")).folder(2)
+    assert stored(pipeline).kept_changes(1) is None
+    kept = PipelineCatalog.changes_in(pipeline.storage, name_of("t")).folder(2)
     kept.mkdir(parents=True)
-    pq.write_table(numbers(7, 1), kept / "1.parquet")
-    assert changed(stored(pipeline), 1) == [("7", "row 7", 1)]
+    pq.write_table(numbers(7, 1).append_column(WEIGHT, pa.array([-1])), kept / "1.parquet")
+    pq.write_table(numbers(6, 1), kept / "2.parquet")
+    page = page_of(stored(pipeline).kept_changes(1), "", 0)
+    assert [(row.values, row.weight) for row in page.rows] == [(("6", "row 6"), 1), (("7", "row 7"), -1)]
+    assert stored(pipeline).kept_changes(0) is None
 
 
-def test_what_was_is_beside_what_is(pipeline: StoredPipeline) -> None:
-    pipeline.run({"t": [pa.table({"city": ["a", "b"], "n": [1, 2]})]})
-    pipeline.run({"t": [pa.table({"city": ["b", "a"], "n": [3, 4]})]})
-    page = page_of(stored(pipeline).changes(1), "", 0)
-    assert [(row.values[0], row.weight) for row in page.rows] == [("a", -1), ("a", 1), ("b", -1), ("b", 1)]
-
-
-def test_versions_that_are_gone_or_too_different_are_told(
-    pipeline: StoredPipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_versions_that_are_gone_or_damaged_are_told(pipeline: StoredPipeline) -> None:
     pipeline.run({"t": [numbers(0, 1)]})
-    pipeline.run({"t": [numbers(0, 2)]})
-    monkeypatch.setattr(stored_rows, "MAX_COMPARED", 100)
-    with pytest.raises(UnreadableSource, match="differ by"):
-        stored(pipeline).changes(1)
-    with pytest.raises(UnreadableSource, match="no longer kept"):
-        stored(pipeline).changes(3)
     for file in stored(pipeline).folder().iterdir():
         file.write_bytes(b"PAR1 no more")
     with pytest.raises(UnreadableSource, match="cannot be read"):
@@ -192,7 +167,7 @@ def test_versions_that_are_gone_or_too_different_are_told(
 def test_partition_columns_are_read_back_from_a_layout(names: list[str]) -> None:
     from headrace.expr.spark_columns import quoted
 
-    assert partition_columns(" ".join(("parquet", *map(quoted, names)))) == tuple(names)
+    assert partition_columns(" ".join(("parquet", *map(quoted, names)))) == names
 
 
 def test_a_row_as_json_is_a_question_about_it(pipeline: StoredPipeline) -> None:

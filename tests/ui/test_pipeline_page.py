@@ -18,6 +18,7 @@ pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
 from headrace.errors import UnreadableSource
+from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.event_log import EventRecord
 from headrace.ui import serving_page
 from headrace.ui.pipeline_page import PipelinePage
@@ -103,7 +104,7 @@ def test_runs_are_listed_newest_first_with_their_tables(pipeline: StoredPipeline
     assert [each["kind"] for each in page.runs("", 1)["records"]] == ["run", "table", "table", "run"]
 
 
-def test_what_changed_in_a_run(pipeline: StoredPipeline) -> None:
+def test_what_changed_in_a_run(pipeline: StoredPipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     page = page_of(pipeline)
     found = page.changes(T, 2, "", 0)
     assert [(row["values"], row["weight"]) for row in found["rows"]] == [
@@ -112,6 +113,10 @@ def test_what_changed_in_a_run(pipeline: StoredPipeline) -> None:
     ]
     assert (found["total"], found["numbers"]) == (2, [False, True])
     assert [row["weight"] for row in page.changes(T, 2, "25", 0)["rows"]] == [1]
+    monkeypatch.setattr("headrace.ui.pipeline_page.MAX_COMPARED", 100)
+    assert found["total"] == page.changes(T, 2, "", 100)["total"]  # It is compared once.
+    with pytest.raises(PipelineError, match="differ by"):
+        page_of(pipeline).changes(T, 2, "", 0)
     assert "first version" in page.changes(T, 1, "", 0)["why_not"]
     assert "no record" in page.changes(T, 7, "", 0)["why_not"]
     pipeline.run(

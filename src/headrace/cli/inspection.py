@@ -407,18 +407,13 @@ def unexplained_json(found: Unexplained) -> dict[str, Any]:
 
 
 def _agreeing_json(found: AgreeingRows) -> dict[str, Any]:
-    from pyarrow import types as kinds
-
-    from headrace.pipelines.stored_rows import page_of
+    from headrace.pipelines.stored_rows import is_number, page_of
 
     equal = " and ".join(f"{name} = {value!r}" for name, value in found.columns.items())
     said: dict[str, Any] = {"why_not": found.why_not, "restriction": equal, "count": found.count}
     if found.rows is None:
         return said
-    numbers = [
-        kinds.is_integer(f.type) or kinds.is_floating(f.type) or kinds.is_decimal(f.type)
-        for f in found.rows.schema
-    ]
+    numbers = [is_number(each.type) for each in found.rows.schema]
     rows = [list(row.values) for row in page_of(found.rows, "", 0).rows]
     return {**said, "columns": found.rows.column_names, "numbers": numbers, "rows": rows}
 

@@ -37,8 +37,8 @@ from headrace.pipelines.input_identity import InputContents
 from headrace.pipelines.kept_analysis import KeptAnalysis, load_with_any_policy
 from headrace.pipelines.leaves import ConstantLeaf, DeltaLeaf, FilesLeaf, Leaf, TableLeaf, spark_columns
 from headrace.pipelines.planned_project import Sessions, known
-from headrace.pipelines.stored_rows import StoredVersion, partition_columns, reading, text_of, version_is_gone
-from headrace.pipelines.table_files import read_data_file
+from headrace.pipelines.stored_rows import StoredVersion, reading, text_of, version_is_gone
+from headrace.pipelines.table_files import partition_columns, read_data_file
 from headrace.pipelines.table_plan import ANSWER, Method, TablePlan
 from headrace.tables.version_folders import data_files
 
@@ -336,7 +336,7 @@ class _Inputs:
     @_tables.register
     def _(self, leaf: TableLeaf, position: Position | None) -> Iterator[pa.Table]:
         entry = self.entries.get(leaf.name)
-        folder = PipelineCatalog.stored_rows(self.storage, leaf.name).folder(_number(position))
+        folder = PipelineCatalog.rows_in(self.storage, leaf.name).folder(_number(position))
         if entry is None or not folder.is_dir():
             raise version_is_gone(leaf.name, _number(position))
         columns = arrow_columns(spark_columns(leaf))
@@ -346,11 +346,12 @@ class _Inputs:
 
     @_tables.register
     def _(self, leaf: FilesLeaf, position: Position | None) -> Iterator[pa.Table]:
-        for path, mark in sorted(position.items() if isinstance(position, dict) else ()):
+        there = position if isinstance(position, dict) else {}
+        for path, mark in sorted(there.items()):
             kept = None if self.contents.is_current(path, mark) else self.contents.kept(path, mark)
             if kept is None and not self.contents.is_current(path, mark):
                 raise NeedsSpark(f"{path} was read, and has changed or is gone since")
-            yield rows_of_files(leaf, [str(kept or path)])
+            yield rows_of_files(leaf, {path: str(kept or path)}, there)
 
     @_tables.register
     def _(self, leaf: DeltaLeaf, position: Position | None) -> Iterator[pa.Table]:

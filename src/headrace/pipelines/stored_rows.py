@@ -22,8 +22,9 @@ import pyarrow.parquet as pq
 from headrace.errors import UnreadableSource
 from headrace.pipelines.catalog import PipelineCatalog, TableEntry
 from headrace.pipelines.definitions import TableName
-from headrace.pipelines.errors import NeedsSpark
-from headrace.pipelines.table_files import partition_of, read_changes_file, read_data_file
+from headrace.pipelines.in_process_inputs import arrow_columns, partition_of
+from headrace.pipelines.table_diff import sorted_changes
+from headrace.pipelines.table_files import partition_columns, read_changes_file, read_data_file
 from headrace.pipelines.weighted_rows import WEIGHT, as_changes, comparable_schema, consolidate_arrow
 from headrace.tables.version_folders import data_files
 
@@ -39,9 +40,6 @@ MAX_ANSWER = 2_000_000
 """Characters of a page. It has fewer rows then."""
 SEARCH_SECONDS = 8.0
 """Seconds after which a search ends, with what it has found."""
-MAX_COMPARED = 1 << 28
-"""Bytes of files of two versions up to which they are compared."""
-_MAX_SORTED = 1_000_000
 _BATCH_BYTES, _BATCH_ROWS = 1 << 24, 8_192
 
 
@@ -191,12 +189,12 @@ class StoredVersion:
         return [isinstance(each.dataType, NumericType) for each in self.schema.fields]
 
     @property
-    def partitioned_by(self) -> tuple[str, ...]:
+    def partitioned_by(self) -> list[str]:
         return partition_columns(self.entry.layout)
 
     def folder(self, version: int | None = None) -> Path:
         """Folder of this version, or of another one of the table."""
-        rows = PipelineCatalog.stored_rows(self.storage, self.name)
+        rows = PipelineCatalog.rows_in(self.storage, self.name)
         return rows.folder(self.entry.version if version is None else version)
 
     def page(self, search: str, offset: int) -> RowPage:
@@ -234,8 +232,6 @@ class StoredVersion:
 
         Raises `NeedsSpark` for columns that Arrow cannot hold as Spark does.
         """
-        from headrace.pipelines.in_process_inputs import arrow_columns
-
         with reading(self.name):
             for file in self._files():
                 passed = 0
@@ -249,60 +245,26 @@ class StoredVersion:
                     passed += len(batch)
         return None
 
-    def changes(self, before: int) -> Any:
-        """Return the weighted changes from another version to this one, in the order of their columns.
+    def kept_changes(self, before: int) -> Any | None:
+        """Return the weighted changes from an earlier version to this one, as a table; None if they are gone.
 
-        They are those that are kept, or the difference of the files by which the versions differ. Raises
-        `UnreadableSource` if one of the versions is gone or they are too large, and `NeedsSpark` for columns
-        that only Spark compares.
+        They are gone once all that read the table have read them.
         """
         columns = comparable_schema(self.schema)
-        if columns is None:
-            raise NeedsSpark(f"{self.name} has columns that only Spark can compare")
-        with reading(self.name):
-            made = [as_changes(columns.empty_table()), *self._kept_changes(before, columns)]
-            if len(made) == 1:
-                made += self._difference(before, columns)
-        return _sorted(consolidate_arrow(pa.concat_tables(made)))
-
-    def _kept_changes(self, before: int, columns: pa.Schema) -> Iterator[pa.Table]:
-        kept = PipelineCatalog.stored_changes(self.storage, self.name)
+        kept = PipelineCatalog.changes_in(self.storage, self.name)
         folders = [kept.folder(at) for at in range(before + 1, self.entry.version + 1)]
-        if all(map(Path.is_dir, folders)):
-            for folder in folders:
-                yield from (read_changes_file(file, columns) for file in data_files(folder))
-
-    def _difference(self, before: int, columns: pa.Schema) -> Iterator[pa.Table]:
-        old = self._files_by_name(before) if before else {}
-        new = self._files_by_name(self.entry.version)
-        # A version shares the files that stay the same.
-        removed, added = ([of[name] for name in of if name not in to] for of, to in ((old, new), (new, old)))
-        size = sum(file.stat().st_size for file in (*removed, *added))
-        if size > MAX_COMPARED:
-            raise UnreadableSource(
-                f"versions {before} and {self.entry.version} of {self.name} differ by {size:,} bytes",
-                why=f"Up to {MAX_COMPARED:,} are compared in this process.",
-                fix="compare them with another reader of Parquet",
-                source=str(self.name),
-            )
-        for files, version, weight in ((removed, before, -1), (added, self.entry.version, 1)):
-            folder = self.folder(version)
-            for file in files:
-                yield as_changes(read_data_file(folder, file, columns, self.partitioned_by), weight)
-
-    def _files_by_name(self, version: int) -> dict[str, Path]:
-        folder = self.folder(version)
-        if not folder.is_dir():
-            raise version_is_gone(self.name, version)
-        return {str(file.relative_to(folder)): file for file in data_files(folder)}
+        if columns is None or not all(map(Path.is_dir, folders)):
+            return None
+        with reading(self.name):
+            files = [file for folder in folders for file in data_files(folder)]
+            made = [read_changes_file(file, columns) for file in files]
+            whole = pa.concat_tables([as_changes(columns.empty_table()), *made])
+        return sorted_changes(consolidate_arrow(whole))
 
 
-def _sorted(changes: pa.Table) -> pa.Table:
-    """Sort changes, so that what a row was is beside what it is; not more than are soon sorted."""
-    plain = [f.name for f in changes.schema if not (pa.types.is_nested(f.type) or pa.types.is_null(f.type))]
-    if len(changes) > _MAX_SORTED:
-        return changes
-    return changes.sort_by([(name, "ascending") for name in plain])
+def is_number(kind: Any) -> bool:
+    """Return whether a type of Arrow is numeric."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def page_of(changes: Any, search: str, offset: int) -> RowPage:
@@ -334,22 +296,6 @@ def reading(name: TableName) -> Iterator[None]:
         ) from None
 
 
-def partition_columns(layout: str) -> tuple[str, ...]:
-    """Return the columns by which files are partitioned, from the layout of an entry.
-
-    >>> partition_columns("parquet `city` `day of week`")
-    ('city', 'day of week')
-    """
-    names, at = list[str](), layout.find("`")
-    while at >= 0:
-        end = at + 1
-        while layout[end] != "`" or layout[end : end + 2] == "``":
-            end += 2 if layout[end] == "`" else 1
-        names.append(layout[at + 1 : end].replace("``", "`"))
-        at = layout.find("`", end + 1)
-    return tuple(names)
-
-
 def _batch_rows(file: pq.ParquetFile, group: int) -> int:
     """Return the rows of a batch that take little memory, also of a table of huge values."""
     found = file.metadata.row_group(group)
@@ -379,4 +325,4 @@ def _equal(columns: Sequence[Any], values: Sequence[str | None], count: int) -> 
     return found
 
 
-__all__ = ["RowPage", "ShownRow", "StoredVersion", "page_of", "partition_columns", "text_of"]
+__all__ = ["RowPage", "ShownRow", "StoredVersion", "is_number", "page_of", "text_of"]

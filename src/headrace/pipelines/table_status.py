@@ -60,7 +60,7 @@ class KnownTable:
     """Table of a pipeline, as far as it is known.
 
     title: shown to users. kind: of the dataset.
-    method, why: how it is kept up to date, and why not otherwise.
+    method, why: how it is kept up to date, and why not otherwise, as the analysis says.
     where: of its definition. fingerprint: of its query; None if not known.
     defined: whether the project defines it. beside: the table whose dropped rows or violations it holds.
     """
@@ -128,7 +128,6 @@ def _of_entry(
         str(name),
         _kind_of(name, entry),
         last.method if last else "",
-        last.reason if last else "",
         inputs=tuple(_input_of(key, entries) for key in sorted(keys)),
         expectations=tuple(KnownExpectation(each["name"]) for each in (last.expectations if last else ())),
         beside=owner if owner != name else None,
@@ -261,7 +260,7 @@ def _written(storage: Path, name: TableName, entry: TableEntry | None) -> float 
     if entry is None:
         return None
     with suppress(OSError):
-        return PipelineCatalog.stored_rows(storage, name).folder(entry.version).stat().st_mtime
+        return PipelineCatalog.rows_in(storage, name).folder(entry.version).stat().st_mtime
     return None
 
 

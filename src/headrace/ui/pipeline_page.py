@@ -10,7 +10,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -21,7 +21,8 @@ from headrace.pipelines.catalog import SINK, PipelineCatalog, TableEntry
 from headrace.pipelines.definitions import DROPPED, TableName
 from headrace.pipelines.event_log import RUN, RUNNING, TABLE, EventFollower, EventLog, EventRecord
 from headrace.pipelines.kept_analysis import KeptAnalysis, load_with_any_policy
-from headrace.pipelines.stored_rows import RowPage, StoredVersion, page_of
+from headrace.pipelines.stored_rows import RowPage, StoredVersion, is_number, page_of
+from headrace.pipelines.table_diff import diff_table
 from headrace.pipelines.table_status import (
     Health,
     KnownTable,
@@ -31,6 +32,7 @@ from headrace.pipelines.table_status import (
     running_since,
     table_statuses,
 )
+from headrace.pipelines.weighted_rows import WEIGHT
 from headrace.ui.server import WHY_SECONDS, OneAtATime
 from headrace.ui.view_rows import MAX_ASKED
 from headrace.view import to_svg
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 
 MAX_RUNS = 100
 """Runs that the page shows: the last ones."""
+MAX_COMPARED = 1 << 28
+"""Bytes of files up to which two versions are compared."""
 MAX_SEARCH = 1_000
 """Characters of a search."""
 _BETWEEN_LOOKS = 1.0
@@ -67,7 +71,7 @@ class PipelinePage:
         self._version = self._edition = 0
         self._looked = self._inputs_looked = float("-inf")
         self._looking, self._comparing = Lock(), Lock()
-        self._compared: tuple[Any, Any] = (None, None)
+        self._compared: _Compared | None = None
         self._problem = ""
 
     # -- what there is ----------------------------------------------------------------------------------
@@ -224,7 +228,11 @@ class PipelinePage:
     def rows(self, view: str, search: str, offset: int) -> JsonObject:
         version = self._stored(view)
         return {
-            **_page(version, version.page(search[:MAX_SEARCH], offset), askable=True),
+            **_page(
+                dict(zip(version.columns, version.numbers, strict=True)),
+                version.page(search[:MAX_SEARCH], offset),
+                askable=True,
+            ),
             "total": version.entry.rows,
         }
 
@@ -283,7 +291,7 @@ class PipelinePage:
         before, after = record.version_before, record.version_after
         if record.kind != TABLE or not before or before == after or name not in self._entries:
             return False
-        rows = PipelineCatalog.stored_rows(self._spec.storage, name)
+        rows = PipelineCatalog.rows_in(self._spec.storage, name)
         return rows.folder(before).is_dir() and rows.folder(after).is_dir()
 
     def changes(self, view: str, run: int, search: str, offset: int) -> JsonObject:
@@ -304,28 +312,52 @@ class PipelinePage:
             return {"why_not": f"Run {run} changed nothing in this table{failed}."}
         if not record.version_before:
             return {"why_not": f"Run {run} made the first version: all of its rows were new."}
-        version = replace(version, entry=self._entry_of_run(version, record))
-        changes = self._changes(version, record.version_before)
+        compared = self._changes(version, record)
+        columns = {name: kind for name, kind in compared.columns.items() if name != WEIGHT}
+        altered = ", ".join(f"column {name} {what}" for name, what in compared.altered.items())
         return {
-            **_page(version, page_of(changes, search[:MAX_SEARCH], offset), askable=False),
-            "total": len(changes),
+            **_page(columns, page_of(compared.rows, search[:MAX_SEARCH], offset), askable=False),
+            "limit": altered,
+            "total": len(compared.rows),
             "inserted": record.rows_inserted,
             "deleted": record.rows_deleted,
         }
 
-    def _entry_of_run(self, version: StoredVersion, record: EventRecord) -> TableEntry:
-        """Return the entry of the version that a run made; its columns are in the catalogue of that run."""
-        entries = PipelineCatalog.entries_of_run(self._spec.storage, record.run)
-        return replace(entries.get(version.name, version.entry), version=record.version_after)
+    def _changes(self, version: StoredVersion, record: EventRecord) -> _Compared:
+        """Compare the versions of a table before and after a run.
 
-    def _changes(self, version: StoredVersion, before: int) -> Any:
-        """Compare two versions; the last result is kept, since one looks at several pages of it."""
-        key = (version.name, before, version.entry.version)
+        The last result is kept, since one looks at several pages of it.
+        """
+        key = (version.name, record.version_before, record.version_after)
         with self._comparing:
-            if self._compared[0] != key:
-                self._compared = (None, None)
-                self._compared = (key, version.changes(before))
-            return self._compared[1]
+            if self._compared is None or self._compared.key != key:
+                self._compared = None
+                self._compared = self._compare(key, version, record)
+            return self._compared
+
+    def _compare(self, key: Any, version: StoredVersion, record: EventRecord) -> _Compared:
+        made = replace(version, entry=replace(version.entry, version=record.version_after))
+        kept = made.kept_changes(record.version_before)
+        if kept is not None:
+            return _Compared(key, kept)
+        found: Any = diff_table(
+            self._spec, str(version.name), before=record.run - 1, after=record.run, most_bytes=MAX_COMPARED
+        )
+        return _Compared(key, found.changes, found.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """Rows by which two versions of a table differ. altered: columns that do, with what became of each."""
+
+    key: Any
+    rows: Any
+    altered: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def columns(self) -> Mapping[str, bool]:
+        """Names of the columns, and whether they are numeric."""
+        return {each.name: is_number(each.type) for each in self.rows.schema}
 
 
 def _mark(file: Path) -> tuple[int, int] | None:
@@ -437,8 +469,9 @@ def _summary(records: Sequence[EventRecord]) -> JsonObject:
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 
 
-def _page(version: StoredVersion, page: RowPage, *, askable: bool) -> JsonObject:
-    columns, numbers = version.columns, version.numbers
+def _page(shown: Mapping[str, bool], page: RowPage, *, askable: bool) -> JsonObject:
+    """Return a page of rows. shown: names of the columns, and whether they are numeric."""
+    columns, numbers = list(shown), list(shown.values())
     searched = "" if page.searched is None else f"only the first {page.searched:,} rows were searched"
     return {
         "columns": columns,

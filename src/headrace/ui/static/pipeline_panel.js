@@ -82,13 +82,15 @@ function tableRow(known, status, go) {
   if (status.redefined) news.unshift("the query has changed");
   if (!known.defined) news.unshift("the project does not define it: headrace pipeline drop removes it");
   const rows = status.rows === null ? known.label : button(known.label, `Rows of ${known.label}`, () => go.rows(known.name), `rows ${known.name}`);
-  return [rows, known.kind, method(known), element("span", { class: KINDS[status.health] ?? null }, status.health),
+  return [rows, known.kind, method(known, status), element("span", { class: KINDS[status.health] ?? null }, status.health),
     whole(status.rows), age(status.updated), age(status.changed), element("div", { class: "lines" }, news.join("\n")),
     button("Runs", `Runs of ${known.label}`, () => go.runs(known.name), `runs ${known.name}`)];
 }
 
-function method(known) {
-  const why = known.why ? [note(known.why)] : [];
+function method(known, status) {
+  // Without an analysis, what the last run has recorded.
+  const said = known.where ? known.why : status.reason;
+  const why = said ? [note(said)] : [];
   return element("div", {}, known.method, ...why);
 }
 

@@ -139,6 +139,9 @@ export function rowsPanel(overview, { changes = false } = {}) {
     if (names.includes(chosen)) view.value = chosen;
   }
   offer(names);
+  // A page that is built anew, because there are other tables, goes on with the same one.
+  const before = document.getElementById(view.id)?.value;
+  if (names.includes(before)) view.value = before;
 
   return {
     id: changes ? "changes" : "rows",
