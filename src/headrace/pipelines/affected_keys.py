@@ -7,8 +7,9 @@ query runs on the rows with their keys, and the result replaces the rows of the 
 
 A relation to which the column cannot be traced is fixed: the key holds as long as its rows stay as they are.
 
-Operators take -0.0 for 0.0, one NaN for another, and texts that a collation makes equal. Functions tell them apart. So
-a function of a grouped float is no key; the float itself is one, since keys are compared as groups are.
+Operators take -0.0 for 0.0, and texts that a collation makes equal, and so do the changes of an input, which are
+grouped rows. Functions tell them apart. So a function of a float is no key; the float itself is one, since keys
+are compared as groups are.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ class _Tracer:
 
     def trace(self, node: Any, key: Any) -> Traced:
         if not node.children().size():
-            return [key if _ids(key) and self.is_over(key, node) else None]
+            return [key if _ids(key) and _is_of(key, items(node.output())) else None]
         rule = _RULES.get(node.nodeName())
         found = rule(self, node, key) if rule is not None else None
         return self.fixed(node) if found is None else found

@@ -52,19 +52,19 @@ class AffectedRows:
 
         Raises `WholeIsCheaper`.
         """
-        with _persisted(self._affected_keys()) as keys:
+        with _persisted(self.keys()) as keys:
             count = keys.count()
             if not count:
                 return writer.last.version
             few = _broadcast(keys) if count <= _BROADCAST else keys
-            with _persisted(self._of_keys(writer.rows(), few)) as before:
+            with _persisted(self.of_keys(writer.rows(), few)) as before:
                 held = before.count()
                 if held > MAX_SHARE * writer.last.rows:
                     raise WholeIsCheaper(held, writer.last.rows)
-                now = self._of_keys(self._answer(few), few)
-                return writer.apply(difference(before, now.select(*map(quoted, before.columns))))
+                now = self.answer(few).select(*map(quoted, before.columns))
+                return writer.apply(difference(before, now))
 
-    def _affected_keys(self) -> DataFrame:
+    def keys(self) -> DataFrame:
         """Return the keys of the changed rows, each once."""
         found = [
             self._keys_in(each, self.changes[each.leaf.exact])
@@ -83,15 +83,17 @@ class AffectedRows:
 
         return Column(java_class(self.snapshot.spark, "org.apache.spark.sql.classic.ExpressionUtils").column(expression))
 
-    def _answer(self, keys: DataFrame) -> DataFrame:
-        """Return the rows of the query over the inputs' rows with affected keys."""
+    def answer(self, keys: DataFrame) -> DataFrame:
+        """Return the rows of the answer that have some keys, computed from the inputs' rows with these keys."""
         relations = iter(self.keyed.relations)
 
         def restricted(_: Any) -> Any:
             return self._relation(next(relations), keys)
 
         spark = self.snapshot.spark
-        return frame_of_plan(PlanCopier(spark, relations=restricted).plan(self.keyed.plan), spark)
+        rows = frame_of_plan(PlanCopier(spark, relations=restricted).plan(self.keyed.plan), spark)
+        # Rows that come of fixed inputs alone have any key.
+        return self.of_keys(rows, keys)
 
     def _relation(self, relation: KeyedRelation, keys: DataFrame) -> Any:
         if relation.leaf is None or isinstance(relation.leaf, (ConstantLeaf, UnversionedLeaf)):
@@ -105,7 +107,7 @@ class AffectedRows:
         plan: Any = rows.join(keys, same, "left_semi")
         return plan._jdf.queryExecution().analyzed()
 
-    def _of_keys(self, rows: DataFrame, keys: DataFrame) -> DataFrame:
+    def of_keys(self, rows: DataFrame, keys: DataFrame) -> DataFrame:
         """Return the rows of a table or an answer that have some keys."""
         same = _all_equal([rows[quoted(name)] for name in self.keyed.columns], keys)
         return rows.join(keys, same, "left_semi")
