@@ -22,10 +22,14 @@ from benches.pipeline_refresh import HEADRACE, _environment
 
 SKETCH = "theta_sketch_estimate(theta_sketch_agg(amount"
 QUERIES = {
-    "a row per key": f"SELECT customer, {SKETCH})) AS amounts, sum(amount) AS s FROM parquet.`{{}}` GROUP BY customer",
+    "a row per key": f"SELECT customer, {SKETCH})) AS amounts FROM parquet.`{{}}` GROUP BY customer",
     "a window by key": f"SELECT *, {SKETCH}) OVER (PARTITION BY customer)) AS amounts FROM parquet.`{{}}`",
 }
-SPEC = "name: affected\nstorage: storage\nconfiguration: {{headrace.refresh_policy: {}}}\nlibraries: [{{glob: {{include: t/**}}}}]\n"
+SPEC = """name: affected
+storage: storage
+configuration: {{headrace.refresh_policy: {}}}
+libraries: [{{glob: {{include: t/**}}}}]
+"""
 
 
 def add(folder: Path, name: str, first: int, rows: int, keys: int) -> None:
@@ -61,16 +65,31 @@ def main() -> int:
                 add(data, str(at), at * given.rows // 4, given.rows // 4, given.keys)
             text = query.format(data)
             policies = {policy: project(Path(made) / policy, text, policy) for policy in ("auto", "full")}
-            print(title, "first run", *(f"{policy} {cost(each):.1f}" for policy, each in policies.items()), flush=True)
+            print(
+                title,
+                "first run",
+                *(f"{policy} {cost(each):.1f}" for policy, each in policies.items()),
+                flush=True,
+            )
             begin = given.rows
             for share in given.share:
                 add(data, f"more-{share}", begin, int(given.rows * share), given.keys)
                 begin += int(given.rows * share)
-                print(title, share, *(f"{policy} {cost(each):.1f}" for policy, each in policies.items()), flush=True)
-                print((policies["auto"] / "run.log").read_text()[-300:])
-            one, two = (f"read_parquet('{each}/storage/catalog/current/default/m/*.parquet')" for each in policies.values())
-            found = duckdb.sql(f"(FROM {one} EXCEPT ALL FROM {two}) UNION ALL (FROM {two} EXCEPT ALL FROM {one})")
-            different += len(found.fetchall())
+                print(
+                    title,
+                    share,
+                    *(f"{policy} {cost(each):.1f}" for policy, each in policies.items()),
+                    flush=True,
+                )
+                print((policies["auto"] / "run.log").read_text()[-190:])
+            one, two = (
+                f"read_parquet('{each}/storage/catalog/current/default/m/*.parquet')"
+                for each in policies.values()
+            )
+            compared = duckdb.connect().execute(
+                f"(FROM {one} EXCEPT ALL FROM {two}) UNION ALL (FROM {two} EXCEPT ALL FROM {one})"
+            )
+            different += len(compared.fetchall())
     print("different rows:", different)
     return 1 if different else 0
 

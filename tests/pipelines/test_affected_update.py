@@ -26,9 +26,19 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+PYTHON = """
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession
+
+@dp.materialized_view
+def base():
+    return SparkSession.active().read.schema("k INT, v INT").json("in")
+
+@dp.materialized_view
+def kinds():
+    return SparkSession.active().read.schema("k INT, n STRING").json("kinds")
+"""
 SQL = """
-CREATE MATERIALIZED VIEW base AS SELECT CAST(k AS INT) AS k, CAST(v AS INT) AS v FROM json.`in`;
-CREATE MATERIALIZED VIEW kinds AS SELECT CAST(k AS INT) AS k, n FROM json.`kinds`;
 CREATE MATERIALIZED VIEW groups AS
   SELECT b.k, max(n) AS n, bigint(theta_sketch_estimate(theta_sketch_agg(v))) AS v
   FROM base b LEFT JOIN kinds ON b.k = kinds.k GROUP BY b.k;
@@ -62,7 +72,7 @@ def published(project: Project) -> dict[str, Counter[Any]]:
 
 @pytest.fixture
 def project(tmp_path: Path, spark: SparkSession) -> Project:
-    made = Project.new(tmp_path / "project", spark, a_sql=SQL)
+    made = Project.new(tmp_path / "project", spark, a_py=PYTHON, b_sql=SQL)
     made.add("in", 1, as_json((None if key == 9 else key, key + at) for key in range(10) for at in range(3)))
     made.add("kinds", 1, as_json([(3, "a"), (4, "b")], ("k", "n")))
     return made
@@ -98,8 +108,10 @@ def test_the_rows_of_changed_keys_are_recomputed_and_their_readers_get_the_diffe
 
 @pytest.mark.verify
 @pytest.mark.seeds(4)
-def test_random_changes_of_files_leave_what_all_rows_give(tmp_path: Path, spark: SparkSession, seed: int) -> None:
-    draw, project = random.Random(seed), Project.new(tmp_path / "project", spark, a_sql=SQL)
+def test_random_changes_of_files_leave_what_all_rows_give(
+    tmp_path: Path, spark: SparkSession, seed: int
+) -> None:
+    draw, project = random.Random(seed), Project.new(tmp_path / "project", spark, a_py=PYTHON, b_sql=SQL)
     files: dict[int, list[Row]] = {}
     kinds = [(key, draw.choice("ab")) for key in range(8)]
 
@@ -122,12 +134,12 @@ def test_random_changes_of_files_leave_what_all_rows_give(tmp_path: Path, spark:
         report = project.run()
         assert set(states(report).values()) == {"COMPLETED"}
         greatest = {key: max(n for k, n in kinds if k == key) for key, _ in kinds}
-        assert published(project) == expected([row for rows in files.values() for row in rows], greatest.items())
+        assert published(project) == expected(
+            [row for rows in files.values() for row in rows], greatest.items()
+        )
 
 
 FIXED = """
-CREATE MATERIALIZED VIEW base AS SELECT CAST(k AS INT) AS k, CAST(v AS INT) AS v FROM json.`in`;
-CREATE MATERIALIZED VIEW kinds AS SELECT CAST(k AS INT) AS k, n FROM json.`kinds`;
 CREATE MATERIALIZED VIEW groups AS
   SELECT v, max(n) AS n, bigint(theta_sketch_estimate(theta_sketch_agg(b.k))) AS t
   FROM base b JOIN kinds ON b.k = kinds.k GROUP BY v;
@@ -135,28 +147,38 @@ CREATE MATERIALIZED VIEW groups AS
 
 
 def why(project: Project, **keywords: Any) -> tuple[bool, str]:
-    updated = event(project.run(**keywords), "groups").updated
-    assert updated is not None
+    done = event(project.run(**keywords), "groups")
+    assert done.updated is not None, done.error
+    updated = done.updated
     return updated.whole, updated.why
 
 
 def test_all_rows_are_recomputed_where_the_key_does_not_help(project: Project) -> None:
-    project.write("a.sql", FIXED)
+    project.write("b.sql", FIXED)
     assert why(project) == (True, "from all rows: first run")
     project.add("kinds", 2, as_json([(5, "c")], ("k", "n")))
     fixed = "from all rows: table spark_catalog.default.kinds has changed, which has no v"
     assert why(project) == (True, fixed)
-    assert project.rows("groups") == Counter({(3, "a", 1): 1, (4, "b", 2): 1, (5, "c", 3): 1, (6, "c", 2): 1, (7, "c", 1): 1})
+    assert project.rows("groups") == Counter(
+        {(3, "a", 1): 1, (4, "b", 2): 1, (5, "c", 3): 1, (6, "c", 2): 1, (7, "c", 1): 1}
+    )
     project.add("in", 2, as_json([(3, at) for at in range(3, 8)]))
     assert why(project) == (True, "from all rows: 5 of 5 rows have the keys of changed rows")
     project.add("in", 3, as_json([(4, 3)]))
-    assert why(project) == (False, "the query aggregates by ThetaSketchAgg, which has no incremental form yet")
+    assert why(project) == (
+        False,
+        "the query aggregates by ThetaSketchAgg, which has no incremental form yet",
+    )
     assert project.rows("groups")[(3, "b", 2)] == 1
-    assert why(project) == (False, "the query aggregates by ThetaSketchAgg, which has no incremental form yet")
+    assert why(project) == (
+        False,
+        "the query aggregates by ThetaSketchAgg, which has no incremental form yet",
+    )
     assert why(project, full=["groups"]) == (True, "from all rows: --full-refresh")
-    project.write("a.sql", FIXED.replace("max(n)", "min(n)"))
+    project.write("b.sql", FIXED.replace("max(n)", "min(n)"))
     whole, reason = why(project)
-    assert whole and "its query has changed" in reason
+    assert whole
+    assert "its query has changed" in reason
     assert project.rows("groups")[(3, "a", 2)] == 1
     assert why(project, policy=Policy.FULL)[0] is False  # Nothing has changed.
 
@@ -169,7 +191,13 @@ def test_without_spark_only_a_table_whose_inputs_are_as_they_were_is_up_to_date(
     error = event(report, "groups").error
     assert isinstance(error, HeadraceError)
     assert error.code == "NeedsSpark" or "Spark" in error.what
-    assert states(report) == {"base": "COMPLETED", "kinds": "COMPLETED", "groups": "FAILED", "places": "FAILED", "sizes": "SKIPPED"}
+    assert states(report) == {
+        "base": "COMPLETED",
+        "kinds": "COMPLETED",
+        "groups": "FAILED",
+        "places": "FAILED",
+        "sizes": "SKIPPED",
+    }
     project.run()
     assert published(project) == expected([*ROWS, (3, 77)], KINDS)
 
@@ -180,7 +208,12 @@ def test_a_run_that_dies_at_any_step_leaves_its_keys_to_the_next_one(
     project.run()
     before, more = published(project), list[Row]()
     for number, (owner, step) in enumerate(
-        [(AffectedRows, "answer"), (TableVersions, "apply"), (TableVersions, "_take_over"), (PipelineCatalog, "commit")]
+        [
+            (AffectedRows, "answer"),
+            (TableVersions, "apply_here"),
+            (TableVersions, "_take_over"),
+            (PipelineCatalog, "commit"),
+        ]
     ):
         more.append((number % 2 or None, 90 + number))
         project.add("in", 2 + number, as_json(more[-1:]))
@@ -198,12 +231,13 @@ def test_a_table_that_has_lost_rows_is_made_from_all(project: Project) -> None:
     project.add("in", 2, as_json([(3, 77)]))
     updated = event(project.run(), "groups").updated
     assert updated is not None
-    assert updated.whole and "has lost rows" in updated.why
+    assert updated.whole
+    assert "has lost rows" in updated.why
     assert published(project) == expected([*ROWS, (3, 77)], KINDS)
 
 
 def test_explain_names_the_method_the_key_and_what_lacks_it(project: Project) -> None:
-    project.write("b.sql", FIXED[FIXED.index("CREATE MATERIALIZED VIEW groups") :].replace("groups", "fixed"))
+    project.write("c.sql", FIXED.replace("groups", "fixed"))
     with planned(project.spec, project.spark) as (graph, plans):
         text = explain_pipeline(graph, plans, project.spec.storage)
     (fixed,) = (block for block in text.split("\n\n") if "default.fixed" in block.partition("\n")[0])

@@ -1,15 +1,14 @@
 """Affected keys: the part of an answer that changes with some rows, for queries without an incremental form.
 
 A column of an answer is a key if the rows with one value of it depend on those rows of the inputs only that
-have the same value: PARTITION BY of a window, GROUP BY of an aggregate, both sides of an equi-join. The column
-is traced from the answer down to each relation, where it is an expression over one row. When rows change, the
-query runs on the rows with their keys, and the result replaces the rows of the table that have these keys.
+have the same value: PARTITION BY of a window, GROUP BY of an aggregate, both sides of an equi-join. The
+column is traced from the answer down to each relation, where it is an expression over one row. When rows
+change, the query runs on the rows with their keys, and the result replaces the table's rows with these keys.
 
 A relation to which the column cannot be traced is fixed: the key holds as long as its rows stay as they are.
 
-Operators take -0.0 for 0.0, and texts that a collation makes equal, and so do the changes of an input, which are
-grouped rows. Functions tell them apart. So a function of a float is no key; the float itself is one, since keys
-are compared as groups are.
+Operators take -0.0 for 0.0, and so do the changes of an input, which are grouped rows; functions tell them
+apart. So a function of a float is no key; the float itself is one, since keys are compared as groups are.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.pipelines.graph import AnalysedQuery, StoredTable
-from headrace.pipelines.leaves import Leaf, TableLeaf, UnversionedLeaf, leaf_of
+from headrace.pipelines.leaves import Leaf, UnversionedLeaf, leaf_of
 from headrace.pipelines.table_plan import AffectedKeys
 from headrace.pipelines.weighted_rows import can_be_grouped
 from headrace.queries.plan_details import items, java_class
@@ -36,7 +35,7 @@ Traced: TypeAlias = "list[Any | None]"
 
 @dataclass(frozen=True, slots=True)
 class KeyedRelation:
-    """A relation of a plan, as often as it occurs there. keys: the key's expressions over it; empty if it is fixed."""
+    """An occurrence of a relation in a plan. keys: the key's expressions over it; empty if it is fixed."""
 
     node: Any
     leaf: Leaf | None
@@ -73,13 +72,19 @@ def keyed_plan(
         return None
     if query.plan.subqueriesAll().size():
         return None
-    plan = java_class(spark, "org.apache.spark.sql.catalyst.optimizer.InlineCTE")(True, False, False).apply(query.plan)
+    plan = java_class(spark, "org.apache.spark.sql.catalyst.optimizer.InlineCTE")(True, False, False).apply(
+        query.plan
+    )
     nodes = list(_relations(plan))
     leaves = [leaf_of(node, names, spark) for node in nodes]
     tracer = _Tracer(spark)
     traces = {each.name(): tracer.trace(plan, each) for each in _candidates(table, query, plan)}
     keyed = {name: _keyed(leaves, traced) for name, traced in traces.items()}
-    best = max(keyed.values(), key=lambda found: (len(found), sum(found <= each for each in keyed.values())), default=None)
+    best = max(
+        keyed.values(),
+        key=lambda found: (len(found), sum(found <= each for each in keyed.values())),
+        default=None,
+    )
     if not best:
         return None
     columns = tuple(name for name, found in keyed.items() if best <= found)
@@ -90,7 +95,9 @@ def keyed_plan(
             KeyedRelation(
                 node,
                 leaf,
-                tuple(traces[name][at] for name in columns) if leaf is not None and leaf.exact in best else (),
+                tuple(traces[name][at] for name in columns)
+                if leaf is not None and leaf.exact in best
+                else (),
             )
             for at, (node, leaf) in enumerate(zip(nodes, leaves, strict=True))
         ),
@@ -117,13 +124,29 @@ def _candidates(table: StoredTable, query: AnalysedQuery, plan: Any) -> Iterator
     for attribute, field in zip(outputs, fields, strict=True):
         stored = table.schema[field.name]
         # A folder has no name for an empty text, nor for -0.0.
-        renamed = field.name in table.dataset.partitioned_by and attribute.dataType().sql() in ("STRING", "FLOAT", "DOUBLE")
+        renamed = field.name in table.dataset.partitioned_by and attribute.dataType().sql() in (
+            "STRING",
+            "FLOAT",
+            "DOUBLE",
+        )
         if stored.dataType == field.dataType and not renamed and _is_comparable(attribute):
             yield attribute
 
 
 _COMPARABLE = frozenset(
-    {"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "BINARY", "DATE", "TIMESTAMP"}
+    {
+        "BOOLEAN",
+        "TINYINT",
+        "SMALLINT",
+        "INT",
+        "BIGINT",
+        "FLOAT",
+        "DOUBLE",
+        "STRING",
+        "BINARY",
+        "DATE",
+        "TIMESTAMP",
+    }
     | {"TIMESTAMP_NTZ"}
 )
 
@@ -198,7 +221,9 @@ class _Tracer:
     def expand(self, node: Any, key: Any) -> Traced | None:
         """Trace through the copies that grouping sets make of each row: a key is the same in all."""
         made = [
-            self.with_replaced(key, dict(zip((each.exprId().id() for each in items(node.output())), items(row))))
+            self.with_replaced(
+                key, dict(zip((each.exprId().id() for each in items(node.output())), items(row)))
+            )
             for row in items(node.projections())
         ]
         first, *others = made
@@ -239,9 +264,7 @@ class _Tracer:
                 return self.trace(node, two)
         return self.fixed(node)
 
-    def full_outer(
-        self, left: Any, right: Any, key: Any, equal: Iterable[tuple[Any, Any]]
-    ) -> Traced | None:
+    def full_outer(self, left: Any, right: Any, key: Any, equal: Iterable[tuple[Any, Any]]) -> Traced | None:
         """Trace the key of FULL JOIN USING, which is that of either side."""
         if key.getClass().getSimpleName() != "Coalesce" or key.children().size() != 2:
             return None
@@ -287,7 +310,7 @@ def _computed(columns: Any) -> dict[int, Any]:
 
 
 def _is_of(key: Any, grouped: Sequence[Any], *, whole: bool = True) -> bool:
-    """Return whether rows that are grouped together have the same key. whole: whether `key` is not part of one."""
+    """Return whether rows of one group have the same key. whole: whether `key` is not part of another."""
     if any(each.semanticEquals(key) for each in grouped):
         return whole or _is_exact(key)
     children = items(key.children())

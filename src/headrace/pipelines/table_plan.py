@@ -53,8 +53,8 @@ class Method(Enum):
 class AffectedKeys:
     """Key by which a table is recomputed in part.
 
-    columns: names of the columns that are the key. fixed: keys of the inputs whose rows lack it: if they change, all
-    rows are recomputed.
+    columns: names of the columns that are the key.
+    fixed:   positions' names of the inputs whose rows lack it: if they change, all rows are recomputed.
     """
 
     columns: tuple[str, ...]

@@ -206,10 +206,8 @@ class Updater:
         read = before.positions.get(name, {}) if before is not None and not why else {}
         if before is not None and read and self._is_current(now, read):
             return Updated(before, self.plan.method, 0, self.plan.why)
-        changes = {leaf.exact: self.snapshot.input(leaf).changes(read.get(leaf.key)) for leaf in query.leaves}
-        known = {exact: rows for exact, rows in changes.items() if rows is not None}
-        if len(known) < len(changes):
-            return self._recomputed(query, now, why or self._why_unknown(query, read))
+        if why := why or self._why_unknown(query, read):
+            return self._recomputed(query, now, why)
         assert before is not None
         if self._inputs_unchanged(query, read):
             return Updated(self._entry(before.version, {name: now}), self.plan.method, 0, self.plan.why)
@@ -219,16 +217,17 @@ class Updater:
         keyed = keyed_plan(self._table, query, self.snapshot.graph.names, self.snapshot.spark)
         assert keyed is not None
         for leaf in query.leaves:
-            if leaf.exact not in keyed.keyed and not self.snapshot.input(leaf).is_unchanged(read.get(leaf.key)):
+            if leaf.exact not in keyed.keyed and not self.snapshot.input(leaf).is_unchanged(
+                read.get(leaf.key)
+            ):
                 why = f"{leaf.key} has changed, which has no {', '.join(keyed.columns)}"
                 return self._recomputed(query, now, why)
         try:
-            version = AffectedRows(keyed, self.snapshot, known).write(self._writer)
+            version = AffectedRows(keyed, self.snapshot, read).write(self._writer)
         except CatalogDamaged as error:
             return self._recomputed(query, now, error.what)
         except WholeIsCheaper as error:
-            why = f"{error.affected:,} of {error.rows:,} rows have the keys of changed rows"
-            return self._recomputed(query, now, why)
+            return self._recomputed(query, now, str(error))
         changed = self.snapshot.rows_changed(query.leaves, read)
         return Updated(self._entry(version, {name: now}), self.plan.method, changed, self.plan.why)
 
