@@ -270,7 +270,9 @@ class _Run:
         """Deliver what is published. The next run retries what fails."""
         for table in self.graph.tables:
             try:
-                if self.project.session is None and has_undelivered(self.catalog, table):
+                if self.project.session is None:
+                    if not has_undelivered(self.catalog, table):
+                        continue
                     self._start_spark(None, "a delivery is written by Spark")
                 deliver(self.catalog, self.graph.table(table.name), self._spark)
             except Exception as error:
