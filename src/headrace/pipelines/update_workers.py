@@ -17,6 +17,7 @@ from uuid import uuid4
 
 from headrace.pipelines.definitions import TableName
 from headrace.pipelines.errors import PipelineError, QueryRefused
+from headrace.spark.session import renew_connection
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,6 +99,8 @@ class UpdateWorkers(Generic[T]):
         if self._pool is None or self._spark is None:
             return
         self._stopping.set()
+        if error is not None and not isinstance(error, Exception):
+            renew_connection()
         if self._running:
             self._spark.sparkContext.cancelJobsWithTag(self._tag)
             wait(self._running, timeout=_seconds(self._spark, _END))
