@@ -179,7 +179,7 @@ class InProcessUpdater(Updater):
                 sources=sources,
                 sinks={ANSWER: Changelog(state.sink)},
                 checkpoint=state.checkpoint,
-                keep_ticks=1,
+                keep_ticks=self._ticks_to_keep(state),
             )
         except (FlowChanged, CheckpointDamaged, WrongType, BadInput) as error:
             raise NeedsSpark(error.what) from None

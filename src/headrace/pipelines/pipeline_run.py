@@ -128,7 +128,7 @@ def run_pipeline(
     Raises the errors of `planned`, `UnknownDataset` for a selection, and `PipelineInUse`.
     """
     with (
-        PipelineCatalog.open(spec.storage) as catalog,
+        PipelineCatalog.open(spec.storage, spec.version_retention) as catalog,
         recording(spec, catalog, observer, listeners, only_news=only_news) as recorder,
         ExitStack() as closing,
     ):
@@ -300,7 +300,9 @@ class _Run:
         """Deliver what is published. The next run retries what fails."""
         for table in self.graph.tables:
             try:
-                if self.project.session is None and has_undelivered(self.catalog, table):
+                if self.project.session is None:
+                    if not has_undelivered(self.catalog, table):
+                        continue
                     self._start_spark(None, "a delivery is written by Spark")
                 deliver(self.catalog, self.graph.table(table.name), self._spark)
             except Exception as error:

@@ -166,6 +166,29 @@ class RunRecorder:
             self._report(f"{event.table} could not be recorded", error)
         self._observer(event)
 
+    def restored(self, name: TableName, before: TableEntry | None, after: TableEntry, reason: str) -> None:
+        """Record a table that was published as it was after an earlier run."""
+        same = before is not None and before.version == after.version
+        record = EventRecord(
+            TABLE,
+            self._seen.run.run,
+            self._seen.run.run_id,
+            timestamp(datetime.now(UTC)),
+            str(name),
+            "COMPLETED",
+            method="rollback",
+            reason=reason,
+            rows_inserted=0 if same else None,
+            rows_deleted=0 if same else None,
+            rows=after.rows,
+            state_bytes=self._state_bytes(name, after),
+            file_bytes=_bytes_in(self._catalog.rows(name).folder(after.version)),
+            version_before=before.version if before else 0,
+            version_after=after.version,
+        )
+        self._seen = replace(self._seen, tables=[*self._seen.tables, record])
+        self._append(record)
+
     def end(self, report: RunReport) -> None:
         """Record the end of a run, failed or not."""
         failed = [each for each in self._seen.tables if each.error]
