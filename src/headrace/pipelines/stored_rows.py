@@ -248,12 +248,12 @@ class StoredVersion:
     def kept_changes(self, before: int) -> Any | None:
         """Return the weighted changes from an earlier version to this one, as a table; None if they are gone.
 
-        They are gone once all that read the table have read them.
+        They are gone once all that read the table have read them, and no rollback has any.
         """
         columns = comparable_schema(self.schema)
         kept = PipelineCatalog.changes_in(self.storage, self.name)
         folders = [kept.folder(at) for at in range(before + 1, self.entry.version + 1)]
-        if columns is None or not all(map(Path.is_dir, folders)):
+        if columns is None or not folders or not all(map(Path.is_dir, folders)):
             return None
         with reading(self.name):
             files = [file for folder in folders for file in data_files(folder)]

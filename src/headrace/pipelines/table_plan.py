@@ -37,13 +37,28 @@ class Method(Enum):
     STATELESS:   the query runs on the rows that came and on those that went: its rows are computed one by
                  one, so that is what came to the table, and what went.
     APPEND:      the query of a stream runs on the rows that it has not read.
+    AFFECTED:    Spark runs the query on the rows with the keys of changed rows, see `AffectedKeys`, and the
+                 difference to the table's rows with these keys is handed on.
     RECOMPUTE:   Spark runs the query on all rows, and the difference to the rows before is handed on.
     """
 
     INCREMENTAL = "incremental"
     STATELESS = "incremental, stateless"
     APPEND = "append"
+    AFFECTED = "recompute, affected keys"
     RECOMPUTE = "recompute"
+
+
+@dataclass(frozen=True, slots=True)
+class AffectedKeys:
+    """Key by which a table is recomputed in part.
+
+    columns: names of the columns that are the key.
+    fixed:   positions' names of the inputs whose rows lack it: if they change, all rows are recomputed.
+    """
+
+    columns: tuple[str, ...]
+    fixed: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +74,7 @@ class TablePlan:
     load:    gives the flow of a kept plan, see `loaded`.
     column_origins: of a table without a flow, the columns that its query hands on unchanged, by the `exact`
              of the input that they come from, with their names there.
+    keys:    of a table that is recomputed in part.
     """
 
     table: StoredTable
@@ -74,6 +90,7 @@ class TablePlan:
     load: Callable[[], Flow] | None = None
     only_spark: str = ""
     column_origins: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, "Mapping[str, str]"])
+    keys: AffectedKeys | None = None
 
     def loaded(self) -> TablePlan:
         """Return the plan with its flow, which a kept analysis has in a part of its own."""
@@ -82,7 +99,7 @@ class TablePlan:
     @property
     def compared_files(self) -> Iterator[str]:
         """Folders and files that are read by their changes, not in full."""
-        if self.method in (Method.STATELESS, Method.INCREMENTAL):
+        if self.method in (Method.STATELESS, Method.INCREMENTAL, Method.AFFECTED):
             for query in self.table.queries:
                 for leaf in query.leaves:
                     if isinstance(leaf, FilesLeaf) and not leaf.streaming:

@@ -382,7 +382,7 @@ def _label_of(table: KnownTable, database: str) -> str:
 
 
 def _drawn(table: KnownTable, database: str) -> DrawnTable:
-    shape = BoxRole.OPAQUE if table.method == "recompute" else BoxRole.OPERATOR
+    shape = BoxRole.OPAQUE if table.method.startswith("recompute") else BoxRole.OPERATOR
     shape = {"sink": BoxRole.SINK, "snapshot": BoxRole.SOURCE}.get(table.kind, shape)
     called = _label_of(table, database)
     inputs = tuple(

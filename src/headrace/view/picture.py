@@ -206,7 +206,7 @@ def picture_of_pipeline(title: str, graph: Graph, plans: Mapping[TableName, Tabl
 
 def drawn_table(table: StoredTable, plan: TablePlan) -> DrawnTable:
     """Return a table of a pipeline as it is drawn."""
-    shape = BoxRole.OPAQUE if plan.method.value == "recompute" else BoxRole.OPERATOR
+    shape = BoxRole.OPAQUE if plan.method.value.startswith("recompute") else BoxRole.OPERATOR
     shape = {"sink": BoxRole.SINK, "snapshot": BoxRole.SOURCE}.get(table.dataset.kind.value, shape)
     called = table.dataset.input or table.name.table
     leaves = [leaf for query in table.queries for leaf in query.leaves]
