@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
+deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
 PRINTED = Path(__file__).parent / "printed"
 
 PYTHON = """
@@ -55,6 +57,10 @@ def size(cents):
 def sized():
     return spark.table("orders").select("id", "cents", size("cents").alias("size"))
 
+@dp.materialized_view
+def priced():
+    return spark.read.format("delta").load("prices").groupBy("id").agg(F.sum("price").alias("price"))
+
 @dp.materialized_view(table_properties={"headrace.refresh_policy": "full"})
 def of_spark():
     found = spark.table("sized").groupBy("size").agg(F.max("cents").alias("most"))
@@ -79,13 +85,10 @@ ORDERS = [{"id": at, "customer": at % 4, "cents": at * 7 % 100} for at in range(
 CUSTOMERS = [{"id": at, "city": CITIES[at % 2], "version": 1} for at in range(4)]
 
 
-def never() -> NoReturn:
-    raise AssertionError("it needs no Spark")
-
-
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Project:
     made = Project.new(tmp_path_factory.mktemp("why") / "project", spark, a_py=PYTHON, b_sql=SQL)
+    deltalake.write_deltalake(str(made.root / "prices"), pa.table({"id": [1, 2, 1], "price": [5, 6, 7]}))
     made.add("orders", 1, ORDERS[:20])
     made.add("customers", 1, CUSTOMERS)
     assert not made.run().failed
@@ -96,7 +99,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Pr
 
 def why(project: Project, table: str, **wanted: Any) -> Witness | Unexplained:
     texts = {name: None if value is None else str(value) for name, value in wanted.items()}
-    return explain_row_of_table(project.spec, never, table, texts)  # type: ignore[arg-type]
+    return explain_row_of_table(project.spec, None, table, texts)
 
 
 def needed(project: Project, table: str, **wanted: Any) -> dict[str, set[int]]:
@@ -131,7 +134,7 @@ def test_each_row_of_each_table_with_a_flow_is_explained(project: Project) -> No
         seen.add(table)
     assert seen == {
         "orders", "records", "customers", "sized", "of_spark", "revenue", "best", "cheap",
-        "cheap__headrace_dropped", "handed_on",
+        "cheap__headrace_dropped", "handed_on", "priced",
     }  # fmt: skip
 
 
@@ -159,6 +162,12 @@ def test_rows_that_a_python_function_computes_come_from_one_row(project: Project
 def test_rows_of_files_and_dropped_rows(project: Project) -> None:
     assert needed(project, "orders", id=21) == {"input": {21}}
     assert needed(project, "cheap__headrace_dropped", id=12) == {"orders": {12}}
+
+
+def test_rows_of_a_delta_table(project: Project) -> None:
+    found = why(project, "priced", id=1)
+    assert isinstance(found, Witness)
+    assert sorted(item.row[:2] for item in found.needed) == [(1, 5), (1, 7)]
 
 
 def test_of_a_table_that_spark_recomputes_the_query_and_the_agreeing_rows_are_shown(project: Project) -> None:
@@ -239,6 +248,18 @@ def test_what_the_command_prints(project: Project) -> None:
     unknown = headrace(project, "of_spark", '{"grade": "large", "most": 98}')
     assert unknown.exit_code == 3
     assert_golden(PRINTED / "why_unexplained.txt", unknown.stdout)
+
+
+def test_an_analysis_that_is_not_kept_is_told_instead_of_starting_spark(project: Project) -> None:
+    file = project.root / "transformations" / "b.sql"
+    text = file.read_text()
+    file.write_text(text + "-- changed")
+    try:
+        refused = headrace(project, "best", '{"city": "cork"}', "--kept")
+    finally:
+        file.write_text(text)
+    assert refused.exit_code == 2
+    assert_golden(PRINTED / "why_not_kept.txt", refused.stderr.replace(str(project.root), "PROJECT"))
 
 
 def test_what_the_command_gives_as_json(project: Project) -> None:

@@ -69,6 +69,19 @@ def test_a_table_has_news_when_what_it_reads_has_a_newer_version(pipeline: Store
     assert statuses(pipeline)["t"].health is Health.STALE
 
 
+def test_what_reads_a_table_that_has_news_is_behind(pipeline: StoredPipeline, tmp_path: Path) -> None:
+    reads = {
+        "t": {f"files {tmp_path / 'in'}": dict([put(tmp_path / "in", "1.json")])},
+        "next": {"table spark_catalog.default.t": 1},
+        "last": {"table spark_catalog.default.next": 1},
+    }
+    pipeline.run({name: [ROWS] for name in reads}, reads=reads)
+    assert {each.health for each in statuses(pipeline).values()} == {Health.FRESH}
+    put(tmp_path / "in", "2.json")
+    found = statuses(pipeline)
+    assert [found[name].health for name in reads] == [Health.STALE, Health.BEHIND, Health.BEHIND]
+
+
 def test_files_have_news_when_they_come_change_or_go(pipeline: StoredPipeline, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     read = dict(put(folder, name) for name in ("1.json", "2.json"))

@@ -345,7 +345,7 @@ def ui(spec: Spec = None, port: Port = 0) -> None:
     from headrace.ui.pipeline_page import PipelinePage
 
     project = read_spec((spec or find_spec(Path.cwd())).absolute())
-    find_why = why_process(["pipeline", "why", f"--spec={project.file}"])
+    find_why = why_process(["pipeline", "why", "--kept", f"--spec={project.file}"])
     serve_until_interrupted(PipelinePage(project, find_why), port)
 
 
@@ -361,6 +361,10 @@ def why(
     spec: Spec = None,
     seconds: Seconds = 10.0,
     as_json: AsJson = False,
+    kept: Annotated[
+        bool,
+        typer.Option("--kept", help="Start no Spark: fail if the project's analysis is not kept."),
+    ] = False,
 ) -> None:
     """Find the rows of a table's inputs from which one of its rows was made.
 
@@ -374,7 +378,8 @@ def why(
     from headrace.pipelines.row_provenance import explain_row_of_table
 
     with _session(spec) as (project, start):
-        found = explain_row_of_table(project, start, table, parse_texts(row), seconds=seconds)
+        sessions = None if kept else start
+        found = explain_row_of_table(project, sessions, table, parse_texts(row), seconds=seconds)
     if isinstance(found, Witness):
         report(found, as_json=as_json)
     else:

@@ -84,7 +84,7 @@ class Unexplained:
 
 def explain_row_of_table(
     spec: PipelineSpec,
-    sessions: Sessions,
+    sessions: Sessions | None,
     table: str,
     wanted: Mapping[str, str | None],
     *,
@@ -92,7 +92,7 @@ def explain_row_of_table(
 ) -> Witness | Unexplained:
     """Explain a row of a table. wanted: texts of some of its columns; the first row that has them is meant.
 
-    sessions: needed only if no analysis of the project is kept.
+    sessions: used only if no analysis of the project is kept; None raises `NeedsSpark` then.
 
     Raises `UnknownDataset` for another table, `BadInput` if there is no such row, and the errors of `known`
     and `explain_row`.
@@ -112,6 +112,12 @@ def explain_row_of_table(
     with ExitStack() as closing:
         if isinstance(kept, KeptAnalysis):
             plans = kept.plans
+        elif sessions is None:
+            raise NeedsSpark(
+                f"Spark has to analyse the project: {kept}",
+                fix="headrace pipeline run, which keeps the analysis",
+                dataset=str(name),
+            )
         else:
             _, plans = closing.enter_context(known(spec, sessions))
         if name not in plans:

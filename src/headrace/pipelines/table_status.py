@@ -166,9 +166,10 @@ class Health(Enum):
 
     FRESH = "up to date"
     STALE = "inputs have news"
+    BEHIND = "upstream is not up to date"
     FAILED = "failed"
     SKIPPED = "skipped"
-    RUNNING = "running"
+    RUNNING = "queued or running"
     ABSENT = "not there yet"
 
 
@@ -205,14 +206,24 @@ def table_statuses(
     entries: Mapping[TableName, TableEntry],
     records: Sequence[EventRecord],
 ) -> list[TableStatus]:
-    """Return the status of each table. records: of the last runs, oldest first."""
+    """Return the status of each table.
+
+    tables:  each after those that it reads. records: of the last runs, oldest first.
+    """
     contents = InputContents.open(storage)
     by_table: dict[str, list[EventRecord]] = {}
     for each in records:
         if each.kind == TABLE:
             by_table.setdefault(each.table_name, []).append(each)
     running = running_since(storage, records)
-    return [_status(storage, t, entries, by_table.get(str(t.name), []), contents, running) for t in tables]
+    found: dict[TableName, TableStatus] = {}
+    for table in tables:
+        status = _status(storage, table, entries, by_table.get(str(table.name), []), contents, running)
+        above = (found[each.table].health for each in table.inputs if each.table in found)
+        if status.health is Health.FRESH and not {Health.FRESH, Health.RUNNING}.issuperset(above):
+            status = replace(status, health=Health.BEHIND)
+        found[table.name] = status
+    return [*found.values()]
 
 
 def _status(

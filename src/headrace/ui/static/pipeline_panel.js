@@ -6,7 +6,8 @@ import { ago, whole } from "./format.js";
 
 // Milliseconds after which ages are written anew.
 const AGES = 10000;
-const KINDS = { "up to date": "good", "inputs have news": "warn", failed: "bad", skipped: "bad", running: "running" };
+const KINDS = { "up to date": "good", "inputs have news": "warn", "upstream is not up to date": "warn", failed: "bad", skipped: "bad",
+  "queued or running": "running" };
 const TABLES = [{ title: "Table" }, { title: "Kind" }, { title: "Kept up to date by" }, { title: "State" }, { title: "Rows", number: true },
   { title: "Updated" }, { title: "Changed" }, { title: "News of inputs" }, { title: "" }];
 const EXPECTATIONS = [{ title: "Table" }, { title: "Expectation" }, { title: "Condition" }, { title: "A row that fails" },
@@ -72,7 +73,7 @@ function label(picture, overview, tables) {
     const rect = box.querySelector("rect");
     const x = Number(rect.getAttribute("x")) + Number(rect.getAttribute("width")) / 2;
     const y = Number(rect.getAttribute("y")) + Number(rect.getAttribute("height")) + 13;
-    const text = status.health === "up to date" ? `${whole(status.rows)} rows` : status.health;
+    const text = ["up to date", "upstream is not up to date"].includes(status.health) ? `${whole(status.rows)} rows` : status.health;
     box.append(svgElement("text", { class: "freshness", x, y, "text-anchor": "middle" }, text));
   }
 }
