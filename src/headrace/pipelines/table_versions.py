@@ -105,9 +105,9 @@ class TableVersions:
         folder = self._rows_folder(self.entry.version)
         if count_rows(folder) != self.entry.rows:
             raise CatalogDamaged(
-                f"{self.table.name} has lost rows: {folder} should hold {self.entry.rows:,}",
+                f"{self.table.dataset.title} has lost rows: {folder} should hold {self.entry.rows:,}",
                 fix="restore the storage from a backup, or recompute the table: "
-                f"--full-refresh {self.table.name}",
+                f"--full-refresh {self.table.dataset.made_with}",
                 file=str(folder),
             )
 
@@ -301,10 +301,10 @@ class TableVersions:
         expanded = weighted_rows.expand_arrow(whole)
         if expanded is None:
             raise PipelineError(
-                f"{self.table.name} does not hold rows that are taken back",
+                f"{self.table.dataset.title} does not hold rows that are taken back",
                 where=[self.table.dataset.location],
                 why="Its query answers otherwise than when they came.",
-                fix=f"make it anew: --full-refresh {self.table.name}",
+                fix=f"make it anew: --full-refresh {self.table.dataset.made_with}",
             )
         folder = self._rows_folder(version)
         _write_table(expanded, folder, parts)
