@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,12 @@ class Project:
     root: Path
     spark: SparkSession
     storage: str = "storage"
+    place: Place = Place.AUTO
+
+    @property
+    def by_spark(self) -> Project:
+        """The same project, of which all tables are refreshed by Spark."""
+        return replace(self, place=Place.SPARK)
 
     @classmethod
     def new(cls, root: Path, spark: SparkSession, **files: str) -> Project:
@@ -55,10 +61,17 @@ class Project:
         full: Iterable[str] = (),
         policy: Policy | None = None,
         listeners: Sequence[RunListener] = (),
-        place: Place = Place.AUTO,
+        place: Place | None = None,
     ) -> RunReport:
         selection = Selection(refresh, tuple(full))
-        return run_pipeline(self.spec, self.spark, selection, policy=policy, listeners=listeners, place=place)
+        return run_pipeline(
+            self.spec,
+            self.spark,
+            selection,
+            policy=policy,
+            listeners=listeners,
+            place=place or self.place,
+        )
 
     def path(self, table: str) -> Path:
         return self.root / self.storage / "catalog/current/default" / table

@@ -107,7 +107,7 @@ def test_a_large_change_makes_a_table_from_all_rows(
     clock = Clock()
     monkeypatch.setattr(table_update, "perf_counter", clock)
     monkeypatch.setattr(table_plan, "LEAST", 5)
-    project = Project.new(tmp_path / "project", spark, a_sql=SQL)
+    project = Project.new(tmp_path / "project", spark, a_sql=SQL).by_spark
     add(project, 1, range(10))
     clock.seconds = 10
     project.run()

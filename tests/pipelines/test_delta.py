@@ -13,7 +13,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from headrace.errors import UnreadableSource
-from headrace.pipelines import leaves, plans
+from headrace.pipelines import leaves, table_plan
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.inputs import DeltaInput, RunDeltaTables
 from headrace.pipelines.maintenance import explain_pipeline
@@ -423,7 +423,7 @@ def test_rows_read_of_delta_tables_are_told_where_the_log_knows_them(
         CREATE MATERIALIZED VIEW kept AS SELECT id FROM delta.`in`;
         CREATE STREAMING TABLE seen AS SELECT id FROM STREAM(delta.`in`);
         """)  # fmt: skip
-    path = project.root / "in"
+    project, path = project.by_spark, project.root / "in"
     deltalake.write_deltalake(path, numbers((1, "a"), (2, "a"), (3, "a")), configuration=configuration)
     report = completed(project)
     assert (rows_read(report, "kept"), rows_read(report, "seen")) == (3, 3)
@@ -441,7 +441,8 @@ def test_rows_read_of_delta_tables_are_told_where_the_log_knows_them(
 def test_all_rows_of_a_delta_table_are_weighed_against_its_changes(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plans, "LEAST", 1)
+    monkeypatch.setattr(table_plan, "LEAST", 1)
+    project = project.by_spark
     project.write(
         "a.sql", "CREATE MATERIALIZED VIEW n AS SELECT s, count(*) AS n FROM delta.`in` GROUP BY s;"
     )
@@ -456,6 +457,7 @@ def test_all_rows_of_a_delta_table_are_weighed_against_its_changes(
 def test_changes_that_may_take_rows_back_are_computed_once(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    project = project.by_spark
     project.write("a.sql", "CREATE MATERIALIZED VIEW kept AS SELECT id FROM delta.`in` WHERE id > 1;")
     path = project.root / "in"
     deltalake.write_deltalake(path, numbers((1, "a"), (2, "a"), (3, "a")))

@@ -322,7 +322,7 @@ def one():
 
 def test_the_id_of_a_catalogue_survives_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
-    with PipelineCatalog.open(tmp_path) as opened:
+    with PipelineCatalog.open(tmp_path, None) as opened:
         monkeypatch.setattr(catalog, "sync_folder", synced.append)
         assert opened.identity == opened.identity
     assert synced == [tmp_path / "catalog"]

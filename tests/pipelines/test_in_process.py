@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -396,3 +397,86 @@ def test_rows_that_only_spark_reads_alike_are_left_to_it(tmp_path: Path, spark: 
     write_doubles(made, 4, id=[5], d=[5.5], t=[""])
     assert event(here(made, Place.HERE), "parts").error is None
     assert made.rows("parts") == Counter({(1, "a"): 1, (3, None): 1, (1, "b"): 1})
+
+
+PARTITIONED = """
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession
+
+spark = SparkSession.active()
+
+@dp.materialized_view
+def sales():
+    return spark.read.parquet("sales")
+
+@dp.materialized_view
+def per_year():
+    return spark.read.parquet("sales").groupBy("year", "region").sum("cents")
+
+@dp.table
+def seen():
+    return spark.readStream.schema("id BIGINT, day DATE").json("seen")
+"""
+
+
+def test_what_folders_tell_is_read_without_spark(tmp_path: Path, spark: SparkSession) -> None:
+    counted = (
+        "CREATE MATERIALIZED VIEW counted AS SELECT region, count(*) AS n FROM parquet.`{}` GROUP BY region;"
+    )
+    project = Project.new(tmp_path / "project", spark, a_py=PARTITIONED, a_sql=counted.format("sales"))
+    rows = dict[str, list[int]]()
+
+    def put(folder: str, *cents: int) -> None:
+        rows[folder] = list(cents)
+        at = project.root / "sales" / folder
+        at.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"cents": pa.array(cents, pa.int64())}), at / "0.parquet")
+
+    def see(day: str, number: int) -> None:
+        project.add(f"seen/day={day}", number, [{"id": number}])
+
+    def expected() -> Counter[tuple[Any, ...]]:
+        found = Counter[tuple[Any, ...]]()
+        for folder, cents in rows.items():
+            year, region = (part.partition("=")[2] for part in folder.split("/"))
+            found.update((each, int(year), {"a%2Fb": "a/b"}.get(region, region)) for each in cents)
+        return found
+
+    def needs_spark() -> set[str]:
+        events = here(project, Place.HERE).events.values()
+        return {each.table.table for each in events if isinstance(each.error, NeedsSpark)}
+
+    (project.root / "seen").mkdir()
+    put("year=2025/region=north", 1, 2)
+    put("year=2026/region=a%2Fb", 3)
+    see("2026-01-01", 1)
+    assert not project.run().not_kept
+    put("year=2026/region=north", 4, 4)
+    put("year=2025/region=north", 1, 5)
+    see("2026-01-02", 2)
+    assert not needs_spark()
+    assert project.rows("sales") == expected()
+    shutil.rmtree(project.root / "sales/year=2026/region=a%2Fb")
+    del rows["year=2026/region=a%2Fb"]
+    report = here(project)
+    assert changed(report) == {"sales", "per_year", "counted"}
+    assert project.rows("sales") == expected()
+    assert project.rows("counted") == Counter([("north", 4)])
+    assert project.rows("per_year") == Counter([(2025, "north", 6), (2026, "north", 8)])
+    assert {(key, str(day)) for key, day in project.rows("seen")} == {(1, "2026-01-01"), (2, "2026-01-02")}
+    # Spark would read the years as text now.
+    put("year=unknown/region=north", 6)
+    assert needs_spark() == {"sales", "per_year", "counted"}
+    # Here it would find files in and above folders of partitions.
+    shutil.rmtree(project.root / "sales/year=unknown")
+    del rows["year=unknown/region=north"]
+    assert not needs_spark()
+    shutil.copy(project.root / "sales/year=2026/region=north/0.parquet", project.root / "sales/1.parquet")
+    with pytest.raises(NeedsSpark, match="to be analysed"):
+        here(project, Place.HERE)
+    # What a pattern finds, only Spark knows.
+    (project.root / "sales/1.parquet").unlink()
+    project.write("a.sql", counted.format("sal*"))
+    project.run()
+    put("year=2026/region=south", 7)
+    assert needs_spark() == {"counted"}

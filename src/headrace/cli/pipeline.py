@@ -12,6 +12,7 @@ import typer
 
 from headrace.cli.exit_codes import FAILED, signal_code
 from headrace.cli.inspection import DrawingFormat, drawing_of
+from headrace.cli.row_formats import RowsFormat
 from headrace.errors import BadInput, HeadraceError
 from headrace.pipelines.definitions import Place, Policy
 
@@ -179,6 +180,47 @@ def events(
             typer.echo(each.to_json())
     else:
         typer.echo(list_records(records), nl=False)
+
+
+@pipeline.command()
+def runs(spec: Spec = None) -> None:
+    """List the runs whose tables are kept, for diff and rollback.
+
+    A run that changed nothing left the tables as the one before, and is not listed.
+    """
+    from headrace.cli.pipeline_versions import list_runs
+    from headrace.pipelines.run_history import kept_runs
+    from headrace.pipelines.spec import find_spec, read_spec
+
+    typer.echo(list_runs(kept_runs(read_spec(spec or find_spec(Path.cwd())))), nl=False)
+
+
+@pipeline.command()
+def diff(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="Table to compare.")],
+    before: Annotated[
+        int | None, typer.Option("--from", metavar="RUN", help="Earlier run. Default: the one before --to.")
+    ] = None,
+    after: Annotated[
+        int | None, typer.Option("--to", metavar="RUN", help="Later run. Default: the last one.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=0, metavar="N", help="Show so many rows; all are counted.")] = 100,
+    format: Annotated[
+        RowsFormat, typer.Option(help="Output: a table, or one JSON object per line.")
+    ] = RowsFormat.TABLE,
+    spec: Spec = None,
+) -> None:
+    """Show the rows by which a table differs between two runs: + came, - went.
+
+    Only files that differ are read, without Spark. Runs are kept as long as the spec's
+    headrace.version_retention says.
+    """
+    from headrace.cli.pipeline_versions import print_diff
+    from headrace.pipelines.spec import find_spec, read_spec
+    from headrace.pipelines.table_diff import diff_table
+
+    project = read_spec(spec or find_spec(Path.cwd()))
+    print_diff(diff_table(project, table, before=before, after=after), limit, format)
 
 
 @pipeline.command()

@@ -243,7 +243,7 @@ def create_table(*columns: str) -> Any:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
-        table.add_column(column.removeprefix(">"), justify="right" if column[0] == ">" else "left")
+        table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
     return table
 
 

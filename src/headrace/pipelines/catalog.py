@@ -16,22 +16,28 @@
 Nothing that a catalogue names is changed afterwards. A run makes versions beside those that are there, and a
 catalogue that names them; `current` then moves by one rename, and with it all tables. A run that dies before
 has changed nothing but the state of tables, which is ahead then: the next run takes up its changes.
+
+Catalogues of earlier runs are kept as long as the project's retention says, with all that a rollback needs:
+rows, states as of their ticks, and contents of input files. Numbers of versions and of states are never given
+twice, so a number in a kept catalogue means the same for ever.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 from uuid import uuid4
 
 from headrace.errors import CheckpointDamaged, CheckpointInUse
 from headrace.file_system import remove_empty, remove_folder, subfolder_for, sync_folder, write_file
-from headrace.pipelines.definitions import TableName
+from headrace.pipelines.definitions import RESERVED, TableName
 from headrace.pipelines.errors import CatalogDamaged, PipelineInUse
+from headrace.pipelines.event_log import Retention
 from headrace.state.commit import CommitLog, Lease, read_checked, write_checked
 from headrace.tables.version_folders import VersionFolders, tick_folders
 
@@ -45,10 +51,13 @@ _FILE = "catalog.json"
 SINK = "sink"
 """Layout of what has no rows of its own."""
 
+DELIVERY = f"{RESERVED}delivery"
+"""Flow by whose position a delivery is behind its table."""
+
 _CURRENT = "current"
 _UNPUBLISHED = "unpublished.json"
 _KEPT = 2
-"""Catalogues whose rows are kept: that of the last run, and the one before, for readers at work."""
+"""Catalogues whose rows are always kept: that of the last run, and the one before, for readers at work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +95,27 @@ class PipelineCatalog:
     run: number of the run that has opened it, of the catalogue that this publishes.
     """
 
-    def __init__(self, storage: Path, lease: Lease) -> None:
+    def __init__(self, storage: Path, lease: Lease, retention: Retention | None) -> None:
         self.storage = storage
         self._lease = lease
+        self._retention = retention
         self._folder = storage / "catalog"
         self._runs = VersionFolders(self._folder)
-        self._current, self.published, ahead = self._read()
-        self.entries = self._unpublished(ahead)
+        self._read_runs: dict[int, _CatalogFile] = {}
+        self._current, published, ahead = self._read()
+        self.published = dict(published)
+        self._gone: dict[TableName, int] = dict(self._of_run(self._current).gone) if self._current else {}
+        self.entries = dict(self._unpublished(ahead))
         self.run = 1 + max(self._current, self._runs.latest() or 0)
         self._clean()
 
     @classmethod
     @contextmanager
-    def open(cls, storage: Path) -> Iterator[PipelineCatalog]:
-        """Open the catalogue of a storage for a run. Raises `PipelineInUse` and `CatalogDamaged`."""
+    def open(cls, storage: Path, retention: Retention | None) -> Iterator[PipelineCatalog]:
+        """Open the catalogue of a storage for a run. Raises `PipelineInUse` and `CatalogDamaged`.
+
+        retention: of earlier runs, for diff and rollback; None for the one before, for readers at work.
+        """
         folder = storage / "catalog"
         folder.mkdir(parents=True, exist_ok=True)
         try:
@@ -112,7 +128,7 @@ class PipelineCatalog:
                 storage=str(storage),
             ) from None
         try:
-            yield cls(storage, lease)
+            yield cls(storage, lease, retention)
         finally:
             lease.release()
 
@@ -144,7 +160,12 @@ class PipelineCatalog:
 
     def rows(self, name: TableName) -> VersionFolders:
         """Rows of a table by version."""
-        return VersionFolders(self._of("tables", name))
+        return self.rows_in(self.storage, name)
+
+    @staticmethod
+    def rows_in(storage: Path, name: TableName) -> VersionFolders:
+        """Rows of a table of a storage, by version."""
+        return VersionFolders(storage / "tables" / _escaped(name))
 
     def changes(self, name: TableName) -> VersionFolders:
         """Weighted changes of a table since the previous version; missing if unknown."""
@@ -159,19 +180,54 @@ class PipelineCatalog:
     def last_entries(storage: Path) -> Mapping[TableName, TableEntry]:
         """Return the tables of a storage as the last run left them. Raises `CatalogDamaged`."""
         link = storage / "catalog" / _CURRENT
-        return _entries_in(link / _FILE)[0] if link.is_symlink() else {}
+        return _read_file(link / _FILE).tables if link.is_symlink() else {}
 
-    def is_read(self, name: TableName) -> bool:
-        """Return whether a table in the catalogue, perhaps of an earlier project, reads this one."""
-        return not self._oldest_versions_read().keys().isdisjoint(name.keys)
+    @staticmethod
+    def published_runs(storage: Path) -> list[PublishedRun]:
+        """Return the kept runs that have published tables, the last one at the end.
+
+        Raises `CatalogDamaged`.
+        """
+        runs = VersionFolders(storage / "catalog")
+        last = runs.linked(runs.path / _CURRENT) or 0
+        files = ((number, runs.folder(number) / _FILE) for number in runs.numbers() if number <= last)
+        return [
+            PublishedRun(number, _published_at(file), _read_file(file).tables)
+            for number, file in files
+            if file.is_file()  # A run at work may be removing the oldest ones.
+        ]
+
+    def is_read(self, name: TableName, entries: Mapping[TableName, TableEntry] | None = None) -> bool:
+        """Return whether a table in the catalogue, perhaps of an earlier project, reads this one.
+
+        entries: as far as the run has come; None: as it has found them.
+        """
+        readers = (self.entries if entries is None else entries).values()
+        return not _oldest_versions_read(readers).keys().isdisjoint(name.keys)
 
     def new_version(self, name: TableName) -> int:
         """Return a table's next version number, removing leftovers of a crashed run."""
         entry = self.entries.get(name)
-        version = entry.version + 1 if entry else 1
+        version = 1 + max(entry.version if entry else 0, self._gone.get(name, 0))
         self.rows(name).remove(version)
         self.changes(name).remove(version)
         return version
+
+    def new_generation(self, name: TableName) -> int:
+        """Return the number of a table's next state."""
+        return 1 + max(
+            [each.generation for each in self._entries_of(name)] + self.states(self.storage, name).numbers(),
+            default=0,
+        )
+
+    def ticks_to_keep(self, name: TableName, generation: int, tick: int) -> int:
+        """Return how many ticks the state of a table keeps once the tick is committed, the last included.
+
+        So many are needed to go back to a kept run.
+        """
+        earlier = (of[name] for of in self._for_rollback() if name in of)
+        ticks = [each.tick for each in earlier if each.generation == generation]
+        return 1 + tick - min([*ticks, tick])
 
     def record(self, entries: Mapping[TableName, TableEntry]) -> None:
         """Record the progress of a run, before a table reads another's unpublished version."""
@@ -193,7 +249,8 @@ class PipelineCatalog:
         aside, final = self._runs.stage(run), self._runs.folder(run)
         aside.mkdir()
         ahead = {name: entry for name, entry in entries.items() if published.get(name) != entry}
-        write_checked(aside / _FILE, _body(published, ahead), durable=True)
+        gone = {name: self._last_version(name) for name in self._known() - entries.keys()}
+        write_checked(aside / _FILE, _body(published, ahead, gone), durable=True)
         for name, entry in published.items():
             if entry.layout == SINK:
                 continue
@@ -205,6 +262,7 @@ class PipelineCatalog:
         self._check_lease()
         self._runs.point(self._folder / _CURRENT, run)
         self._current, self.published, self.entries = run, dict(published), dict(entries)
+        self._gone = gone
         (self._folder / _UNPUBLISHED).unlink(missing_ok=True)
         self._clean()
 
@@ -241,7 +299,7 @@ class PipelineCatalog:
                 storage=str(self.storage),
             ) from None
 
-    def _read(self) -> tuple[int, dict[TableName, TableEntry], dict[TableName, TableEntry]]:
+    def _read(self) -> tuple[int, Mapping[TableName, TableEntry], Mapping[TableName, TableEntry]]:
         """Return the last finished run's number, its published tables, and unpublished progress."""
         link = self._folder / _CURRENT
         if link.exists() and not link.is_symlink():
@@ -254,43 +312,85 @@ class PipelineCatalog:
         run = self._runs.linked(link)
         if run is None:
             raise _damaged(link, f"It links to {os.readlink(link)!r}.")
-        return run, *_entries_in(self._runs.folder(run) / _FILE)
+        return run, self._of_run(run).tables, self._of_run(run).ahead
 
-    def _unpublished(self, ahead: Mapping[TableName, TableEntry]) -> dict[TableName, TableEntry]:
+    def _of_run(self, run: int) -> _CatalogFile:
+        if run not in self._read_runs:
+            self._read_runs[run] = _read_file(self._runs.folder(run) / _FILE)
+        return self._read_runs[run]
+
+    def _unpublished(self, ahead: Mapping[TableName, TableEntry]) -> Mapping[TableName, TableEntry]:
         file = self._folder / _UNPUBLISHED
         if file.is_file() and _checked(file).get("after") == self._current:
-            return _entries_in(file)[0]
+            return _read_file(file).tables
         return {**self.published, **ahead}
 
-    def _clean(self) -> None:
-        """Remove versions, changes and states that neither the last catalogues nor readers need."""
-        self._runs.retain(kept := [run for run in self._runs.numbers() if run <= self._current][-_KEPT:])
-        others = (run for run in kept if run != self._current)
-        catalogues = [self.entries, self.published]
-        catalogues += (_entries_in(self._runs.folder(run) / _FILE)[0] for run in others)
-        needed = self._oldest_versions_read()
-        for name, entry in self.entries.items():
-            if entry.layout != SINK:  # Rows for a sink stay until they are delivered.
-                self.rows(name).retain({of[name].version for of in catalogues if name in of})
-            least = min(needed.get(key, entry.version) for key in name.keys)
-            self.changes(name).retain(range(least + 1, entry.version + 1))
-            states = self.states(self.storage, name)
-            states.retain({entry.generation})
-            remove_empty(states.path, self.changes(name).path)
+    # -- retention --------------------------------------------------------------------------------------
 
-    def _oldest_versions_read(self) -> dict[str, int]:
-        """Return the oldest version of each table, by its key, that one of its readers has read up to."""
-        least: dict[str, int] = {}
-        for entry in self.entries.values():
-            for positions in entry.positions.values():
-                for key, position in positions.items():
-                    if isinstance(position, int):
-                        least[key] = min(position, least.get(key, position))
-        return least
+    def _kept_runs(self) -> list[int]:
+        """Return the numbers of the catalogues to keep, the last one at the end."""
+        runs = [run for run in self._runs.numbers() if run <= self._current]
+        count = _KEPT
+        if self._retention is not None and self._retention.runs is not None:
+            count = max(count, self._retention.runs)
+        elif self._retention is not None and self._retention.age is not None:
+            since = datetime.now(UTC) - self._retention.age
+            # One more than began since: tables were as the one before has left them.
+            young = [run for run in runs if _published_at(self._runs.folder(run) / _FILE) >= since]
+            count = max(count, len(young) + 1)
+        return runs[-count:]
+
+    def _earlier(self) -> list[Mapping[TableName, TableEntry]]:
+        """Return the tables of the kept catalogues before the last one."""
+        kept = [run for run in self._runs.numbers() if run < self._current]
+        return [self._of_run(run).tables for run in kept]
+
+    def _for_rollback(self) -> list[Mapping[TableName, TableEntry]]:
+        """Return tables as of each run whose states and input files are kept."""
+        return [self.published, *self._earlier()] if self._retention is not None else []
+
+    def _entries_of(self, name: TableName) -> list[TableEntry]:
+        """Return all kept entries of a table."""
+        return [of[name] for of in (self.entries, self.published, *self._earlier()) if name in of]
+
+    def _known(self) -> set[TableName]:
+        """Return the names of all tables that the storage has, or has had."""
+        return {*self._gone}.union(self.entries, self.published, *self._earlier())
+
+    def _last_version(self, name: TableName) -> int:
+        """Return the highest version number that was ever given to a table."""
+        return max([each.version for each in self._entries_of(name)] + [self._gone.get(name, 0)])
+
+    def _clean(self) -> None:
+        """Remove versions, changes and states that neither kept catalogues nor readers need."""
+        self._runs.retain(kept := self._kept_runs())
+        self._read_runs = {run: each for run, each in self._read_runs.items() if run in kept}
+        # As far as the last run has come; and what readers were still to get then, in each earlier one.
+        needed = [(self.entries, self.entries)]
+        needed += [(of, _without_deliveries(of)) for of in self._earlier()]
+        oldest = [(entries, _oldest_versions_read(readers.values())) for entries, readers in needed]
+        for name in self._known():
+            entries = self._entries_of(name)
+            # Rows for a sink stay until they are delivered.
+            if not entries or entries[0].layout != SINK:
+                self.rows(name).retain({each.version for each in entries})
+            changes = set[int]()
+            for tables, read in oldest:
+                if (entry := tables.get(name)) is not None:
+                    least = min(read.get(key, entry.version) for key in name.keys)
+                    changes |= {*range(least + 1, entry.version + 1)}
+            self.changes(name).retain(changes)
+            states = self.states(self.storage, name)
+            in_use = (of[name] for of in (self.entries, *self._for_rollback()) if name in of)
+            states.retain({each.generation for each in in_use})
+            remove_empty(states.path, self.changes(name).path, *(() if entries else (self.rows(name).path,)))
+
+    def _oldest_versions_read(self) -> Mapping[str, int]:
+        return _oldest_versions_read(self.entries.values())
 
     def files_read(self) -> Iterator[tuple[str, list[int]]]:
         """Yield the input files that tables were made from, with their marks."""
-        for entries in (self.published, self.entries):
+        for entries in (self.published, self.entries, *self._for_rollback()):
             for entry in entries.values():
                 for positions in entry.positions.values():
                     for position in positions.values():
@@ -301,26 +401,73 @@ class PipelineCatalog:
         return self.storage / kind / _escaped(name)
 
 
+@dataclass(frozen=True, slots=True)
+class PublishedRun:
+    """A run that has published tables. at: when."""
+
+    number: int
+    at: datetime
+    tables: Mapping[TableName, TableEntry]
+
+
+def _published_at(file: Path) -> datetime:
+    return datetime.fromtimestamp(file.stat().st_mtime, UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _CatalogFile:
+    """Content of a catalogue's file.
+
+    tables: published, or as far as an unfinished run has come. ahead: newer entries left by such a run.
+    gone:   last version numbers of tables that are no longer there.
+    """
+
+    tables: Mapping[TableName, TableEntry]
+    ahead: Mapping[TableName, TableEntry]
+    gone: Mapping[TableName, int]
+
+
 def _body(
-    entries: Mapping[TableName, TableEntry], ahead: Mapping[TableName, TableEntry] | None = None
+    entries: Mapping[TableName, TableEntry],
+    ahead: Mapping[TableName, TableEntry] | None = None,
+    gone: Mapping[TableName, int] | None = None,
 ) -> dict[str, Any]:
     def listed(entries: Mapping[TableName, TableEntry]) -> list[Any]:
         return [[name.database, name.table, asdict(each)] for name, each in entries.items()]
 
-    return {"tables": listed(entries), "ahead": listed(ahead or {})}
+    missing = [[name.database, name.table, version] for name, version in (gone or {}).items()]
+    return {"tables": listed(entries), "ahead": listed(ahead or {}), "gone": missing}
 
 
-def _entries_in(file: Path) -> tuple[dict[TableName, TableEntry], dict[TableName, TableEntry]]:
-    """Return the published tables in a file, and newer entries left by an unfinished run."""
-
+def _read_file(file: Path) -> _CatalogFile:
     def entries(listed: list[Any]) -> dict[TableName, TableEntry]:
         return {TableName(database, table): TableEntry(**entry) for database, table, entry in listed}
 
     try:
         body = _checked(file)
-        return entries(body["tables"]), entries(body.get("ahead", []))
+        gone = {TableName(database, table): int(version) for database, table, version in body.get("gone", [])}
+        return _CatalogFile(entries(body["tables"]), entries(body.get("ahead", [])), gone)
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(file, f"{error!r}.") from None
+
+
+def _oldest_versions_read(readers: Iterable[TableEntry]) -> dict[str, int]:
+    """Return the oldest version of each table, by its key, that one of its readers has read up to."""
+    least: dict[str, int] = {}
+    for entry in readers:
+        for positions in entry.positions.values():
+            for key, position in positions.items():
+                if isinstance(position, int):
+                    least[key] = min(position, least.get(key, position))
+    return least
+
+
+def _without_deliveries(tables: Mapping[TableName, TableEntry]) -> Mapping[TableName, TableEntry]:
+    """Return tables without the positions of their deliveries, which compare rows after a rollback."""
+    return {
+        name: replace(entry, positions={k: v for k, v in entry.positions.items() if k != DELIVERY})
+        for name, entry in tables.items()
+    }
 
 
 def _checked(file: Path) -> dict[str, Any]:

@@ -89,6 +89,12 @@ class NeedsSpark(PipelineError):
     code = "P809"
 
 
+class RunNotKept(PipelineError):
+    """Raised for a run whose tables are not kept. Carries `run`, and `kept`, the runs that are."""
+
+    code = "P810"
+
+
 class AbsentSpark:
     """Stand-in for the session of a run without Spark: whatever needs it raises `NeedsSpark`."""
 

@@ -7,13 +7,16 @@ or a value that Spark would have to interpret makes the table one for Spark (`Ne
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import date
 from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -44,18 +47,117 @@ def arrow_columns(schema: StructType) -> pa.Schema:
     return pa.schema([field.with_nullable(True) for field in made])
 
 
-def rows_of_files(leaf: FilesLeaf, paths: Iterable[str]) -> pa.Table:
-    """Read files as the query of a leaf does. Raises `NeedsSpark`."""
+def rows_of_files(leaf: FilesLeaf, contents: Mapping[str, str], there: Iterable[str]) -> pa.Table:
+    """Read files as the query of a leaf does.
+
+    contents: where the content of each file lies, by its path. there: paths of all files of the input.
+
+    Raises `NeedsSpark`.
+    """
     read = _READERS.get(leaf.form)
     if read is None:
         raise NeedsSpark(f"Spark reads files of the format {leaf.form}")
     for key, _ in leaf.options:
         if key.lower() != "path" and key.lower() not in _RATES:
             raise NeedsSpark(f"Spark reads files with the option {key}")
-    schema = spark_columns(leaf)
-    wanted = arrow_columns(schema)
-    tables = [read(path, schema, wanted) for path in sorted(paths)]
-    return pa.concat_tables([wanted.empty_table(), *tables])
+    wanted = arrow_columns(spark_columns(leaf))
+    folders = _Partitions.of(leaf, [*contents, *there])
+    inside = arrow_columns(folders.inside)
+    tables = [wanted.empty_table()]
+    for path in sorted(contents):
+        found = read(contents[path], folders.inside, inside)
+        for name, value in folders.values(path).items():
+            found = found.append_column(wanted.field(name), pa.repeat(value, len(found)))
+        tables.append(found.select(wanted.names))
+    return pa.concat_tables(tables)
+
+
+# --- folders of partitions ------------------------------------------------------------------------
+
+
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
+
+def partition_of(folder: str | Path, file: str | Path) -> dict[str, str | None]:
+    """Return what the names of folders tell, from a folder to a file in it: `year=2026`, as by Hive."""
+    found: dict[str, str | None] = {}
+    for part in Path(file).relative_to(folder).parts[:-1]:
+        name, _, value = part.partition("=")
+        found[unquote(name)] = None if value == NULL_PARTITION else unquote(value)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Partitions:
+    """Partitions of an input. inside: columns that its files hold. columns: those that folders tell."""
+
+    leaf: FilesLeaf
+    inside: StructType
+    columns: Mapping[str, DataType]
+
+    @classmethod
+    def of(cls, leaf: FilesLeaf, paths: Iterable[str]) -> _Partitions:
+        from pyspark.sql.types import StructType
+
+        schema = spark_columns(leaf)
+        told = [partition_of(_root(leaf, path), path) for path in paths]
+        if any(tuple(each) != leaf.partitions for each in told):
+            raise NeedsSpark(f"the folders of {leaf.key} tell other columns than they did")
+        columns = {name: schema[name].dataType for name in leaf.partitions}
+        inside = StructType([each for each in schema.fields if each.name not in columns])
+        if columns and not inside.fields:
+            raise NeedsSpark(f"{leaf.key} has no columns but those of folders")
+        for name, of in columns.items() if not leaf.given else ():
+            if not any(_infers(of, each[name]) for each in told):
+                raise NeedsSpark(f"{name} of {leaf.key} may be of another type now")
+        return cls(leaf, inside, columns)
+
+    def values(self, path: str) -> dict[str, pa.Scalar[Any]]:
+        told = partition_of(_root(self.leaf, path), path) if self.columns else {}
+        return {name: _value_in_name(path, told[name], of) for name, of in self.columns.items()}
+
+
+def _root(leaf: FilesLeaf, path: str) -> str:
+    """Return the folder below which the names of folders tell something of a file."""
+    root = next((each for each in leaf.roots if path.startswith(each.rstrip("/") + "/")), None)
+    return os.path.dirname(path) if root is None else root
+
+
+def _infers(of: DataType, text: str | None) -> bool:
+    """Return whether a column of folders is of a type because of this one, whatever the others are called.
+
+    Spark tries numbers and times first.
+    """
+    from pyspark.sql import types as t
+
+    match of:
+        case t.StringType():
+            return bool(re.fullmatch(r"(?!(?:nan|infinity|inf|now|today|yesterday|tomorrow|epoch)$)"
+                                     r"[A-Za-z][A-Za-z_ -]+", text or "", re.IGNORECASE))  # fmt: skip
+        case t.LongType():
+            return bool(re.fullmatch(r"[1-9]\d{10,17}", text or ""))
+        case t.IntegerType() | t.DateType():
+            return text is not None
+        case _:
+            return False
+
+
+def _value_in_name(path: str, text: str | None, of: DataType) -> pa.Scalar[Any]:
+    """Return the value in the name of a folder. Raises `NeedsSpark` for text that Spark would interpret."""
+    from pyspark.sql import types as t
+
+    plain = {
+        t.IntegerType: (r"0|-?[1-9]\d{0,9}", pa.int32()),
+        t.LongType: (r"0|-?[1-9]\d{0,17}", pa.int64()),
+        t.DateType: (r"\d{4}-\d\d-\d\d", pa.date32()),
+        t.StringType: (r"(?s).+", pa.string()),
+    }.get(type(of))
+    if plain is None or (text is not None and not re.fullmatch(plain[0], text)):
+        raise NeedsSpark(f"{path} is in a folder whose name only Spark can read")
+    try:
+        return pa.scalar(text, pa.string()).cast(plain[1])
+    except pa.ArrowException:
+        raise NeedsSpark(f"{path} is in a folder whose name only Spark can read") from None
 
 
 # --- Parquet --------------------------------------------------------------------------------------

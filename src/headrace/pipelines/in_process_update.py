@@ -23,6 +23,7 @@ from headrace.tables.version_folders import WEIGHT as SOURCE_WEIGHT
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from headrace.pipelines.catalog import Position, TableEntry
     from headrace.pipelines.graph import AnalysedQuery
 
 MAX_BYTES = 1 << 28
@@ -80,11 +81,11 @@ class InProcessUpdater(Updater):
             return Updated(self._entry(before.version, {name: now}), self.plan.method, 0)
         with TemporaryDirectory(prefix="headrace-tick-") as folder:
             state = TableState(Path(folder))
-            rows_in = self._run_flow(state, changes)
+            self._run_flow(state, changes)
             ticks = state.ticks_after(0)
             version = self._writer.apply_ticks(ticks) if ticks else before.version
         gone = {k: v for k, v in before.positions.items() if self.plan.method is Method.APPEND}
-        return Updated(self._entry(version, {**gone, name: now}), self.plan.method, rows_in)
+        return Updated(self._entry(version, {**gone, name: now}), self.plan.method, _rows_in(changes))
 
     def _reads_nothing_new(self, query: AnalysedQuery, now: Positions, read: Positions) -> bool:
         """Return whether a table of streams has no rows to read, whatever its other inputs are."""
@@ -114,18 +115,23 @@ class InProcessUpdater(Updater):
             raise NeedsSpark("its state is missing, or a run died while it was made")
         now = self._next_positions(query, before.positions.get(name, {}))
         if self._is_current(now, read):
-            return Updated(before, Method.INCREMENTAL, 0)
+            return Updated(self._unchanged(before, now), Method.INCREMENTAL, 0)
         changes = self._changes_here(read)
         if self._inputs_unchanged(query, read):
-            return Updated(
-                self._entry(before.version, {name: now}, before.generation, before.tick), self.plan.method, 0
-            )
+            return Updated(self._unchanged(before, now), Method.INCREMENTAL, 0)
         state.begin(now)
         rows_in = self._run_flow(state, changes)
         ticks = state.ticks_after(before.tick)
         version = self._writer.apply_ticks(ticks) if ticks else before.version
         made = self._entry(version, {name: now}, before.generation, state.last_tick)
         return Updated(made, Method.INCREMENTAL, rows_in)
+
+    def _unchanged(self, before: TableEntry, now: Mapping[str, Position | None]) -> TableEntry:
+        """Return the entry of the last version, which now says how far its inputs and deliveries are."""
+        (query,) = self._table.queries
+        return self._entry(
+            before.version, {query.query.name: now}, before.generation, before.tick, before.rows
+        )
 
     # -- changes, and what a flow makes of them --
 
@@ -173,13 +179,24 @@ class InProcessUpdater(Updater):
                 sources=sources,
                 sinks={ANSWER: Changelog(state.sink)},
                 checkpoint=state.checkpoint,
-                keep_ticks=1,
+                keep_ticks=self._ticks_to_keep(state),
             )
         except (FlowChanged, CheckpointDamaged, WrongType, BadInput) as error:
             raise NeedsSpark(error.what) from None
         if result.stopped_by is not None:
             raise Stopped(result.stopped_by)
         return result.rows_in
+
+
+def _rows_in(changes: Mapping[str, pa.Table]) -> int:
+    """Return the number of rows that came and went."""
+    import pyarrow.compute as pc
+
+    compute: Any = pc
+    return sum(
+        compute.sum(compute.abs(each[WEIGHT])).as_py() or 0 if WEIGHT in each.column_names else len(each)
+        for each in changes.values()
+    )
 
 
 _METHODS: Mapping[Method, Callable[[InProcessUpdater], Updated]] = {

@@ -38,6 +38,8 @@ from headrace.pipelines.errors import NeedsSpark
 from headrace.pipelines.graph import Graph, StoredTable
 from headrace.pipelines.input_identity import without_secret_options
 from headrace.pipelines.leaves import (
+    GLOB,
+    NAMED_IN_SQL,
     DeltaLeaf,
     FilesLeaf,
     Leaf,
@@ -90,7 +92,7 @@ _SPARK_FUNCTIONS = frozenset(("F", "f", "sf", "functions"))
 
 _READING = re.compile(
     r"spark\.sql\.(parquet\.(mergeSchema|binaryAsString|int96\w*|datetimeRebase\w*|inferTimestamp\w*"
-    r"|fieldId\..*)|files\.ignore\w+|json\..*|csv\..*|legacy\..*)"
+    r"|fieldId\..*)|streaming\.schemaInference|files\.ignore\w+|json\..*|csv\..*|legacy\..*)"
 )
 """Settings by which Spark reads files otherwise than a run without it."""
 
@@ -107,6 +109,7 @@ class AnalysisSources:
     files, folders: that Python opened, or tried to, and listed. environment: variables, with what they were.
     given:   relations in the JVM with columns that a query declares. reasons: why the analysis cannot be
              kept. inferred: those with columns that Spark has inferred. modules: that were there before.
+             folders_named: that SQL names, without patterns.
              began: when definitions began to be read, in nanoseconds.
     """
 
@@ -116,6 +119,7 @@ class AnalysisSources:
     given: set[int] = field(default_factory=set[int])
     inferred: set[int] = field(default_factory=set[int])
     reasons: list[str] = field(default_factory=list[str])
+    folders_named: frozenset[str] = frozenset()
     modules: frozenset[str] = field(default_factory=lambda: frozenset(sys.modules))
     began: int = field(default_factory=time_ns)
 
@@ -509,6 +513,7 @@ def keep(
     if why := _why_not_kept(spec, graph, own, sources):
         remove_folder(folder)
         return why
+    sources.folders_named = _folders_named(spec.root, own)
     kept = _without_jvm(graph, plans, sources)
     leaves = {leaf.exact: leaf for table in kept.graph.tables for q in table.queries for leaf in q.leaves}
     try:
@@ -687,9 +692,21 @@ def _kept_leaf(leaf: Leaf, sources: AnalysisSources) -> Leaf:
     if isinstance(leaf, UnversionedLeaf):
         # What tells it from others in this process may hold a password.
         return replace(leaf.without_plan(), exact=leaf.key, identity=None)
-    if isinstance(leaf, FilesLeaf) and identity_in_jvm(leaf.node) in sources.given:
-        return replace(leaf.without_plan(), given=True)
-    return leaf.without_plan()
+    if not isinstance(leaf, FilesLeaf):
+        return leaf.without_plan()
+    named = leaf.elsewhere == NAMED_IN_SQL and sources.folders_named.issuperset(leaf.roots)
+    # Streams of files have given columns unless a setting says otherwise.
+    given = leaf.streaming or identity_in_jvm(leaf.node) in sources.given - {0}
+    return replace(leaf.without_plan(), given=given, elsewhere="" if named else leaf.elsewhere)
+
+
+def _folders_named(root: Path, own: Iterable[Path]) -> frozenset[str]:
+    """Return the folders that SQL names, as in parquet.`orders`; none if it also has patterns."""
+    texts = (file.read_text("utf-8", "replace") for file in own if file.suffix in (".sql", ".py"))
+    names = [name for text in texts for name in re.findall(r"\w\.`([^`]*)`", text)]
+    if any(GLOB & set(name) for name in names):
+        return frozenset()
+    return frozenset(os.path.normpath(root / name.removeprefix("file:")) for name in names)
 
 
 __all__ = ["AnalysisSources", "KeptAnalysis", "keep", "load", "noting_sources"]

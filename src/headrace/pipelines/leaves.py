@@ -88,6 +88,7 @@ class FilesLeaf(Leaf):
     incomparable: why a content cannot be compared with a copy at another path; empty if it can.
     elsewhere: why only Spark knows which files there are; empty if they are those of one folder.
     given:    whether the query is known to give the columns, instead of having Spark infer them.
+    partitions: columns that the names of folders tell.
     """
 
     relation: Any
@@ -97,6 +98,7 @@ class FilesLeaf(Leaf):
     incomparable: str = field(default="", kw_only=True)
     elsewhere: str = field(default="", kw_only=True)
     given: bool = field(default=False, kw_only=True)
+    partitions: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
     def form(self) -> str:
@@ -393,6 +395,7 @@ def _files(node: Any, relation: Any, streaming: bool, session: SparkSession) -> 
         options=tuple(options),
         incomparable=_why_incomparable(node, relation),
         elsewhere=_why_elsewhere(relation, roots),
+        partitions=tuple(relation.partitionSchema().fieldNames()),
         given=streaming and bool(node.dataSource().userSpecifiedSchema().isDefined()),
     )
 
@@ -413,15 +416,19 @@ _CHOOSING = frozenset(
 )
 """Options that choose among the files of a folder."""
 
-_GLOB = frozenset("{}[]*?\\")
+GLOB = frozenset("{}[]*?\\")
+"""Characters of patterns in paths."""
+
+NAMED_IN_SQL = "SQL names them, perhaps by a pattern"
+"""Why only Spark can list files of which nothing but the name in a text tells how they were found."""
 
 
 def _why_elsewhere(relation: Any, roots: tuple[str, ...]) -> str:
     """Return why only Spark can list the files of a relation; empty if they are those of one folder."""
     options = {key.lower(): value for key, value in pairs(relation.options())}
-    if relation.partitionSchema().size():
-        return "they are in folders of partitions"
-    if len(roots) > 1 or _GLOB & set(options.get("path", "*")):
+    if len(roots) == 1 and "path" not in options:
+        return NAMED_IN_SQL
+    if len(roots) > 1 or GLOB & set(options["path"]):
         return "they are found by a pattern, or in several folders"
     if chosen := sorted(_CHOOSING & options.keys()):
         return f"they are chosen by the option {chosen[0]}"
@@ -457,6 +464,14 @@ def files_of_folder(leaf: FilesLeaf) -> dict[str, FileMark]:
     (root,) = leaf.roots
     if not os.path.isdir(root):
         return {root: mark_of(os.stat(root))}
+    found = _files_in(root)
+    if len({path.count(os.sep) for path in found}) > 1:
+        raise NeedsSpark(f"{root} has files at several depths")
+    return found
+
+
+def _files_in(root: str) -> dict[str, FileMark]:
+    """List the files in a folder, and in its folders of partitions. Raises `NeedsSpark` for other folders."""
     found: dict[str, FileMark] = {}
     with os.scandir(root) as entries:
         for entry in entries:
@@ -465,9 +480,12 @@ def files_of_folder(leaf: FilesLeaf) -> dict[str, FileMark]:
             hidden = entry.name.startswith(".") or (entry.name.startswith("_") and "=" not in entry.name)
             if hidden or entry.name.endswith("._COPYING_"):
                 continue
-            if entry.is_dir():
+            if not entry.is_dir():
+                found[entry.path] = mark_of(entry.stat())
+            elif "=" in entry.name:
+                found |= _files_in(entry.path)
+            else:
                 raise NeedsSpark(f"{root} has a folder {entry.name}")
-            found[entry.path] = mark_of(entry.stat())
     return found
 
 

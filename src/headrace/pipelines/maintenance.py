@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from headrace.analysis.flow_report import Finding, Severity
 from headrace.errors import UnreadableSource
 from headrace.io.files.compaction import erase as erase_changelog
-from headrace.pipelines.catalog import PipelineCatalog, Position, TableEntry, TableState
+from headrace.pipelines.catalog import DELIVERY, PipelineCatalog, Position, TableEntry, TableState
 from headrace.pipelines.definitions import (
     CHANGELOG,
     DELTA,
@@ -36,7 +36,6 @@ from headrace.pipelines.pipeline_run import orphans_of
 from headrace.pipelines.planned_project import default_policy, planned
 from headrace.pipelines.plans import policy_of
 from headrace.pipelines.table_plan import Method, TablePlan
-from headrace.pipelines.table_update import DELIVERY
 from headrace.state.commit import CommitLog
 from headrace.tables.version_folders import tick_folders
 
@@ -55,7 +54,10 @@ def drop(spec: PipelineSpec, spark: SparkSession, names: Sequence[str], *, orpha
     Raises `UnknownDataset` and, for a table that the project defines, `BadDefinition`; nothing is removed
     then. Raises the errors of `planned`, and `PipelineInUse`.
     """
-    with PipelineCatalog.open(spec.storage) as catalog, planned(spec, spark) as (graph, _):
+    with (
+        PipelineCatalog.open(spec.storage, spec.version_retention) as catalog,
+        planned(spec, spark) as (graph, _),
+    ):
         found = orphans_of(catalog, graph)
         wanted = {_found(text, found, graph) for text in names} | set(found if orphans else ())
         if wanted:
@@ -69,7 +71,7 @@ def erase(spec: PipelineSpec) -> list[str]:
     Changes, and earlier contents of input files, stay where a table has not read what came after. Raises
     `PipelineInUse`, `CatalogDamaged` and `CheckpointDamaged`.
     """
-    with PipelineCatalog.open(spec.storage) as catalog:
+    with PipelineCatalog.open(spec.storage, spec.version_retention) as catalog:
         inputs = InputContents.open(spec.storage)
         stays = [
             f"{name} has not read all changes of what it reads: run the pipeline, or drop the table"

@@ -129,7 +129,7 @@ def run_pipeline(
     Raises the errors of `planned`, `UnknownDataset` for a selection, and `PipelineInUse`.
     """
     with (
-        PipelineCatalog.open(spec.storage) as catalog,
+        PipelineCatalog.open(spec.storage, spec.version_retention) as catalog,
         recording(spec, catalog, observer, listeners, only_news=only_news) as recorder,
         ExitStack() as closing,
     ):

@@ -6,7 +6,7 @@ Of files, it has those that were added and removed since a position, and the row
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -243,7 +243,7 @@ class FileInput(RunInput[FilesLeaf]):
         if self.leaf.streaming and any(self.position().get(path) != mark for path, mark in before.items()):
             raise NeedsSpark(f"{self.leaf.key} has lost files that a stream has read")
         if not found.removed:
-            return as_changes(self._rows_here(found.added))
+            return as_changes(self._rows_here({path: path for path in found.added}))
         if why := self._why_not_compared(found):
             raise NeedsSpark(why)
         return self._difference_here(found)
@@ -254,18 +254,19 @@ class FileInput(RunInput[FilesLeaf]):
 
         key = self.leaf.exact, found
         if key not in self.files.differences_here:
-            kept = [str(self.files.contents.kept(path, mark)) for path, *mark in found.removed]
-            old, new = as_changes(self._rows_here(kept), -1), as_changes(self._rows_here(found.added))
+            kept = {path: str(self.files.contents.kept(path, mark)) for path, *mark in found.removed}
+            new = as_changes(self._rows_here({path: path for path in found.added}))
+            old = as_changes(self._rows_here(kept), -1)
             self.files.differences_here[key] = consolidate_arrow(pa.concat_tables([old, new]))
         return self.files.differences_here[key]
 
     def unread_here(self, before: Position | None, table: StoredTable) -> pa.Table:
-        return self._rows_here(self.file_changes(before).added)
+        return self._rows_here({path: path for path in self.file_changes(before).added})
 
-    def _rows_here(self, paths: Iterable[str]) -> pa.Table:
+    def _rows_here(self, contents: Mapping[str, str]) -> pa.Table:
         from headrace.pipelines.in_process_inputs import rows_of_files
 
-        return rows_of_files(self.leaf, paths)
+        return rows_of_files(self.leaf, contents, self.position())
 
     def why_unknown(self, before: Position | None) -> str:
         if not isinstance(before, dict):

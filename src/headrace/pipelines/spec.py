@@ -18,6 +18,9 @@ NAMES = ("spark-pipeline.yml", "spark-pipeline.yaml")
 _FIELDS = ("name", "storage", "catalog", "database", "schema", "configuration", "libraries")
 _REQUIRED = ("name", "storage")
 
+VERSION_RETENTION = "headrace.version_retention"
+"""Setting of a project: which earlier runs can be gone back to, such as "7 days" or "30 runs"."""
+
 
 @dataclass(frozen=True, slots=True)
 class PipelineSpec:
@@ -29,6 +32,7 @@ class PipelineSpec:
     configuration: settings of the Spark session.
     patterns:      of the project's files, relative to its root, with the line of each.
     event_retention: of the event log.
+    version_retention: of earlier runs, for diff and rollback; None for the one before only.
     """
 
     file: Path
@@ -38,6 +42,7 @@ class PipelineSpec:
     configuration: Mapping[str, str]
     patterns: tuple[tuple[str, int], ...]
     event_retention: Retention
+    version_retention: Retention | None = None
 
     @property
     def root(self) -> Path:
@@ -163,7 +168,8 @@ class _Reader:
             database,
             configuration,
             tuple(self._patterns()),
-            self._retention(configuration),
+            self._retention(configuration, RETENTION) or Retention(),
+            self._retention(configuration, VERSION_RETENTION),
         )
 
     def _storage(self) -> Path:
@@ -215,15 +221,15 @@ class _Reader:
                 )
         return given
 
-    def _retention(self, configuration: Mapping[str, str]) -> Retention:
-        text = configuration.get(RETENTION)
+    def _retention(self, configuration: Mapping[str, str], setting: str) -> Retention | None:
+        text = configuration.get(setting)
         if text is None:
-            return Retention()
+            return None
         try:
             return Retention.parse(text)
         except WrongType:
             fix = "a time or a number of runs, such as '90 days' or '1000 runs'"
-            raise self._bad("configuration", f"has {RETENTION}: {text!r}", fix) from None
+            raise self._bad("configuration", f"has {setting}: {text!r}", fix) from None
 
     def _patterns(self) -> Iterator[tuple[str, int]]:
         listed = self.given.get("libraries") or []

@@ -5,20 +5,18 @@ Columns that a table is partitioned by are in the names of folders only: `month=
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.pipelines.errors import NeedsSpark
-from headrace.pipelines.in_process_inputs import columns_of_table
+from headrace.pipelines.in_process_inputs import NULL_PARTITION, columns_of_table, partition_of
 from headrace.pipelines.weighted_rows import WEIGHT, as_changes
 from headrace.tables.version_folders import data_files
 
-_NULL = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f" + "".join(map(chr, range(1, 32))))
 
 
@@ -48,7 +46,7 @@ def parts_of(rows: pa.Table, partitioned_by: Sequence[str]) -> Iterator[tuple[st
 
 def _text_of(value: Any) -> str:
     # A folder has no name for an empty text: Spark reads null.
-    return _NULL if value is None or value == "" else _escaped(str(value))
+    return NULL_PARTITION if value is None or value == "" else _escaped(str(value))
 
 
 def _escaped(text: str) -> str:
@@ -69,7 +67,7 @@ def read_data_file(
         found = there.read([name for name in inside if name in there.schema_arrow.names])
     except (OSError, ValueError, pa.ArrowException) as error:
         raise NeedsSpark(f"{file} cannot be read: {error}") from None
-    for name, value in _partition_of(folder, file).items():
+    for name, value in partition_of(folder, file).items():
         if name not in wanted.names:
             continue
         try:
@@ -92,45 +90,34 @@ def read_changes_file(file: Path, columns: pa.Schema) -> pa.Table:
     return rows.append_column(WEIGHT, weights.fill_null(1))
 
 
-def _partition_of(folder: Path, file: Path) -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
-    for part in file.relative_to(folder).parts[:-1]:
-        name, _, value = part.partition("=")
-        found[unquote(name)] = None if value == _NULL else unquote(value)
-    return found
-
-
 def files_with_rows(
     folder: Path, rows: pa.Table, columns: pa.Schema, partitioned_by: Sequence[str]
 ) -> list[Path]:
     """Return the files of a version that may hold one of the rows.
 
-    The column in which the rows differ most is looked at in each file; that is one of many.
+    Columns that can be compared are looked at: in each file the one in which the rows differ most, and all
+    of them where that has one of its values.
     """
-    files = data_files(folder)
-    probe = _probe(rows, columns, partitioned_by)
-    if probe is None:
-        return files
+    plain = [f.name for f in columns if not (pa.types.is_nested(f.type) or pa.types.is_floating(f.type))]
+    probe = _probe(rows, [name for name in plain if name not in partitioned_by])
+    if not plain:
+        return data_files(folder)
     import polars as pl
 
-    wanted: Any = pl.from_arrow(rows.select([probe]))
-    values = wanted.get_column(probe).unique()
-    found: list[Path] = []
-    for file in files:
-        there: Any = pl.from_arrow(read_data_file(folder, file, columns, partitioned_by, [probe]))
-        if there.get_column(probe).is_in(values.implode(), nulls_equal=True).any():
-            found.append(file)
-    return found
+    wanted: Any = pl.from_arrow(rows.select(plain))
 
+    def holds_one(file: Path, names: list[str]) -> bool:
+        there: Any = pl.from_arrow(read_data_file(folder, file, columns, partitioned_by, names))
+        return len(there.join(wanted, on=names, how="semi", nulls_equal=True)) > 0
 
-def _probe(rows: pa.Table, columns: pa.Schema, partitioned_by: Collection[str]) -> str | None:
-    """Return the column of plain values with the most of them in some rows; None if there is none."""
-    plain = [
-        field.name
-        for field in columns
-        if not pa.types.is_nested(field.type)
-        and not pa.types.is_floating(field.type)
-        and field.name not in partitioned_by
+    return [
+        file
+        for file in data_files(folder)
+        if (probe is None or holds_one(file, [probe])) and holds_one(file, plain)
     ]
+
+
+def _probe(rows: pa.Table, plain: Sequence[str]) -> str | None:
+    """Return the column with the most values in some rows; None if there is none."""
     counts = {name: rows[name].combine_chunks().unique() for name in plain}
     return max(plain, key=lambda name: len(counts[name]), default=None)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from headrace.errors import CheckpointDamaged, FlowChanged, UnreadableSource
 from headrace.expr.spark_columns import quoted
 from headrace.file_system import remove_folder
-from headrace.pipelines.catalog import Position, Positions, TableEntry, TableState
-from headrace.pipelines.definitions import RESERVED, DatasetKind
+from headrace.pipelines.catalog import DELIVERY, Position, Positions, TableEntry, TableState
+from headrace.pipelines.definitions import DatasetKind
 from headrace.pipelines.deliveries import stage
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.expectations import ExpectationCounts
@@ -34,9 +34,6 @@ SHARD_ROWS = 2_000_000
 """Rows of the inputs for each shard of state, where that makes more shards than tasks run at a time."""
 
 _FROM_ALL_ROWS = "from all rows: "
-
-DELIVERY = f"{RESERVED}delivery"
-"""Flow by whose position a delivery is behind its table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,9 +316,9 @@ class Updater:
         (query,) = self._table.queries
         before, name = self._before, query.query.name
         now = self._next_positions(query, before.positions.get(name, {}) if before and not self.anew else {})
+        generation = self.snapshot.catalog.new_generation(self._table.name)
         if before is None:
-            return self._from_scratch(1, now, "first run")
-        generation = before.generation + 1
+            return self._from_scratch(generation, now, "first run")
         if why := self._why_from_scratch(before):
             return self._from_scratch(generation, now, why)
         if not before.generation:
@@ -360,6 +357,13 @@ class Updater:
     def _state_folder(self, generation: int) -> Path:
         catalog = self.snapshot.catalog
         return catalog.states(catalog.storage, self._table.name).folder(generation)
+
+    def _ticks_to_keep(self, state: TableState) -> int:
+        """Return how many ticks its state keeps once the next one is committed."""
+        before, tick = self._before, state.last_tick + 1
+        if before is None or state.folder != self._state_folder(before.generation):
+            return 1
+        return self.snapshot.catalog.ticks_to_keep(self._table.name, before.generation, tick)
 
     def _all_changes(self, read: Positions) -> dict[str, DataFrame] | None:
         assert self.plan.inputs is not None
@@ -439,7 +443,7 @@ class Updater:
             sinks={ANSWER: Changelog(state.sink)},
             checkpoint=state.checkpoint,
             shards=shards,
-            keep_ticks=1,
+            keep_ticks=self._ticks_to_keep(state),
         )
         if result.stopped_by is not None:
             raise Stopped(result.stopped_by)

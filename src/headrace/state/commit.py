@@ -284,9 +284,13 @@ class Lease:
             holder = os.read(handle, 1000).decode(errors="replace")
             os.close(handle)
             raise _in_use(folder, holder) from None
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, json.dumps(_myself()).encode(), 0)
-        return cls(folder, handle, _next_number(holders))
+        try:
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, json.dumps(_myself()).encode(), 0)
+            return cls(folder, handle, _next_number(holders))
+        except BaseException:
+            os.close(handle)
+            raise
 
     def check(self) -> None:
         """Raise `CheckpointInUse` if a later holder exists."""

@@ -1,10 +1,13 @@
-"""Corrections of a checkpoint between runs: rewind to an earlier tick, and files to skip.
+"""Corrections of a checkpoint between runs: rewind to an earlier tick, forks, and files to skip.
 
 A *rewind* discards all ticks after a retained one. State and source positions become those of that tick, so
 that the next run reads all later input again. Output already delivered to sinks stays there: a sink that
 holds later ticks reports it in the next run. Spark keeps positions in a log of its own, which is truncated,
 too. These two steps are not atomic, so the rewind is first recorded, and no run may start until it is
 complete.
+
+A *fork* is a checkpoint of its own with the state of a retained tick. It shares the files by hard link, and
+leaves the checkpoint as it is.
 
 A *skipped file* is an input file excluded by name. A file that cannot be read fails its tick, and the next
 run encounters it again. The user can correct or remove the file, because an uncommitted tick is planned anew,
@@ -23,7 +26,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from headrace.errors import BadInput, BadRow, CheckpointDamaged, InputChanged, UnreadableSource
-from headrace.file_system import local_path
+from headrace.file_system import local_path, make_private_folder, take_over
 from headrace.state.arranged_store import stored_entries
 from headrace.state.chain import sync
 from headrace.state.codec import decode
@@ -34,6 +37,7 @@ __all__ = [
     "Rewound",
     "check_not_rewinding",
     "checkpoint_folder",
+    "fork",
     "rewind",
     "skip_file",
     "skipped_files",
@@ -99,6 +103,27 @@ def rewind(checkpoint: str | PathLike[str], tick: int) -> Rewound:
     finally:
         lease.release()
     return Rewound(tick, ticks[-1] - tick, sinks, gone)
+
+
+def fork(checkpoint: Path, tick: int, to: Path) -> bool:
+    """Make a checkpoint in the folder `to` with the state of a retained tick; return whether it is retained.
+
+    The sources go on where they were at that tick as far as the checkpoint has their positions; Spark's own
+    log is left out. No run may be at work. Raises `CheckpointDamaged`.
+    """
+    log = CommitLog(checkpoint)
+    if tick not in log.ticks():
+        return False
+    commit = log.read(tick)
+    make_private_folder(to)
+    for file in {file.name for file in commit.files()}:
+        (to / file).parent.mkdir(parents=True, exist_ok=True)
+        take_over(checkpoint / file, to / file)
+    for folder in {(to / file.name).parent for file in commit.files()}:
+        sync(folder)
+    (to / "commit").mkdir(parents=True, exist_ok=True)
+    CommitLog(to).write(replace(commit, oldest=tick))
+    return True
 
 
 def check_not_rewinding(folder: Path) -> None:

@@ -1,0 +1,83 @@
+"""Output about earlier runs of a pipeline: their list, and the rows by which a table differs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from headrace.cli.row_formats import RowsFormat, create_console, create_table
+
+if TYPE_CHECKING:
+    from headrace.pipelines.run_history import KeptRun
+    from headrace.pipelines.table_diff import TableDiff
+
+
+def list_runs(runs: Sequence[KeptRun]) -> str:
+    """Return the kept runs as text, the last one at the end."""
+    if not runs:
+        return "no run has published tables\n"
+    rows = [("run", "published (UTC)", "tables", "rows", "changed")]
+    for run in runs:
+        changed = (
+            "" if run.changed is None else ", ".join(f"{name.database}.{name.table}" for name in run.changed)
+        )
+        at = f"{run.at:%Y-%m-%d %H:%M:%S}"
+        rows.append((str(run.number), at, f"{run.tables:,}", f"{run.rows:,}", changed))
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    lines = (
+        f"{run:>{widths[0]}}  {at:<{widths[1]}}  {tables:>{widths[2]}}  {count:>{widths[3]}}  {changed}"
+        for run, at, tables, count, changed in rows
+    )
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def print_diff(found: TableDiff, limit: int, format: RowsFormat) -> None:
+    """Print a difference: its rows, and on standard error where it is from and how many there are."""
+    from headrace.pipelines.table_diff import plain, text_of
+
+    rows = found.rows(limit)
+    if format is RowsFormat.JSON:
+        for weight, row in rows:
+            typer.echo(json.dumps({"weight": weight, "row": plain(row)}, ensure_ascii=False))
+    elif rows:
+        table = create_table("", *(f">{name}" if _is_number(found, name) else name for name in rows[0][1]))
+        for weight, row in rows:
+            table.add_row(_sign(weight), *(_cell(value, text_of) for value in row.values()))
+        create_console().print(table)
+    typer.echo(_summary(found, len(rows)), err=format is RowsFormat.JSON)
+
+
+def _is_number(found: TableDiff, name: str) -> bool:
+    import pyarrow.types as kinds
+
+    kind: Any = found.changes.schema.field(name).type
+    return kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind)
+
+
+def _sign(weight: int) -> str:
+    """Return + or -, with the number of copies if there are several."""
+    sign = "+" if weight > 0 else "-"
+    return sign if abs(weight) == 1 else f"{sign}{abs(weight):,}"
+
+
+def _cell(value: Any, text_of: Any) -> str:
+    text = "null" if value is None else text_of(value)
+    return text if text.isprintable() else json.dumps(text)  # A row must not steer the terminal.
+
+
+def _summary(found: TableDiff, shown: int) -> str:
+    before, after = found.versions
+    runs = f"run {found.before} (version {before or 'none'}) to run {found.after} (version {after or 'none'})"
+    lines = [f"{found.table}: {runs}: {_rows(found.inserted)} came, {found.deleted:,} went"]
+    lines += [f"column {name} {what}" for name, what in found.columns.items()]
+    more = len(found.changes) - shown
+    if more:
+        lines.append(f"{more:,} more: --limit {len(found.changes)} shows all")
+    return "\n".join(lines)
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'s' * (count != 1)}"
