@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from headrace.analysis import analyse
 from headrace.errors import HeadraceError, UnsupportedQuery
@@ -24,6 +28,7 @@ from headrace.pipelines.deliveries import check_sink
 from headrace.pipelines.errors import BadDefinition, NotIncremental, Report, reporting
 from headrace.pipelines.graph import AnalysedQuery, Graph, StoredTable
 from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, UnversionedLeaf, relation_like
+from headrace.pipelines.query_errors import message_of
 from headrace.pipelines.shared_parts import SharedParts
 from headrace.pipelines.table_fingerprints import fingerprint_of, fingerprint_parts
 from headrace.pipelines.table_plan import ANSWER, Method, TablePlan
@@ -46,6 +51,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from headrace.flow.flow import Flow
+
+
+_LOG = logging.getLogger("headrace.pipelines")
 
 
 # --- rows of a stream in the order of their event time --------------------------------------------
@@ -172,19 +180,28 @@ def sharing_parts(
     refused = frozenset[TableName]()
     while True:
         with closing(SharedParts(graph, readers, entries, spark, folder, refused)) as parts:
-            shared, plans, failing = parts.graph_with_parts(), dict[TableName, TablePlan](), set[TableName]()
-            before = {table.name: table for table in graph.tables}
-            for table in (each for each in shared.tables if before.get(each.name) is not each):
-                plan = _plan_of_shared(table, default, shared, spark)
-                if plan is None:
-                    failing.add(table.name)
-                else:
-                    plans[table.name] = plan
+            try:
+                shared = parts.graph_with_parts()
+            except (PySparkException, Py4JJavaError) as error:  # Tables do without.
+                _LOG.warning("no parts are shared: %s", message_of(error))
+                shared = graph
+            plans, failing = _plans_of_shared(graph, shared, default, spark)
             if not failing:
                 yield shared, plans
                 return
         refused |= failing
         readers = tuple(table for table in readers if table.name not in failing)
+
+
+def _plans_of_shared(
+    before: Graph, shared: Graph, default: Policy, spark: SparkSession
+) -> tuple[dict[TableName, TablePlan], frozenset[TableName]]:
+    """Plan parts and the tables that read them; also return those without an incremental form."""
+    known = {table.name: table for table in before.tables}
+    anew = [table for table in shared.tables if known.get(table.name) is not table]
+    plans = {table.name: _plan_of_shared(table, default, shared, spark) for table in anew}
+    failing = frozenset(name for name, plan in plans.items() if plan is None)
+    return {name: plan for name, plan in plans.items() if plan is not None}, failing
 
 
 def _may_share(table: StoredTable, default: Policy, spark: SparkSession) -> bool:
