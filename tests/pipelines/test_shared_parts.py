@@ -25,6 +25,7 @@ from headrace.pipelines.maintenance import explain_pipeline
 from headrace.pipelines.pipeline_run import RunReport, run_pipeline
 from headrace.pipelines.planned_project import planned
 from headrace.pipelines.run_recorder import RecordedRun
+from headrace.pipelines.weighted_rows import WEIGHT
 from tests.golden import MESSAGES, assert_golden
 from tests.pipelines.project import SPEC, Project, changed, dies, event, rows_read, states
 from tests.pipelines.test_errors import told
@@ -247,6 +248,33 @@ def test_a_run_of_one_table_refreshes_its_part_and_others_catch_up(shop: Shop) -
     assert shop.project.rows("by_name") == before != shop.expected("by_name")
     shop.write_orders(3, 20)
     shop.without_spark()
+    shop.check()
+
+
+def test_rows_that_are_taken_back_stay_in_the_files_of_a_part_for_a_while(shop: Shop) -> None:
+    def files() -> dict[str, bool]:
+        """Return the files of the part's rows, and whether their rows have weights."""
+        ((part, version),) = shop.parts.items()
+        folder = shop.project.spec.storage / "tables" / SHARED / part / str(version)
+        return {each.name: WEIGHT in pq.read_schema(each).names for each in folder.glob("*.parquet")}
+
+    shop.write_orders(2, 300)
+    shop.without_spark()
+    before = files()
+    (shop.project.root / "orders/1.parquet").unlink()
+    shop.without_spark()
+    assert before.keys() < files().keys()
+    assert any(files().values())
+    shop.check()
+    # Spark reads the rows as they are.
+    shop.queries = VIEWS | {"totals": "SELECT count(*) AS n, sum(cents) AS cents FROM lines"}
+    shop.project.write("b.sql", views(shop.queries))
+    shop.project.run()
+    shop.check()
+    shop.write_orders(2, 50)
+    shop.project.run(place=Place.SPARK)
+    assert not any(files().values())
+    assert before.keys().isdisjoint(files())
     shop.check()
 
 
