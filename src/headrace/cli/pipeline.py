@@ -224,6 +224,24 @@ def diff(
 
 
 @pipeline.command()
+def rollback(
+    run: Annotated[int, typer.Argument(metavar="RUN", help="Run to go back to, see headrace pipeline runs.")],
+    spec: Spec = None,
+) -> None:
+    """Publish all tables as they were after an earlier run.
+
+    It is a run of its own, so one can go back to the tables as they are now, too. The next run reads its
+    inputs from there, and brings Delta tables and changelogs in line; sinks keep what they were given. No
+    Spark is started.
+    """
+    from headrace.cli.pipeline_versions import outcome_of_rollback
+    from headrace.pipelines.rollback import rollback as go_back
+    from headrace.pipelines.spec import find_spec, read_spec
+
+    typer.echo(outcome_of_rollback(go_back(read_spec(spec or find_spec(Path.cwd())), run)), nl=False)
+
+
+@pipeline.command()
 def drop(
     tables: Annotated[list[str] | None, typer.Argument(metavar="TABLE...", help="Tables to remove.")] = None,
     orphans: Annotated[

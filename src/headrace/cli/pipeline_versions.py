@@ -11,6 +11,7 @@ import typer
 from headrace.cli.row_formats import RowsFormat, create_console, create_table
 
 if TYPE_CHECKING:
+    from headrace.pipelines.rollback import RolledBack
     from headrace.pipelines.run_history import KeptRun
     from headrace.pipelines.table_diff import TableDiff
 
@@ -32,6 +33,27 @@ def list_runs(runs: Sequence[KeptRun]) -> str:
         for run, at, tables, count, changed in rows
     )
     return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def outcome_of_rollback(done: RolledBack) -> str:
+    """Describe a rollback, and what the next run does."""
+    if done.published is None:
+        return f"all tables are as after run {done.run} already\n"
+    lines = [f"all tables are as after run {done.run}; this is run {done.published}"]
+    for names, said in (
+        (done.rebuilt, "made from all rows by the next run, since their state is not kept"),
+        (
+            done.removed,
+            f"not there yet after run {done.run}; made by the next run if the project defines them",
+        ),
+        (done.dropped, "dropped since, and still so"),
+        (done.delivered, "delivered by the next run"),
+        (done.sinks, "sinks, which keep what they were given, and get again what the next run reads again"),
+    ):
+        if names:
+            lines.append(f"{', '.join(map(str, names))}: {said}")
+    lines.append("the next run reads what has changed in the inputs since")
+    return "\n".join(lines) + "\n"
 
 
 def print_diff(found: TableDiff, limit: int, format: RowsFormat) -> None:

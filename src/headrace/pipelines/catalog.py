@@ -203,7 +203,7 @@ class PipelineCatalog:
         entries: as far as the run has come; None: as it has found them.
         """
         readers = (self.entries if entries is None else entries).values()
-        return not _oldest_versions_read(readers).keys().isdisjoint(name.keys)
+        return not oldest_versions_read(readers).keys().isdisjoint(name.keys)
 
     def new_version(self, name: TableName) -> int:
         """Return a table's next version number, removing leftovers of a crashed run."""
@@ -212,6 +212,10 @@ class PipelineCatalog:
         self.rows(name).remove(version)
         self.changes(name).remove(version)
         return version
+
+    def last_version(self, name: TableName) -> int:
+        """Return the highest version number that was ever given to a table."""
+        return max([each.version for each in self._entries_of(name)] + [self._gone.get(name, 0)])
 
     def new_generation(self, name: TableName) -> int:
         """Return the number of a table's next state."""
@@ -249,7 +253,7 @@ class PipelineCatalog:
         aside, final = self._runs.stage(run), self._runs.folder(run)
         aside.mkdir()
         ahead = {name: entry for name, entry in entries.items() if published.get(name) != entry}
-        gone = {name: self._last_version(name) for name in self._known() - entries.keys()}
+        gone = {name: self.last_version(name) for name in self._known() - entries.keys()}
         write_checked(aside / _FILE, _body(published, ahead, gone), durable=True)
         for name, entry in published.items():
             if entry.layout == SINK:
@@ -357,23 +361,21 @@ class PipelineCatalog:
         """Return the names of all tables that the storage has, or has had."""
         return {*self._gone}.union(self.entries, self.published, *self._earlier())
 
-    def _last_version(self, name: TableName) -> int:
-        """Return the highest version number that was ever given to a table."""
-        return max([each.version for each in self._entries_of(name)] + [self._gone.get(name, 0)])
-
     def _clean(self) -> None:
         """Remove versions, changes and states that neither kept catalogues nor readers need."""
         self._runs.retain(kept := self._kept_runs())
         self._read_runs = {run: each for run, each in self._read_runs.items() if run in kept}
         # As far as the last run has come; and what readers were still to get then, in each earlier one.
         needed = [(self.entries, self.entries)]
-        needed += [(of, _without_deliveries(of)) for of in self._earlier()]
-        oldest = [(entries, _oldest_versions_read(readers.values())) for entries, readers in needed]
+        needed += [(of, without_deliveries(of)) for of in self._earlier()]
+        oldest = [(entries, oldest_versions_read(readers.values())) for entries, readers in needed]
         for name in self._known():
             entries = self._entries_of(name)
-            # Rows for a sink stay until they are delivered.
             if not entries or entries[0].layout != SINK:
                 self.rows(name).retain({each.version for each in entries})
+            else:  # Rows for a sink stay until they are delivered.
+                last = max(of[name].version if name in of else 0 for of in (self.entries, self.published))
+                self.rows(name).retain(range(last + 1))
             changes = set[int]()
             for tables, read in oldest:
                 if (entry := tables.get(name)) is not None:
@@ -381,12 +383,11 @@ class PipelineCatalog:
                     changes |= {*range(least + 1, entry.version + 1)}
             self.changes(name).retain(changes)
             states = self.states(self.storage, name)
+            for each in (self.rows(name), self.changes(name), states):
+                each.discard_staged()
             in_use = (of[name] for of in (self.entries, *self._for_rollback()) if name in of)
             states.retain({each.generation for each in in_use})
             remove_empty(states.path, self.changes(name).path, *(() if entries else (self.rows(name).path,)))
-
-    def _oldest_versions_read(self) -> Mapping[str, int]:
-        return _oldest_versions_read(self.entries.values())
 
     def files_read(self) -> Iterator[tuple[str, list[int]]]:
         """Yield the input files that tables were made from, with their marks."""
@@ -451,7 +452,7 @@ def _read_file(file: Path) -> _CatalogFile:
         raise _damaged(file, f"{error!r}.") from None
 
 
-def _oldest_versions_read(readers: Iterable[TableEntry]) -> dict[str, int]:
+def oldest_versions_read(readers: Iterable[TableEntry]) -> dict[str, int]:
     """Return the oldest version of each table, by its key, that one of its readers has read up to."""
     least: dict[str, int] = {}
     for entry in readers:
@@ -462,7 +463,7 @@ def _oldest_versions_read(readers: Iterable[TableEntry]) -> dict[str, int]:
     return least
 
 
-def _without_deliveries(tables: Mapping[TableName, TableEntry]) -> Mapping[TableName, TableEntry]:
+def without_deliveries(tables: Mapping[TableName, TableEntry]) -> Mapping[TableName, TableEntry]:
     """Return tables without the positions of their deliveries, which compare rows after a rollback."""
     return {
         name: replace(entry, positions={k: v for k, v in entry.positions.items() if k != DELIVERY})

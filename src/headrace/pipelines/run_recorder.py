@@ -105,8 +105,10 @@ def _raising_on_sigterm() -> Generator[None]:
         yield
         return
     from headrace.pipelines.table_update import Stopped
+    from headrace.spark.session import renew_connection
 
     def stop(number: int, _frame: FrameType | None) -> None:
+        renew_connection()
         raise Stopped(Signals(number))
 
     before = signal(SIGTERM, stop)
@@ -163,6 +165,29 @@ class RunRecorder:
         except Exception as error:  # A damaged file that it counts is the run's to find, not ours.
             self._report(f"{event.table} could not be recorded", error)
         self._observer(event)
+
+    def restored(self, name: TableName, before: TableEntry | None, after: TableEntry, reason: str) -> None:
+        """Record a table that was published as it was after an earlier run."""
+        same = before is not None and before.version == after.version
+        record = EventRecord(
+            TABLE,
+            self._seen.run.run,
+            self._seen.run.run_id,
+            timestamp(datetime.now(UTC)),
+            str(name),
+            "COMPLETED",
+            method="rollback",
+            reason=reason,
+            rows_inserted=0 if same else None,
+            rows_deleted=0 if same else None,
+            rows=after.rows,
+            state_bytes=self._state_bytes(name, after),
+            file_bytes=_bytes_in(self._catalog.rows(name).folder(after.version)),
+            version_before=before.version if before else 0,
+            version_after=after.version,
+        )
+        self._seen = replace(self._seen, tables=[*self._seen.tables, record])
+        self._append(record)
 
     def end(self, report: RunReport) -> None:
         """Record the end of a run, failed or not."""

@@ -58,14 +58,15 @@ _BY_REFERENCE = _ALIASES | {
 class _Node:
     """Operator of a plan, in the tree of a table or of a part.
 
-    is_product: whether it joins without a condition. part: what is read in its place. covered: whether it is
-    in such a part already.
+    is_product: whether it joins without a condition. is_total: whether it aggregates to one row.
+    part: what is read in its place. covered: whether it is in such a part already.
     """
 
     plan: Any
     kind: str
     children: tuple[_Node, ...]
     is_product: bool = False
+    is_total: bool = False
     part: _Part | None = None
     covered: bool = False
 
@@ -73,7 +74,8 @@ class _Node:
     def of(cls, plan: Any) -> _Node:
         kind = plan.nodeName()
         is_product = kind == "Join" and bool(plan.condition().isEmpty())
-        return cls(plan, kind, tuple(map(cls.of, items(plan.children()))), is_product)
+        is_total = kind == "Aggregate" and not plan.groupingExpressions().size()
+        return cls(plan, kind, tuple(map(cls.of, items(plan.children()))), is_product, is_total)
 
     def walk(self) -> Iterator[_Node]:
         yield self
@@ -103,6 +105,7 @@ class _Node:
         with_state = below.kind in _ROOTS or (below.kind == "Window" and self.kind == "Filter")
         return (
             with_state
+            and not below.is_total
             and not any(node.kind in _OPEN for node in self.walk())
             and not _has_product(self, filtered=False)
         )

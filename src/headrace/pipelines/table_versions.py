@@ -486,7 +486,7 @@ def _write_table(rows: pa.Table, folder: Path, partitioned_by: Sequence[str] = (
     staged.mkdir()
     for at, part in parts_of(rows, partitioned_by):
         (staged / at).mkdir(parents=True, exist_ok=True)
-        pq.write_table(part, staged / at / f"part-{uuid4()}.parquet", compression="snappy")
+        pq.write_table(part, staged / at / f"part-{uuid4()}.parquet", compression="zstd")
     _publish(staged, folder)
 
 
