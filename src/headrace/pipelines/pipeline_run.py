@@ -413,8 +413,8 @@ class _Run:
             entry, dataset = before.get(name), self.graph.table(name).dataset
             changed = entry is None or entry.version != updated.entry.version
             self.events[name] = Event(dataset, UpdateState.COMPLETED, updated, changed, seconds=seconds)
-        self._observe(self.events[table.name])
         self._is_done(table)
+        self._observe(self.events[table.name])
 
     def _observe(self, event: Event) -> None:
         if event.dataset.kind is not DatasetKind.SHARED:
