@@ -46,6 +46,9 @@ def positive():
 SQL = """
 CREATE MATERIALIZED VIEW totals AS SELECT v % 3 AS k, count(*) AS n, sum(v) AS v FROM positive GROUP BY v % 3;
 CREATE MATERIALIZED VIEW sketch AS SELECT theta_sketch_estimate(theta_sketch_agg(id)) AS n FROM positive;
+CREATE MATERIALIZED VIEW sketches AS
+  SELECT v, theta_sketch_estimate(theta_sketch_agg(id)) AS n FROM positive GROUP BY v;
+CREATE MATERIALIZED VIEW shared AS SELECT v FROM sketches WHERE n > 1;
 """
 
 
@@ -93,11 +96,13 @@ def expected(rows: list[dict[str, Any]]) -> dict[str, Counter[tuple[Any, ...]]]:
         "positive": Counter((key, v, latest[key][0]) for key, v in positive.items()),
         "totals": Counter((key, len(vs), sum(vs)) for key, vs in sums.items()),
         "sketch": Counter([(len(positive),)]),
+        "sketches": Counter(Counter(positive.values()).items()),
+        "shared": Counter((v,) for v, n in Counter(positive.values()).items() if n > 1),
     }
 
 
 def published(project: Project) -> dict[str, Counter[tuple[Any, ...]]]:
-    tables = ("events", "latest", "positive", "totals", "sketch")
+    tables = ("events", "latest", "positive", "totals", "sketch", "sketches", "shared")
     return {table: project.rows(table) for table in tables}
 
 

@@ -185,6 +185,22 @@ class TableVersions:
         typed = [f.col(quoted(each.name)).cast(each.dataType).alias(each.name) for each in fields]
         return found.select(*typed, f.col(SINK_WEIGHT).cast("long").alias(WEIGHT))
 
+    def files(self) -> list[Path]:
+        """Return the data files of the last version. Raises `CatalogDamaged` if files are missing."""
+        self._check_rows()
+        return data_files(self._rows_folder(self.last.version))
+
+    def read_file(self, file: Path, columns: pa.Schema) -> pa.Table:
+        """Read some columns of a data file of the last version in this process. Raises `NeedsSpark`."""
+        from headrace.pipelines.table_files import read_data_file
+
+        parts = self.table.dataset.partitioned_by
+        return read_data_file(self._rows_folder(self.last.version), file, columns, parts)
+
+    def collect(self, rows: DataFrame, columns: pa.Schema) -> pa.Table:
+        """Collect rows with the columns of the table, which `columns` has for Arrow."""
+        return self._conform(rows).toArrow().cast(columns)
+
     # -- write ------------------------------------------------------------------------------------------
 
     def replace(self, rows: DataFrame) -> int:
@@ -278,7 +294,12 @@ class TableVersions:
             return self.apply(self.read_ticks(ticks))
         if not here and (self.table.layout != "parquet" or sum(map(count_rows, ticks)) > few.FEW):
             return self.apply(self.read_ticks(ticks))
-        changes, before = few.read_ticks(ticks, columns), self._comparable
+        return self.apply_here(few.read_ticks(ticks, columns), columns)
+
+    def apply_here(self, changes: pa.Table, columns: pa.Schema) -> int:
+        """Write a version with few consolidated changes applied in this process, like `append`."""
+        before, few = self._comparable, weighted_rows
+        assert before is not None
         changes = few.without_empty_texts(changes, self.table.dataset.partitioned_by)
         if not len(changes):
             return before.version
@@ -294,6 +315,8 @@ class TableVersions:
         elif self._keeps_removed(before, len(changes)):
             _write_table(changes, folder)
             self._take_over(before.version, folder)
+        elif self.table.dataset.shared_by:
+            self._rewrite_part(before, version, changes, columns)
         else:
             self._rewrite_here(before, version, changes, columns)
         return version
@@ -312,23 +335,36 @@ class TableVersions:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        from headrace.pipelines.table_files import files_with_rows, read_changes_file, read_data_file
+        from headrace.pipelines.table_files import files_with_rows, read_data_file
 
         compute: Any = pc
         held, parts = self._rows_folder(before.version), self.table.dataset.partitioned_by
         removed = changes.filter(compute.less(changes[WEIGHT], 0))
-        is_part = bool(self.table.dataset.shared_by)
-        anew = data_files(held) if is_part else files_with_rows(held, removed, columns, parts)
+        anew = files_with_rows(held, removed, columns, parts)
         if is_absent(self.spark) and sum(file.stat().st_size for file in anew) > _MAX_REWRITTEN:
             raise NeedsSpark(f"many files of {self.table.name} are to be written anew")
-        rows = [
-            read_changes_file(file, columns)
-            if is_part
-            else weighted_rows.as_changes(read_data_file(held, file, columns, parts))
-            for file in anew
-        ]
-        whole = weighted_rows.consolidate_arrow(pa.concat_tables([changes, *rows]))
-        expanded = weighted_rows.expand_arrow(whole)
+        rows = pa.concat_tables(
+            [columns.empty_table(), *(read_data_file(held, file, columns, parts) for file in anew)]
+        )
+        stay, touched = weighted_rows.split_by_rows(rows, removed)
+        made = self._expanded(pa.concat_tables([changes, weighted_rows.as_changes(touched)]))
+        folder = self._rows_folder(version)
+        _write_table(pa.concat_tables([stay, made]), folder, parts)
+        self._take_over(before.version, folder, without=frozenset(anew))
+
+    def _rewrite_part(self, before: TableEntry, version: int, changes: pa.Table, columns: pa.Schema) -> None:
+        """Write a version of a part by applying changes to all rows of the previous one."""
+        import pyarrow as pa
+
+        from headrace.pipelines.table_files import read_changes_file
+
+        files = data_files(self._rows_folder(before.version))
+        rows = [read_changes_file(file, columns) for file in files]
+        _write_table(self._expanded(pa.concat_tables([changes, *rows])), self._rows_folder(version))
+
+    def _expanded(self, changes: pa.Table) -> pa.Table:
+        """Return the rows that changes add up to. Raises `PipelineError` for a negative number of one."""
+        expanded = weighted_rows.expand_arrow(weighted_rows.consolidate_arrow(changes))
         if expanded is None:
             raise PipelineError(
                 f"{self.table.dataset.title} does not hold rows that are taken back",
@@ -336,9 +372,7 @@ class TableVersions:
                 why="Its query answers otherwise than when they came.",
                 fix=f"make it anew: --full-refresh {self.table.dataset.made_with}",
             )
-        folder = self._rows_folder(version)
-        _write_table(expanded, folder, parts)
-        self._take_over(before.version, folder, without=frozenset(anew))
+        return expanded
 
     def _rewrite(self, before: TableEntry, version: int) -> None:
         """Write a version by applying its changes to the previous one.
