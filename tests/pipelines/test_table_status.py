@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from headrace.pipelines.definitions import SHARED, SNAPSHOTS, TableName
 from headrace.pipelines.event_log import EventFollower, EventLog, EventRecord, Retention, timestamp
 from headrace.pipelines.input_identity import mark_of
 from headrace.pipelines.table_status import Health, TableStatus, known_tables, table_statuses
@@ -57,6 +58,16 @@ def test_tables_come_after_those_that_they_read(pipeline: StoredPipeline) -> Non
         (name_of("c"), False),
     ]
     assert {each.health for each in found.values()} == {Health.FRESH}
+
+
+def test_what_runs_have_added_is_told_from_tables(pipeline: StoredPipeline) -> None:
+    pipeline.run({"t": [ROWS]})
+    entry = pipeline.entries[name_of("t")]
+    hidden = {TableName(SNAPSHOTS, "a"): entry, TableName(SHARED, "b"): entry}
+    found = known_tables(None, {**pipeline.entries, **hidden}, [])
+    assert sorted((each.kind, each.name.is_hidden) for each in found) == [
+        ("shared part", True), ("snapshot", True), ("table", False),
+    ]  # fmt: skip
 
 
 def test_a_table_has_news_when_what_it_reads_has_a_newer_version(pipeline: StoredPipeline) -> None:

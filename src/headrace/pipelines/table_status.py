@@ -90,7 +90,7 @@ def known_tables(
     found = [_of_analysis(kept, name) for name in (table.name for table in kept.graph.tables)]
     there = {each.name for each in found}
     others = (_of_entry(name, entries, records) for name in entries if name not in there)
-    return found + [replace(each, defined=False) for each in others]
+    return found + [replace(each, defined=each.name.is_hidden) for each in others]
 
 
 def _of_analysis(kept: KeptAnalysis, name: TableName) -> KnownTable:
@@ -135,8 +135,8 @@ def _of_entry(
 
 
 def _kind_of(name: TableName, entry: TableEntry) -> str:
-    if name.database == SNAPSHOTS:
-        return "snapshot"
+    if name.is_hidden:
+        return "snapshot" if name.database == SNAPSHOTS else "shared part"
     if name.database == SHARED:
         return "shared part"
     return "sink" if entry.layout == SINK else "table"

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from headrace.errors import HeadraceError, UnreadableSource
 from headrace.pipelines.catalog import SINK, PipelineCatalog, TableEntry
-from headrace.pipelines.definitions import DROPPED, TableName
+from headrace.pipelines.definitions import CATALOG, DROPPED, TableName
 from headrace.pipelines.event_log import RUN, RUNNING, TABLE, EventFollower, EventLog, EventRecord
 from headrace.pipelines.kept_analysis import KeptAnalysis, load_with_any_policy
 from headrace.pipelines.stored_rows import RowPage, StoredVersion, is_number, page_of
@@ -186,7 +186,7 @@ class PipelinePage:
         }
 
     def _figures(self) -> list[list[str]]:
-        own = [each for each in self._statuses if each.table.beside is None]
+        own = [each for each in self._statuses if _is_of_project(each.table)]
         runs = [each for each in self._follower.records if each.kind == RUN]
         last = runs[-1] if runs else None
         state = last.state.lower() if last else "never"
@@ -372,9 +372,14 @@ def _label(name: TableName, database: str) -> str:
     return name.table if name.database == database else f"{name.database}.{name.table}"
 
 
+def _is_of_project(table: KnownTable) -> bool:
+    """Return whether a table is one that the project defines, and not beside one or added by runs."""
+    return table.beside is None and not table.name.is_hidden
+
+
 def _label_of(table: KnownTable, database: str) -> str:
-    if table.kind == "snapshot":
-        return table.title
+    if table.name.is_hidden:
+        return table.title.replace(f"{CATALOG}.{database}.", "")
     if table.beside is None:
         return _label(table.name, database)
     rows = "dropped rows" if table.name == table.beside.beside(DROPPED) else "violations"
@@ -384,7 +389,7 @@ def _label_of(table: KnownTable, database: str) -> str:
 def _drawn(table: KnownTable, database: str) -> DrawnTable:
     shape = BoxRole.OPAQUE if table.method.startswith("recompute") else BoxRole.OPERATOR
     shape = {"sink": BoxRole.SINK, "snapshot": BoxRole.SOURCE}.get(table.kind, shape)
-    called = _label_of(table, database)
+    called = table.kind if table.kind == "shared part" else _label_of(table, database)
     inputs = tuple(
         DrawnInput(each.table or each.key, _short(each.key), each.streaming) for each in table.inputs
     )
