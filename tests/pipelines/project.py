@@ -27,6 +27,7 @@ class Project:
     spark: SparkSession
     storage: str = "storage"
     place: Place = Place.AUTO
+    side_by_side: int = 1
 
     @property
     def by_spark(self) -> Project:
@@ -46,7 +47,7 @@ class Project:
     def spec(self) -> PipelineSpec:
         spec = read_spec(self.root / "spark-pipeline.yml")
         # One table after another, unless a test says otherwise: the order of events is known.
-        return replace(spec, configuration={CONCURRENT: "1", **spec.configuration})
+        return replace(spec, configuration={CONCURRENT: str(self.side_by_side), **spec.configuration})
 
     def write(self, name: str, text: str) -> None:
         (self.root / "transformations" / name).write_text(text)

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +117,8 @@ def test_a_run_that_ends_before_any_file_operation(
     if seed % 2 == 0:
         monkeypatch.setattr(weighted_rows, "FEW", 0)  # As if the changes were many: Spark applies them.
     project = Project.new(tmp_path / "project", spark, a_py=PYTHON, b_sql=SQL)
+    if seed % 2 == 1:
+        project = replace(project.by_spark, side_by_side=2)
     rows: list[dict[str, Any]] = []
 
     def more(number: int) -> None:

@@ -14,7 +14,8 @@ from headrace.pipelines import pipeline_run, table_update
 from headrace.pipelines.catalog import PipelineCatalog
 from headrace.pipelines.definitions import TableName
 from headrace.pipelines.pipeline_run import Event, UpdateState, run_pipeline
-from headrace.pipelines.update_workers import CONCURRENT, Retries, UpdateWorkers, may_pass
+from headrace.pipelines.spec import PipelineSpec
+from headrace.pipelines.update_workers import Retries, UpdateWorkers, may_pass
 from tests.pipelines.project import Project, event, states
 
 if TYPE_CHECKING:
@@ -30,9 +31,8 @@ CREATE MATERIALIZED VIEW both AS SELECT k, n, most FROM one JOIN two USING (k);
 """
 
 
-def beside(project: Project, count: int = 2, **more: str) -> Any:
-    spec = project.spec
-    return replace(spec, configuration={**spec.configuration, CONCURRENT: str(count), **more})
+def beside(project: Project) -> PipelineSpec:
+    return replace(project, side_by_side=2).spec
 
 
 def test_tables_that_do_not_read_each_other_are_refreshed_side_by_side(

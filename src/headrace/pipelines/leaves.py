@@ -241,6 +241,51 @@ def _columns_read(node: Any, read: Set[str] | None) -> list[str]:
     ]
 
 
+def column_origins(
+    plan: Any, datasets: Mapping[TableName, TableName], session: SparkSession
+) -> dict[str, dict[str, str]]:
+    """Return the columns of a plan that are a relation's, unchanged: by its `exact`, with their names there.
+
+    Only what Spark names so counts: the same attribute, or another name of it.
+    """
+    origins: dict[int, dict[str, str]] = {}
+    defined: dict[int, list[Any]] = {}
+    for node in _bottom_up(plan):
+        kind: str = node.nodeName()
+        if kind in ("Project", "Aggregate"):
+            listed = node.projectList() if kind == "Project" else node.aggregateExpressions()
+            named = [each for each in items(listed) if each.nodeName() == "Alias"]
+            pairs_of = [
+                (each, each.child()) for each in named if each.child().nodeName() == "AttributeReference"
+            ]
+        elif kind == "Union":
+            outputs = [items(child.output()) for child in items(node.children())]
+            pairs_of = [pair for each in outputs for pair in zip(items(node.output()), each, strict=True)]
+        elif kind == "CTERelationDef":
+            defined[node.id()] = items(node.child().output())
+            continue
+        elif kind == "CTERelationRef":
+            pairs_of = [*zip(items(node.output()), defined.get(node.cteId(), ()), strict=False)]
+        else:
+            if not node.children().size() and (leaf := leaf_of(node, datasets, session)) is not None:
+                for each in items(node.output()):
+                    origins.setdefault(each.exprId().id(), {})[leaf.exact] = each.name()
+            continue
+        for to, of in pairs_of:
+            origins.setdefault(to.exprId().id(), {}).update(origins.get(of.exprId().id(), {}))
+    found: dict[str, dict[str, str]] = {}
+    for each in items(plan.output()):
+        for exact, name in origins.get(each.exprId().id(), {}).items():
+            found.setdefault(exact, {})[each.name()] = name
+    return found
+
+
+def _bottom_up(plan: Any) -> Iterator[Any]:
+    for child in items(plan.children()):
+        yield from _bottom_up(child)
+    yield plan
+
+
 _MAX_FIELDS = 100_000
 """Columns that the text of an operator may show: all."""
 

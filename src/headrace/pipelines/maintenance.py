@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 from headrace.analysis.flow_report import Finding, Severity
 from headrace.errors import UnreadableSource
 from headrace.io.files.compaction import erase as erase_changelog
-from headrace.pipelines.catalog import DELIVERY, PipelineCatalog, Position, TableEntry, TableState
+from headrace.pipelines.catalog import (
+    DELIVERY,
+    PipelineCatalog,
+    Position,
+    TableEntry,
+    TableState,
+    expectation_totals,
+)
 from headrace.pipelines.definitions import (
     CHANGELOG,
     DELTA,
@@ -26,7 +33,6 @@ from headrace.pipelines.definitions import (
 from headrace.pipelines.delta_source import delta_table
 from headrace.pipelines.errors import BadDefinition, NotIncremental, QueryRefused, UnknownDataset
 from headrace.pipelines.event_log import EventLog
-from headrace.pipelines.expectation_checks import expectation_totals
 from headrace.pipelines.expectations import OnViolation, with_action
 from headrace.pipelines.graph import Graph, StoredTable
 from headrace.pipelines.input_identity import InputContents
@@ -214,7 +220,8 @@ _ACTIONS = {
 
 
 def _expectation_lines(table: StoredTable, known: Mapping[TableName, TableEntry]) -> Iterator[str]:
-    totals = expectation_totals(table, known) if table.name in known else {}
+    names = [each.name for each in table.dataset.expectations]
+    totals = expectation_totals(table.name, names, known) if table.name in known else {}
     for each in table.dataset.expectations:
         counts = totals.get(each.name)
         failed = f"; {counts.failed:,} of {sum(counts):,} rows fail" if counts is not None else ""

@@ -21,7 +21,15 @@ from headrace.pipelines.definitions import (
 from headrace.pipelines.deliveries import check_sink
 from headrace.pipelines.errors import BadDefinition, NotIncremental, Report, reporting
 from headrace.pipelines.graph import AnalysedQuery, Graph, StoredTable
-from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, UnversionedLeaf, relation_like
+from headrace.pipelines.leaves import (
+    DeltaLeaf,
+    FilesLeaf,
+    Leaf,
+    TableLeaf,
+    UnversionedLeaf,
+    column_origins,
+    relation_like,
+)
 from headrace.pipelines.table_fingerprints import fingerprint_of, fingerprint_parts
 from headrace.pipelines.table_plan import ANSWER, Method, TablePlan
 from headrace.queries.plan_details import (
@@ -168,7 +176,11 @@ def _plan(
             dataset=str(table.name),
         )
     parts = fingerprint_parts(table, names, spark)
-    return replace(_planned(table, policy, fingerprint_of(parts), names, spark), parts=parts)
+    plan = replace(_planned(table, policy, fingerprint_of(parts), names, spark), parts=parts)
+    if plan.flow is not None:
+        return plan
+    found = (column_origins(query.plan, names, spark) for query in table.queries)
+    return replace(plan, column_origins={exact: columns for each in found for exact, columns in each.items()})
 
 
 def _planned(

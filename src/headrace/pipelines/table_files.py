@@ -5,6 +5,7 @@ Columns that a table is partitioned by are in the names of folders only: `month=
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,15 @@ def _text_of(value: Any) -> str:
 
 def _escaped(text: str) -> str:
     return "".join(f"%{ord(each):02X}" if each in _ESCAPED else each for each in text)
+
+
+def partition_columns(layout: str) -> list[str]:
+    """Return the columns by which a table's files are partitioned, from the layout in its entry.
+
+    >>> partition_columns("parquet `city` `day of week`")
+    ['city', 'day of week']
+    """
+    return [name.replace("``", "`") for name in re.findall(r"`((?:[^`]|``)*)`", layout)]
 
 
 def read_data_file(

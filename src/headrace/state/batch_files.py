@@ -78,8 +78,13 @@ def _packed_codes(codes: Codes) -> pa.Array[Any]:
     """Encode codes, which ascend: each once if they are repeated."""
     ends = np.flatnonzero(np.append(codes[1:] != codes[:-1], True))
     if len(ends) * _REPEATED > len(codes):
-        return pa.array(codes)
-    return pa.RunEndEncodedArray.from_arrays(pa.array((ends + 1).astype(np.int32)), pa.array(codes[ends]))
+        return _numbers(codes)
+    return pa.RunEndEncodedArray.from_arrays(_numbers((ends + 1).astype(np.int32)), _numbers(codes[ends]))
+
+
+def _numbers(numbers: Any) -> pa.Array[Any]:
+    # Given an array of NumPy, Arrow would look for pandas.
+    return _arrow(pl.Series(numbers).to_arrow())
 
 
 def _alone(column: pl.Series) -> pl.Series:
