@@ -299,7 +299,7 @@ def dry_run(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
         _session(spec) as (project, start),
         known(project, start, refresh_policy) as (graph, plans),
     ):
-        for table in graph.tables:
+        for table in (each for each in graph.tables if not each.dataset.shared_by):
             plan = plans[table.name]
             why = f"   {plan.why}" if plan.why else ""
             typer.echo(f"{table.dataset.title}   {plan.method.value}{why}")

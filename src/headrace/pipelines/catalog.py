@@ -204,9 +204,13 @@ class PipelineCatalog:
             if file.is_file()  # A run at work may be removing the oldest ones.
         ]
 
-    def is_read(self, name: TableName) -> bool:
-        """Return whether a table in the catalogue, perhaps of an earlier project, reads this one."""
-        return not oldest_versions_read(self.entries.values()).keys().isdisjoint(name.keys)
+    def is_read(self, name: TableName, entries: Mapping[TableName, TableEntry] | None = None) -> bool:
+        """Return whether a table in the catalogue, perhaps of an earlier project, reads this one.
+
+        entries: as far as the run has come; None: as it has found them.
+        """
+        readers = (self.entries if entries is None else entries).values()
+        return not oldest_versions_read(readers).keys().isdisjoint(name.keys)
 
     def new_version(self, name: TableName) -> int:
         """Return a table's next version number, removing leftovers of a crashed run."""

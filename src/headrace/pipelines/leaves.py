@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -188,6 +188,19 @@ def _lines(
         yield depth, f"input {leaf.key}", f"{leaf.key} {node.output().toString()}"
     for child in items(node.children()):
         yield from _lines(child, datasets, session, read, depth + 1)
+
+
+def operator_text(node: Any, datasets: Mapping[TableName, TableName], session: SparkSession) -> str:
+    """Render an operator of a plan by what it computes, without columns that it only hands on."""
+    leaf = None if node.children().size() else leaf_of(node, datasets, session)
+    if isinstance(leaf, FilesLeaf):
+        return f"{leaf.key} {leaf.reading.removesuffix(leaf.relation.schema().json())}"
+    if leaf is not None:
+        return leaf.key
+    if node.nodeName() == "Project":
+        made = [each for each in items(node.projectList()) if each.nodeName() != "AttributeReference"]
+        return _ID.sub("#", f"Project {[each.toString() for each in made]}")
+    return _ID.sub("#", str(node.simpleString(_MAX_FIELDS)))
 
 
 _BY_REFERENCE = frozenset(
@@ -573,17 +586,22 @@ def _with_base_path(relation: Any, base: str) -> Any:
 def relation_like(node: Any, frame: DataFrame, session: SparkSession) -> Any:
     """Return the plan of a frame, with the columns and attributes of a leaf's node."""
     attributes = items(node.output())
-    columns = [quoted(each.name()) for each in attributes]
+    return relation_of_columns([(each.name(), each) for each in attributes], frame, session)
+
+
+def relation_of_columns(named: Sequence[tuple[str, Any]], frame: DataFrame, session: SparkSession) -> Any:
+    """Return the plan of columns of a frame, each as the attribute that is given with its name."""
+    columns = [quoted(name) for name, _ in named]
     plan: Any = frame.select(*columns)._jdf.queryExecution().analyzed()  # pyright: ignore
     expressions = java_class(session, "org.apache.spark.sql.catalyst.expressions")
     none = java_class(session, "scala.Option").empty()
     seq = java_class(session, "org.apache.spark.api.python.PythonUtils").toSeq
     nil = seq([])
-    named = [
+    aliases = [
         expressions.Alias(given, wanted.name(), wanted.exprId(), nil, none, nil)
-        for given, wanted in zip(items(plan.output()), attributes, strict=True)
+        for given, (_, wanted) in zip(items(plan.output()), named, strict=True)
     ]
-    return java_class(session, "org.apache.spark.sql.catalyst.plans.logical").Project(seq(named), plan)
+    return java_class(session, "org.apache.spark.sql.catalyst.plans.logical").Project(seq(aliases), plan)
 
 
 def _in_a_batch(node: Any, session: SparkSession) -> Any:

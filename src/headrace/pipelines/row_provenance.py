@@ -30,7 +30,7 @@ from headrace.io.arrow import arrow_schema, table_to_rows, values_to_array
 from headrace.io.in_process import ArrowTable
 from headrace.operators.endpoints import TICK_TIME
 from headrace.pipelines.catalog import SINK, PipelineCatalog, Position, Positions, TableEntry
-from headrace.pipelines.definitions import TableName, parse_table_name
+from headrace.pipelines.definitions import SHARED, TableName, parse_table_name
 from headrace.pipelines.errors import NeedsSpark, QueryRefused, UnknownDataset
 from headrace.pipelines.in_process_inputs import arrow_columns, rows_of_files
 from headrace.pipelines.input_identity import InputContents
@@ -38,7 +38,7 @@ from headrace.pipelines.kept_analysis import KeptAnalysis, load_with_any_policy
 from headrace.pipelines.leaves import ConstantLeaf, DeltaLeaf, FilesLeaf, Leaf, TableLeaf, spark_columns
 from headrace.pipelines.planned_project import Sessions, known
 from headrace.pipelines.stored_rows import StoredVersion, reading, text_of, version_is_gone
-from headrace.pipelines.table_files import partition_columns, read_data_file
+from headrace.pipelines.table_files import partition_columns, read_data_file, rows_of_part
 from headrace.pipelines.table_plan import ANSWER, Method, TablePlan
 from headrace.tables.version_folders import data_files
 
@@ -341,6 +341,9 @@ class _Inputs:
             raise version_is_gone(leaf.name, _number(position))
         columns = arrow_columns(spark_columns(leaf))
         with reading(leaf.name):
+            if leaf.name.database == SHARED:
+                yield rows_of_part(folder, columns)
+                return
             for file in sorted(data_files(folder)):
                 yield read_data_file(folder, file, columns, partition_columns(entry.layout))
 

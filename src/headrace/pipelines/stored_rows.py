@@ -21,10 +21,15 @@ import pyarrow.parquet as pq
 
 from headrace.errors import UnreadableSource
 from headrace.pipelines.catalog import PipelineCatalog, TableEntry
-from headrace.pipelines.definitions import TableName
+from headrace.pipelines.definitions import SHARED, TableName
 from headrace.pipelines.in_process_inputs import arrow_columns, partition_of
 from headrace.pipelines.table_diff import sorted_changes
-from headrace.pipelines.table_files import partition_columns, read_changes_file, read_data_file
+from headrace.pipelines.table_files import (
+    partition_columns,
+    read_changes_file,
+    read_data_file,
+    rows_of_part,
+)
 from headrace.pipelines.weighted_rows import WEIGHT, as_changes, comparable_schema, consolidate_arrow
 from headrace.tables.version_folders import data_files
 
@@ -201,6 +206,9 @@ class StoredVersion:
         """Return a page of the rows of which a value contains a text."""
         with reading(self.name):
             pager = _Pager(self.columns, search, offset)
+            if self.name.database == SHARED:
+                rows = rows_of_part(self.folder(), arrow_columns(self.schema))
+                return pager.page(rows.to_batches(_BATCH_ROWS))
             skip = None if search else pager
             return pager.page(batch for file in self._files() for batch in self._batches(file, skip))
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.pipelines.catalog import SINK, PipelineCatalog, PublishedRun, TableEntry
-from headrace.pipelines.definitions import SNAPSHOTS, TableName
+from headrace.pipelines.definitions import TableName
 from headrace.pipelines.errors import BadDefinition, CatalogDamaged, NeedsSpark, PipelineError, UnknownDataset
 from headrace.pipelines.in_process_inputs import partition_of
 from headrace.pipelines.run_history import find_run, find_stored_table
@@ -106,7 +106,7 @@ def diff_table(
 
 
 def _shown(runs: Sequence[PublishedRun]) -> set[TableName]:
-    return {name for run in runs for name in run.tables if name.database != SNAPSHOTS}
+    return {name for run in runs for name in run.tables if not name.is_hidden}
 
 
 # --- rows of two versions -------------------------------------------------------------------------

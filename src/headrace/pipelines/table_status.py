@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.pipelines.catalog import SINK, PipelineCatalog, Position, TableEntry, expectation_totals
-from headrace.pipelines.definitions import SNAPSHOTS, TableName
+from headrace.pipelines.definitions import SHARED, SNAPSHOTS, TableName
 from headrace.pipelines.event_log import RUN, RUNNING, TABLE, EventRecord
 from headrace.pipelines.input_identity import InputContents, mark_of
 from headrace.pipelines.leaves import FilesLeaf, Leaf, TableLeaf
@@ -137,6 +137,8 @@ def _of_entry(
 def _kind_of(name: TableName, entry: TableEntry) -> str:
     if name.database == SNAPSHOTS:
         return "snapshot"
+    if name.database == SHARED:
+        return "shared part"
     return "sink" if entry.layout == SINK else "table"
 
 
