@@ -51,7 +51,7 @@ Row = tuple[int | None, int]
 TABLES = ("groups", "places", "sizes")
 
 
-def as_json(rows: Iterable[Row], names: tuple[str, str] = ("k", "v")) -> list[dict[str, Any]]:
+def as_json(rows: Iterable[tuple[Any, Any]], names: tuple[str, str] = ("k", "v")) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
