@@ -7,14 +7,17 @@ from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from headrace.errors import HeadraceError
+from headrace.pipelines.backfill import BackfillUpdater, check_backfill
 from headrace.pipelines.catalog import PipelineCatalog, TableEntry
 from headrace.pipelines.definitions import (
     SNAPSHOTS,
     Dataset,
+    DatasetKind,
     Place,
     Policy,
     TableName,
@@ -71,11 +74,13 @@ class Selection:
     """Tables of a run, as the command line names them; all, if none is named.
 
     full: they are made anew. full_all: so are all.
+    where: condition of the only rows of the one table to refresh that are also computed again (`backfill`).
     """
 
     refresh: Sequence[str] = ()
     full: Sequence[str] = ()
     full_all: bool = False
+    where: str = ""
 
 
 Observer: TypeAlias = Callable[[Event], object]
@@ -214,6 +219,9 @@ class _Run:
         self._deliver(last=False)
         snapshot = RunSnapshot(self.catalog, self.graph, self._spark, dict(self.catalog.entries))
         snapshot.compare(self.plans.values())
+        if self.selection.where:
+            (name,) = (self.graph.definitions.find(text).name for text in self.selection.refresh)
+            check_backfill(self.graph.table(name), self.plans[name], self.selection.where, snapshot)
         done = set[TableName]()
         try:
             while (table := self._next(done)) is not None:
@@ -325,7 +333,10 @@ class _Run:
                 why = f"{type(error).__name__}: {message_of(error)}"
         if self.project.session is None:
             self._start_spark(snapshot, f"{table.dataset.title}: {why}" if why else "")
-        return update_with_expectations(snapshot, self.plans, table, Updater, anew=anew)
+        updater: Callable[[RunSnapshot, TablePlan, bool], Updater] = Updater
+        if self.selection.where and table.dataset.kind is not DatasetKind.SNAPSHOT:
+            updater = partial(BackfillUpdater, condition=self.selection.where)
+        return update_with_expectations(snapshot, self.plans, table, updater, anew=anew)
 
     def _report(self, event: Event) -> None:
         for dataset in (event.dataset, *(each.dataset for each in self.graph.beside(event.table))):
