@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 
 from headrace.arrangement import codes, spine
 from headrace.arrangement.batch import Layout, Order, batch_of, group_sums, merged, sorted_codes
+from headrace.arrangement.packed_batch import PackedBatch, may_be_stored_as, narrowed
 from headrace.arrangement.spine import Spine
+from headrace.state import batch_files
 from headrace.state.batch_files import batch_in, content_of
 
 TYPES: dict[str, tuple[pl.DataType, st.SearchStrategy[Any]]] = {
@@ -172,7 +174,7 @@ def test_codes_are_sorted_and_equal_ones_stay(bits: int) -> None:
 def test_the_columns_of_a_large_file_are_read_in_place() -> None:
     layout = Layout({"k": pl.Int64(), "v": pl.Int64(), "w": pl.Int64()}, ("k",), ("w",), nullable=False)
     count = 300_000
-    frame = pl.DataFrame({name: np.full(count, 1) for name in layout.types})
+    frame = pl.DataFrame({name: np.full(count, 1 if name == "w" else 1 << 40) for name in layout.types})
     content = content_of(layout, batch_of(layout, frame))
     batch = batch_in(layout, content, (float(count),))
     whole = np.frombuffer(content, np.uint8)
@@ -180,9 +182,54 @@ def test_the_columns_of_a_large_file_are_read_in_place() -> None:
         assert np.shares_memory(column, whole)
 
 
+def test_rows_of_a_file_are_unpacked_as_they_are_taken() -> None:
+    types = {"k": pl.Int64(), "t": pl.String(), "d": pl.Date(), "n": pl.Int64(), "w": pl.Int64()}
+    layout, count = Layout(types, ("t", "d"), ("w",), nullable=True), 20_000
+    rows = [
+        (-(1 << 31) + at, (None, "a", "long enough to lie elsewhere", "")[at % 4],
+         date(2026, 1, 1 + at % 28) if at % 5 else None, at % 100 or None, 1 + at % 2)
+        for at in range(count)
+    ]  # fmt: skip
+    made = batch_of(layout, frame_of(types, rows))
+    content = content_of(layout, made)
+    assert len(content) < 12 * count
+    batch = batch_in(layout, content, made.bounds)
+    assert isinstance(batch, PackedBatch)
+    assert np.array_equal(batch.codes, made.codes)
+    places = np.array([0, 19_999, 5, 5, 7_777])
+    assert batch.take(places).equals(made.take(places), null_equal=True)
+    assert batch.slice(100, 200).take(places[2:4]).equals(made.slice(100, 200).take(places[2:4]))
+    one, other = batch.single_rows(("t", "n", "d")), made.single_rows(("t", "n", "d"))
+    assert [one.row(at) for at in range(0, count, 97)] == [other.row(at) for at in range(0, count, 97)]
+    assert one.slice(9, 20).rows() == other.slice(9, 20).rows()
+    assert batch.numbers("k").to_list() == made.numbers("k").to_list()
+    small = batch.estimated_bytes
+    assert batch.frame.equals(made.frame, null_equal=True)
+    assert batch.estimated_bytes > 3 * small
+
+
+@pytest.mark.parametrize("type", [pl.Int16(), pl.Int32(), pl.Int64(), pl.Date()])
+@pytest.mark.parametrize("bits", [7, 8, 15, 16, 31, 32, 63])
+def test_integers_are_as_narrow_as_they_can_be(type: pl.DataType, bits: int) -> None:
+    widest = {pl.Int16(): 15, pl.Date(): 31, pl.Int32(): 31, pl.Int64(): 63}[type]
+    for least in (-(1 << bits), 1 - (1 << bits), None):
+        numbers = [0, None, least, (1 << bits) - 1]
+        if bits > widest:
+            continue
+        column = pl.Series("n", numbers, {15: pl.Int16, 31: pl.Int32, 63: pl.Int64}[widest]).cast(type)
+        stored = narrowed(column)
+        assert stored.dtype.base_type() in (pl.Int8, pl.Int16, pl.Int32, type.base_type())
+        assert stored.to_physical().to_list() == numbers
+        assert may_be_stored_as(type, stored.dtype) or stored.dtype == type
+        size = {pl.Int8: 8, pl.Int16: 16, pl.Int32: 32, pl.Int64: 64, pl.Date: 32}[stored.dtype.base_type()]
+        assert size == next(each for each in (8, 16, 32, 64) if each > bits)
+
+
 def reopened(held: Spine) -> Spine:
     """Write all batches as files, and read these."""
-    contents = [content_of(held.layout, batch) for batch in held.batches]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch_files, "_MANY", 0)
+        contents = [content_of(held.layout, batch) for batch in held.batches]
     return Spine(
         held.layout,
         [batch_in(held.layout, c, b.bounds) for c, b in zip(contents, held.batches, strict=True)],

@@ -13,6 +13,7 @@ from headrace.pipelines.definitions import Place, Policy, TableName
 from headrace.pipelines.pipeline_run import Event, RunReport, Selection, run_pipeline
 from headrace.pipelines.run_recorder import RunListener
 from headrace.pipelines.spec import PipelineSpec, read_spec
+from headrace.pipelines.update_workers import CONCURRENT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +27,7 @@ class Project:
     spark: SparkSession
     storage: str = "storage"
     place: Place = Place.AUTO
+    side_by_side: int = 1
 
     @property
     def by_spark(self) -> Project:
@@ -43,7 +45,9 @@ class Project:
 
     @property
     def spec(self) -> PipelineSpec:
-        return read_spec(self.root / "spark-pipeline.yml")
+        spec = read_spec(self.root / "spark-pipeline.yml")
+        # One table after another, unless a test says otherwise: the order of events is known.
+        return replace(spec, configuration={CONCURRENT: str(self.side_by_side), **spec.configuration})
 
     def write(self, name: str, text: str) -> None:
         (self.root / "transformations" / name).write_text(text)
@@ -88,6 +92,12 @@ class Project:
 
         files = f"{self.path(table)}/**/*.parquet"
         return Counter(duckdb.sql(f"SELECT * FROM read_parquet('{files}')").fetchall())
+
+
+def one_by_one(project: Project) -> None:
+    """Let runs of commands refresh one table after another, too."""
+    with (project.root / "spark-pipeline.yml").open("a") as file:
+        file.write(f'configuration: {{{CONCURRENT}: "1"}}\n')
 
 
 def dies(*_: object) -> None:

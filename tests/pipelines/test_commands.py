@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from headrace.cli.main import app
 from headrace.pipelines.watch import Watch
 from tests.golden import assert_golden
-from tests.pipelines.project import Project
+from tests.pipelines.project import Project, one_by_one
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +44,7 @@ def events():
 def project(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Project:
     made = Project.new(tmp_path / "project", spark, a_py=EVENTS, b_sql=SQL.partition(";")[2])
     made.add("in", 1, [{"id": at, "v": 1} for at in range(7)])
+    one_by_one(made)
     monkeypatch.chdir(made.root / "transformations")
     return made
 

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,9 @@ def positive():
 SQL = """
 CREATE MATERIALIZED VIEW totals AS SELECT v % 3 AS k, count(*) AS n, sum(v) AS v FROM positive GROUP BY v % 3;
 CREATE MATERIALIZED VIEW sketch AS SELECT theta_sketch_estimate(theta_sketch_agg(id)) AS n FROM positive;
+CREATE MATERIALIZED VIEW sketches AS
+  SELECT v, theta_sketch_estimate(theta_sketch_agg(id)) AS n FROM positive GROUP BY v;
+CREATE MATERIALIZED VIEW shared AS SELECT v FROM sketches WHERE n > 1;
 """
 
 
@@ -93,11 +97,13 @@ def expected(rows: list[dict[str, Any]]) -> dict[str, Counter[tuple[Any, ...]]]:
         "positive": Counter((key, v, latest[key][0]) for key, v in positive.items()),
         "totals": Counter((key, len(vs), sum(vs)) for key, vs in sums.items()),
         "sketch": Counter([(len(positive),)]),
+        "sketches": Counter(Counter(positive.values()).items()),
+        "shared": Counter((v,) for v, n in Counter(positive.values()).items() if n > 1),
     }
 
 
 def published(project: Project) -> dict[str, Counter[tuple[Any, ...]]]:
-    tables = ("events", "latest", "positive", "totals", "sketch")
+    tables = ("events", "latest", "positive", "totals", "sketch", "sketches", "shared")
     return {table: project.rows(table) for table in tables}
 
 
@@ -111,6 +117,8 @@ def test_a_run_that_ends_before_any_file_operation(
     if seed % 2 == 0:
         monkeypatch.setattr(weighted_rows, "FEW", 0)  # As if the changes were many: Spark applies them.
     project = Project.new(tmp_path / "project", spark, a_py=PYTHON, b_sql=SQL)
+    if seed % 2 == 1:
+        project = replace(project.by_spark, side_by_side=2)
     rows: list[dict[str, Any]] = []
 
     def more(number: int) -> None:

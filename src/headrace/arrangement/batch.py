@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 from headrace.arrangement.codes import Codes, codes_of, is_exact, numbers_of
 from headrace.requirements import np, pl
@@ -88,6 +88,31 @@ class SortedBatch:
     def slice(self, start: int, stop: int) -> SortedBatch:
         """Return the rows at positions [`start`, `stop`)."""
         return SortedBatch(self.codes[start:stop], self.frame.slice(start, stop - start), self.bounds)
+
+    def take(self, places: Places) -> pl.DataFrame:
+        """Return the rows at these positions."""
+        return take(self.frame, places)
+
+    def numbers(self, column: str) -> pl.Series:
+        """Return a column of integers, perhaps of a narrower type."""
+        return self.frame[column]
+
+    def single_rows(self, columns: Sequence[str]) -> SingleRows:
+        """Return access to single rows of some columns."""
+        return select(self.frame, columns)
+
+    @property
+    def estimated_bytes(self) -> int:
+        """Bytes of the rows in memory."""
+        return int(self.frame.estimated_size())
+
+
+class SingleRows(Protocol):
+    """Rows that are read one by one, or a few side by side, as a frame has them."""
+
+    def row(self, index: int, /) -> tuple[Any, ...]: ...
+
+    def slice(self, offset: int, length: int, /) -> pl.DataFrame: ...
 
 
 def bounded(layout: Layout, codes: Codes, frame: pl.DataFrame) -> SortedBatch:

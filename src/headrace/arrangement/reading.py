@@ -31,12 +31,12 @@ _FEW = 4
 class RowReader:
     """Reader of single rows of a batch. row: returns the row at a position. columns: names of its columns."""
 
-    __slots__ = ("_codes", "_frame", "batch", "row")
+    __slots__ = ("_codes", "_rows", "batch", "row")
 
     def __init__(self, batch: SortedBatch, columns: Sequence[str]) -> None:
         self.batch = batch
-        self._frame = select(batch.frame, columns)
-        self.row = self._frame.row
+        self._rows = batch.single_rows(columns)
+        self.row = self._rows.row
         codes: Any = np.ascontiguousarray(batch.codes)
         self._codes: Any = memoryview(codes)
 
@@ -55,7 +55,7 @@ class RowReader:
         """Return the rows at consecutive positions."""
         if len(places) < _FEW:
             return list(map(self.row, places))
-        return self._frame.slice(places.start, len(places)).rows()
+        return self._rows.slice(places.start, len(places)).rows()
 
 
 class RowReaders:
@@ -107,8 +107,8 @@ def _together(layout: Layout, parts: list[SortedBatch]) -> Iterator[pl.DataFrame
         touched = np.isin(largest.codes, np.concatenate([part.codes for part in others]))
         alone, met = np.flatnonzero(~touched), np.flatnonzero(touched)
         if len(met):
-            others.insert(0, SortedBatch(largest.codes[met], take(largest.frame, met), largest.bounds))
-            largest = SortedBatch(largest.codes[alone], take(largest.frame, alone), largest.bounds)
+            others.insert(0, SortedBatch(largest.codes[met], largest.take(met), largest.bounds))
+            largest = SortedBatch(largest.codes[alone], largest.take(alone), largest.bounds)
         yield _each_once(layout, merged(layout, others))
     yield _each_once(layout, largest)
 
@@ -120,13 +120,13 @@ def _each_once(layout: Layout, batch: SortedBatch) -> pl.DataFrame:
     several = np.flatnonzero(same[1:] | same[:-1])
     if not len(several):
         return batch.frame
-    rows = take(batch.frame, several)
+    rows = batch.take(several)
     names = (*layout.keys, *layout.values)
     hashes = codes_of([rows[name] for name in names], exact=False)
     if len(np.unique(hashes)) == len(hashes):
         return batch.frame
     added = rows.lazy().group_by(names, maintain_order=True).agg(pl.col(layout.sums).sum())
-    others = take(batch.frame, np.flatnonzero(~(same[1:] | same[:-1])))
+    others = batch.take(np.flatnonzero(~(same[1:] | same[:-1])))
     return pl.concat(
         [others, added.filter(pl.any_horizontal(pl.col(layout.sums) != 0)).select(others.columns).collect()]
     )
@@ -225,9 +225,9 @@ def _beginnings(
         if not layout.exact and len(more):
             # The keys of one code lie in order, so that a range is of one key if both its ends are.
             for at in (low[more], high[more] - 1):
-                ends.append(take(select(batch.frame, layout.keys), at))
+                ends.append(select(batch.take(at), layout.keys))
                 of_ends.append(asked[more])
-        rows.append(take(batch.frame, places))
+        rows.append(batch.take(places))
         numbers.append(np.repeat(asked, taken))
         cuts.append(cut)
         news.append(np.full(len(places), batch is new))

@@ -285,8 +285,8 @@ class Probe:
         """
         asked, places = self._places(batch)
         if not len(asked):
-            return FoundRows(asked, batch.frame.slice(0, 0))
-        rows = take(batch.frame, places)
+            return FoundRows(asked, batch.take(places))
+        rows = batch.take(places)
         if self.layout.exact or not len(asked):
             return FoundRows(asked, rows)
         named = [key.alias(name) for key, name in zip(self.keys, self.layout.keys, strict=True)]
@@ -329,7 +329,7 @@ class Probe:
     ) -> tuple[Places, Places]:
         """Narrow ranges of rows to the rows with the values asked for."""
         assert self.within is not None
-        column = batch.frame[self.within[0]]
+        column = batch.numbers(self.within[0])
         begin = _first_place(column, low, high, values, after=False)
         end = _first_place(column, begin, high, values, after=True)
         if not self.layout.exact and len(asked):
@@ -337,7 +337,7 @@ class Probe:
             own = take(pl.DataFrame(list(self.keys)), asked).get_columns()
             others = np.zeros(len(asked), np.bool_)
             for at in (low, high - 1):
-                others |= differing(own, self.layout.keys_of(take(batch.frame, at)))
+                others |= differing(own, self.layout.keys_of(batch.take(at)))
             begin, end = np.where(others, low, begin), np.where(others, high, end)
         return begin, end
 

@@ -36,6 +36,9 @@ def _sentence(event: Event) -> str:
             return f"Flow '{event.dataset.title}' has FAILED.\nError: {message_of(event.error)}"
         case UpdateState.SKIPPED:
             return f"Flow '{event.dataset.title}' SKIPPED {_SKIPPED}."
+        case UpdateState.QUEUED if event.error is not None:
+            error = message_of(event.error)
+            return f"Flow '{event.dataset.title}' has FAILED and will be restarted.\nError: {error}"
         case _:
             return f"Flow {event.dataset.title} is {event.state.value}."
 

@@ -50,7 +50,7 @@ class InProcessUpdater(Updater):
         read = before.positions.get(query.query.name, {})
         if not self._is_current(self.snapshot.positions(query), read):
             raise NeedsSpark("it is recomputed by Spark")
-        return Updated(before, Method.RECOMPUTE, 0, self.plan.why)
+        return Updated(before, self.plan.method, 0, self.plan.why)
 
     def _begun(self, query: AnalysedQuery) -> Any:
         """Return the last version, which the next one goes on from."""
@@ -201,6 +201,7 @@ def _rows_in(changes: Mapping[str, pa.Table]) -> int:
 
 _METHODS: Mapping[Method, Callable[[InProcessUpdater], Updated]] = {
     Method.RECOMPUTE: InProcessUpdater.recompute,
+    Method.AFFECTED: InProcessUpdater.recompute,
     Method.APPEND: InProcessUpdater.row_by_row,
     Method.STATELESS: InProcessUpdater.row_by_row,
     Method.INCREMENTAL: InProcessUpdater.incremental,

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headrace.errors import UnreadableSource
@@ -211,10 +212,12 @@ _FILE, _KNOWN = f"{RESERVED}file", f"{RESERVED}known"
 class RunDeltaTables:
     """Delta tables that one run reads.
 
+    lock: of all this, since tables are updated side by side.
     tables: each, by path. pinned: the newest version of each when the run first looked, by path.
     known: what changed between two.
     """
 
+    lock: RLock = field(default_factory=RLock)
     tables: dict[str, VersionedTable] = field(default_factory=dict[str, VersionedTable])
     pinned: dict[str, TableVersion] = field(default_factory=dict[str, TableVersion])
     known: dict[tuple[str, int, int, bool], ChangedFiles | None] = field(
@@ -225,23 +228,26 @@ class RunDeltaTables:
         """Return the version that a run reads. Raises `UnreadableSource` and `PipelineError`."""
         if leaf.version is not None:
             return read_version(self.table(leaf), leaf.version)
-        if leaf.path not in self.pinned:
-            self.pinned[leaf.path] = read_version(self.table(leaf))
-        return self.pinned[leaf.path]
+        with self.lock:
+            if leaf.path not in self.pinned:
+                self.pinned[leaf.path] = read_version(self.table(leaf))
+            return self.pinned[leaf.path]
 
     def table(self, leaf: DeltaLeaf) -> VersionedTable:
-        if leaf.path not in self.tables:
-            self.tables[leaf.path] = delta_table(leaf.path)
-        return self.tables[leaf.path]
+        with self.lock:
+            if leaf.path not in self.tables:
+                self.tables[leaf.path] = delta_table(leaf.path)
+            return self.tables[leaf.path]
 
     def changed_files(self, leaf: DeltaLeaf, before: str) -> ChangedFiles | None:
         was, now = TableVersion.parse(before), self.version(leaf)
         if not now.follows(was):
             return None
         key = (leaf.path, was.number, now.number, leaf.streaming)
-        if key not in self.known:
-            self.known[key] = self.table(leaf).changed_files(was.number, now.number, wider=leaf.streaming)
-        return self.known[key]
+        with self.lock:
+            if key not in self.known:
+                self.known[key] = self.table(leaf).changed_files(was.number, now.number, wider=leaf.streaming)
+            return self.known[key]
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,7 @@ def leaves_of(plan: Any, datasets: Mapping[TableName, TableName], session: Spark
     """Return the relations in an analysed plan, each once. datasets: names of tables by folded names."""
     found: dict[str, Leaf] = {}
     for node in _leaf_nodes(plan):
-        leaf = _leaf(node, datasets, session)
+        leaf = leaf_of(node, datasets, session)
         if leaf is not None and leaf.exact not in found:
             number = sum(other.key.partition(" (")[0] == leaf.key for other in found.values())
             found[leaf.exact] = replace(leaf, key=f"{leaf.key} ({number + 1})") if number else leaf
@@ -172,7 +172,7 @@ def _lines(
     read: Set[str] | None,
     depth: int,
 ) -> Iterator[tuple[int, str, str]]:
-    leaf = None if node.children().size() else _leaf(node, datasets, session)
+    leaf = None if node.children().size() else leaf_of(node, datasets, session)
     kind: str = node.nodeName()
     if kind == "LocalRelation":
         yield depth, kind, f"{_digest_of_rows(node)} {node.output().toString()}"
@@ -250,7 +250,8 @@ def _leaf_nodes(plan: Any) -> Iterator[Any]:
         yield from items(each.collectLeaves())
 
 
-def _leaf(node: Any, datasets: Mapping[TableName, TableName], session: SparkSession) -> Leaf | None:
+def leaf_of(node: Any, datasets: Mapping[TableName, TableName], session: SparkSession) -> Leaf | None:
+    """Return the leaf of a relation in an analysed plan; None for one that never changes."""
     kind, streaming = node.nodeName(), node.isStreaming()
     match kind:
         case "OneRowRelation" | "CTERelationRef" | "UnionLoopRef":
@@ -569,7 +570,7 @@ def with_leaves(
     def other(node: Any) -> Any:
         if node.nodeName() == "CTERelationRef" and node.isStreaming() and not streams:
             return _in_a_batch(node, session)
-        leaf = _leaf(node, datasets, session)
+        leaf = leaf_of(node, datasets, session)
         if leaf is None or leaf.exact not in replaced:
             return None
         return relation_like(node, replaced[leaf.exact](), session)

@@ -151,6 +151,7 @@ _METHOD_TEXTS = {
     Method.INCREMENTAL: "incremental: by the changes of its inputs",
     Method.STATELESS: "incremental: row by row, without state",
     Method.APPEND: "append: the rows that its streams have not read",
+    Method.AFFECTED: "recomputed by Spark for the keys of changed rows; what follows gets the difference",
     Method.RECOMPUTE: "recomputed by Spark; what follows gets the difference",
 }
 
@@ -175,6 +176,10 @@ def _lines(
     yield f"{table.dataset.title}{kind}   {table.dataset.location}"
     if table.failure is None:
         yield f"  {_SNAPSHOT if kept else _METHOD_TEXTS[plan.method]}"
+    if plan.keys is not None:
+        yield f"  key: {', '.join(plan.keys.columns)}"
+        if plan.keys.fixed:
+            yield f"  from all rows if these change: {', '.join(plan.keys.fixed)}"
     if plan.why:
         yield f"  why: {plan.why}"
     for step in plan.where:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -36,6 +35,7 @@ from headrace.pipelines.run_snapshot import RunSnapshot
 from headrace.pipelines.spec import PipelineSpec
 from headrace.pipelines.table_plan import TablePlan
 from headrace.pipelines.table_update import Updated, Updater
+from headrace.pipelines.update_workers import UpdateWorkers
 from headrace.shown import Shown
 
 if TYPE_CHECKING:
@@ -192,6 +192,18 @@ def _selected(graph: Graph, selection: Selection) -> tuple[frozenset[TableName],
     return chosen | graph.snapshots_of(chosen), full
 
 
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """Update that has begun. entries: of all tables, as they were then."""
+
+    at: float
+    entries: Mapping[TableName, TableEntry]
+
+    @property
+    def seconds(self) -> float:
+        return perf_counter() - self.at
+
+
 @dataclass(slots=True)
 class _Run:
     catalog: PipelineCatalog
@@ -204,6 +216,11 @@ class _Run:
     events: dict[TableName, Event] = field(default_factory=dict[TableName, Event])
     selected: frozenset[TableName] = frozenset()
     anew: frozenset[TableName] = frozenset()
+    workers: UpdateWorkers[Mapping[TableName, Updated]] = field(
+        default_factory=UpdateWorkers["Mapping[TableName, Updated]"]
+    )
+    started: dict[TableName, _Started] = field(default_factory=dict[TableName, "_Started"])
+    done: set[TableName] = field(default_factory=set[TableName])
 
     @property
     def _spark(self) -> SparkSession:
@@ -222,11 +239,8 @@ class _Run:
         if self.selection.where:
             (name,) = (self.graph.definitions.find(text).name for text in self.selection.refresh)
             check_backfill(self.graph.table(name), self.plans[name], self.selection.where, snapshot)
-        done = set[TableName]()
         try:
-            while (table := self._next(done)) is not None:
-                self._update(table, snapshot)
-                done.add(table.name)
+            self._update_all(snapshot)
         finally:
             snapshot.files.close()
         published = self._to_publish(snapshot.entries)
@@ -236,14 +250,29 @@ class _Run:
         self._deliver(last=True)
         return RunReport(self.events)
 
-    def _next(self, done: AbstractSet[TableName]) -> StoredTable | None:
-        """Return the next table to bring up to date; the graph may be another one once Spark analysed it."""
-        tables = (
-            table
-            for table in self.graph.tables
-            if table.name in self.selected and table.dataset.beside is None
-        )
-        return next((table for table in tables if table.name not in done), None)
+    def _update_all(self, snapshot: RunSnapshot) -> None:
+        """Bring the tables up to date, each after those that it reads: by Spark several at a time."""
+        with self.workers:
+            while True:
+                if (table := self._next()) is not None:
+                    self._begin(table, snapshot)
+                elif self.workers.running:
+                    self._await_one(snapshot)
+                else:
+                    return
+
+    def _next(self) -> StoredTable | None:
+        """Return a table that can be updated now; the graph may be another one once Spark analysed it."""
+        if not self.workers.has_room:
+            return None
+        waited_for = self.selected - self.done
+        for table in self.graph.tables:
+            if table.name in waited_for and table.dataset.beside is None and table.name not in self.started:
+                parts = {table.name, *(each.name for each in self.graph.beside(table.name))}
+                reads = {name for part in parts for name in self.graph.table(part).reads}
+                if waited_for.isdisjoint(reads - parts):
+                    return table
+        return None
 
     def _start_spark(self, snapshot: RunSnapshot | None, why: str) -> None:
         """Go on with Spark, for what cannot be done in this process. Raises `NeedsSpark` if it must not."""
@@ -287,56 +316,99 @@ class _Run:
                 if last:
                     self._report(Event(table.dataset, UpdateState.FAILED, error=error))
 
-    def _update(self, table: StoredTable, snapshot: RunSnapshot) -> None:
+    def _begin(self, table: StoredTable, snapshot: RunSnapshot) -> None:
+        """Bring a table up to date in this process; or by Spark, perhaps beside others."""
+        self.started[table.name] = _Started(perf_counter(), dict(snapshot.entries))
         if table.failure is not None:
-            self._report(Event(table.dataset, UpdateState.FAILED, error=table.failure))
+            self._fail(table, table.failure)
             return
         if any(self.events[name].state in (UpdateState.FAILED, UpdateState.SKIPPED) for name in table.reads):
             self._report(Event(table.dataset, UpdateState.SKIPPED))
+            self._is_done(table)
             return
         self._report(Event(table.dataset, UpdateState.RUNNING))
-        start, before = perf_counter(), dict(snapshot.entries)
         try:
-            done = self._updated(table, snapshot)
+            made = self._updated_here(table, snapshot)
+            if not isinstance(made, Mapping):
+                table, update = self._by_spark(table, snapshot, made)
+                retried = partial(self._tell_retry, table)
+                # What a query sets is set for the session.
+                if self.workers.size > 1 and not any(each.query.settings for each in table.queries):
+                    self.workers.start(table.name, update, retried)
+                    return
+                while self.workers.running:
+                    self._await_one(snapshot)
+                made = self.workers.retried(update, retried)
         except Exception as error:
-            self._report(
-                Event(table.dataset, UpdateState.FAILED, error=error, seconds=perf_counter() - start)
-            )
-            return
-        snapshot.check(leaf for query in table.queries for leaf in query.leaves)
-        if any(before.get(name) != updated.entry for name, updated in done.items()):
-            self.catalog.record(snapshot.entries)
-        seconds = perf_counter() - start
-        for name, updated in done.items():
-            entry, dataset = before.get(name), self.graph.table(name).dataset
-            changed = entry is None or entry.version != updated.entry.version
-            self.events[name] = Event(dataset, UpdateState.COMPLETED, updated, changed, seconds=seconds)
-        self.observer(self.events[table.name])
+            self._fail(table, error)
+        else:
+            self._complete(table, snapshot, made)
 
-    def _updated(self, table: StoredTable, snapshot: RunSnapshot) -> Mapping[TableName, Updated]:
-        """Bring a table up to date: in this process if it can be, else by Spark."""
-        anew = table.name in self.anew
-        why = "" if self.place is Place.SPARK else "it is made anew"
-        if self.place is not Place.SPARK and not anew:
-            try:
-                own = snapshot.without_spark()
-                done = update_with_expectations(own, self.plans, table, InProcessUpdater, anew=anew)
-                snapshot.entries.update(own.entries)
-                return done
-            except NeedsSpark as error:
-                why = error.what
-            except PipelineError:
+    def _await_one(self, snapshot: RunSnapshot) -> None:
+        name, outcome = self.workers.finished()
+        table = self.graph.table(name)
+        try:
+            made = outcome.result()
+        except Exception as error:
+            self._fail(table, error)
+        else:
+            self._complete(table, snapshot, made)
+
+    def _updated_here(self, table: StoredTable, snapshot: RunSnapshot) -> Mapping[TableName, Updated] | str:
+        """Bring a table up to date in this process, or return why that cannot be done."""
+        if self.place is Place.SPARK:
+            return ""
+        if table.name in self.anew:
+            return "it is made anew"
+        try:
+            own = snapshot.without_spark()
+            done = update_with_expectations(own, self.plans, table, InProcessUpdater, anew=False)
+            snapshot.entries.update(own.entries)
+            return done
+        except NeedsSpark as error:
+            return error.what
+        except PipelineError:
+            raise
+        except Exception as error:  # What is refused here, Spark may be able to do.
+            if self.place is Place.HERE:
                 raise
-            except Exception as error:  # What is refused here, Spark may be able to do.
-                if self.place is Place.HERE:
-                    raise
-                why = f"{type(error).__name__}: {message_of(error)}"
+            return f"{type(error).__name__}: {message_of(error)}"
+
+    def _by_spark(
+        self, table: StoredTable, snapshot: RunSnapshot, why: str
+    ) -> tuple[StoredTable, Callable[[], Mapping[TableName, Updated]]]:
+        """Return a table as Spark has analysed it, and its update by Spark. why: why it is needed."""
         if self.project.session is None:
             self._start_spark(snapshot, f"{table.dataset.title}: {why}" if why else "")
+        self.workers.use(self._spark, self.project.spec.configuration)
+        table, anew = self.graph.table(table.name), table.name in self.anew
         updater: Callable[[RunSnapshot, TablePlan, bool], Updater] = Updater
         if self.selection.where and table.dataset.kind is not DatasetKind.SNAPSHOT:
             updater = partial(BackfillUpdater, condition=self.selection.where)
-        return update_with_expectations(snapshot, self.plans, table, updater, anew=anew)
+        return table, partial(update_with_expectations, snapshot, self.plans, table, updater, anew=anew)
+
+    def _tell_retry(self, table: StoredTable, error: Exception) -> None:
+        self.observer(Event(table.dataset, UpdateState.QUEUED, error=error))
+
+    def _fail(self, table: StoredTable, error: Exception) -> None:
+        seconds = self.started[table.name].seconds
+        self._report(Event(table.dataset, UpdateState.FAILED, error=error, seconds=seconds))
+        self._is_done(table)
+
+    def _complete(self, table: StoredTable, snapshot: RunSnapshot, made: Mapping[TableName, Updated]) -> None:
+        snapshot.check(leaf for query in table.queries for leaf in query.leaves)
+        before, seconds = self.started[table.name].entries, self.started[table.name].seconds
+        if any(before.get(name) != updated.entry for name, updated in made.items()):
+            self.catalog.record(dict(snapshot.entries))
+        for name, updated in made.items():
+            entry, dataset = before.get(name), self.graph.table(name).dataset
+            changed = entry is None or entry.version != updated.entry.version
+            self.events[name] = Event(dataset, UpdateState.COMPLETED, updated, changed, seconds=seconds)
+        self._is_done(table)
+        self.observer(self.events[table.name])
+
+    def _is_done(self, table: StoredTable) -> None:
+        self.done |= {table.name, *(each.name for each in self.graph.beside(table.name))}
 
     def _report(self, event: Event) -> None:
         for dataset in (event.dataset, *(each.dataset for each in self.graph.beside(event.table))):

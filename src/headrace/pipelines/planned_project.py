@@ -42,6 +42,8 @@ _SETTINGS = {
     "spark.sql.debug.maxToStringFields": "10000",
     # Times as other readers of Parquet know them, with their zone.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # A quarter smaller than Spark's default.
+    "spark.sql.parquet.compression.codec": "zstd",
 }
 """Settings of a project's session, unless its configuration has others."""
 

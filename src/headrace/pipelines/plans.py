@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.analysis import analyse
 from headrace.errors import HeadraceError, UnsupportedQuery
+from headrace.pipelines.affected_keys import described, keyed_plan
 from headrace.pipelines.definitions import (
     POLICY,
     TOMBSTONES,
@@ -167,10 +168,16 @@ def _plan(
             dataset=str(table.name),
         )
     parts = fingerprint_parts(table, names, spark)
-    return replace(_planned(table, policy, fingerprint_of(parts), spark), parts=parts)
+    return replace(_planned(table, policy, fingerprint_of(parts), names, spark), parts=parts)
 
 
-def _planned(table: StoredTable, policy: Policy, fingerprint: str, spark: SparkSession) -> TablePlan:
+def _planned(
+    table: StoredTable,
+    policy: Policy,
+    fingerprint: str,
+    names: Mapping[TableName, TableName],
+    spark: SparkSession,
+) -> TablePlan:
     stable = all(_is_stable(query, spark) for query in table.queries)
     check_sink(table)
     if table.dataset.kind in (DatasetKind.STREAMING_TABLE, DatasetKind.SINK):
@@ -197,7 +204,9 @@ def _planned(table: StoredTable, policy: Policy, fingerprint: str, spark: SparkS
                 fix=f"{error.fix}; or give it the refresh policy 'auto', and Spark recomputes it",
                 dataset=str(table.name),
             ) from None
-        return TablePlan(table, Method.RECOMPUTE, fingerprint, stable, error.what, error.where)
+        plan = TablePlan(table, Method.RECOMPUTE, fingerprint, stable, error.what, error.where)
+        keyed = keyed_plan(table, query, names, spark) if stable else None
+        return plan if keyed is None else replace(plan, method=Method.AFFECTED, keys=described(keyed, query))
     return TablePlan(table, Method.INCREMENTAL, fingerprint, stable, "", (), flow, inputs, chooses)
 
 

@@ -105,8 +105,10 @@ def _raising_on_sigterm() -> Generator[None]:
         yield
         return
     from headrace.pipelines.table_update import Stopped
+    from headrace.spark.session import renew_connection
 
     def stop(number: int, _frame: FrameType | None) -> None:
+        renew_connection()
         raise Stopped(Signals(number))
 
     before = signal(SIGTERM, stop)

@@ -9,6 +9,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
+from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.pipelines.catalog import PipelineCatalog, Position, Positions, TableEntry
@@ -154,19 +155,21 @@ class FileChanges:
 class RunFiles:
     """Files that one run reads, the same for all its tables.
 
+    lock: of all this, since tables are updated side by side.
     contents: of earlier and of these files. compared: folders and files that a table reads by their changes;
               those of others need no checksums.
     listings: the files of each input. folders: what was in each folder when the run first looked.
-    counting: counters of the rows of inputs whose files do not tell how many they hold.
+    counting: counters of the rows of inputs whose files do not tell how many they hold, by thread and input.
     differences: of inputs of which files have changed or are gone, with their numbers of rows.
     differences_here: the same, read in this process.
     """
 
     contents: InputContents
+    lock: RLock = field(default_factory=RLock)
     compared: frozenset[str] = frozenset()
     listings: dict[str, dict[str, FileMark]] = field(default_factory=dict[str, dict[str, FileMark]])
     folders: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
-    counting: dict[str, Observation] = field(default_factory=dict[str, "Observation"])
+    counting: dict[tuple[int, str], Observation] = field(default_factory=dict[tuple[int, str], "Observation"])
     differences: dict[tuple[str, FileChanges], tuple[DataFrame, int]] = field(
         default_factory=dict[tuple[str, "FileChanges"], "tuple[DataFrame, int]"]
     )
@@ -189,9 +192,10 @@ class FileInput(RunInput[FilesLeaf]):
 
     def position(self) -> dict[str, FileMark]:
         leaf, listings = self.leaf, self.files.listings
-        if leaf.exact not in listings:
-            listings[leaf.exact] = self._list()
-        return listings[leaf.exact]
+        with self.files.lock:
+            if leaf.exact not in listings:
+                listings[leaf.exact] = self._list()
+            return listings[leaf.exact]
 
     def _list(self) -> dict[str, list[int]]:
         """List the files, without files added after the run first listed their folders."""
@@ -212,12 +216,14 @@ class FileInput(RunInput[FilesLeaf]):
     def keep(self) -> None:
         """Store the contents of the files, for comparison with later ones."""
         if not self.leaf.streaming and not self.leaf.incomparable:
-            self.files.contents.keep(self.position())
+            with self.files.lock:
+                self.files.contents.keep(self.position())
 
     def check(self) -> None:
         """Check the files again after reading. Contents that changed meanwhile are never compared."""
         if not self.leaf.streaming and self.leaf.exact in self.files.listings:
-            self.files.contents.check(self.files.listings[self.leaf.exact])
+            with self.files.lock:
+                self.files.contents.check(self.files.listings[self.leaf.exact])
 
     def whole(self) -> DataFrame:
         return self._rows_of(self.position())
@@ -287,8 +293,8 @@ class FileInput(RunInput[FilesLeaf]):
         return not self.file_changes(before).removed
 
     def rows_changed(self, before: Position | None) -> int | None:
-        if self.leaf.exact in self.files.counting:
-            return _observed_rows(self.files.counting.pop(self.leaf.exact))
+        if (counting := self.files.counting.pop((get_ident(), self.leaf.exact), None)) is not None:
+            return _observed_rows(counting)
         found = self.file_changes(before)
         if found.removed:
             here = self.files.differences_here.get((self.leaf.exact, found))
@@ -340,15 +346,16 @@ class FileInput(RunInput[FilesLeaf]):
     def _difference(self, found: FileChanges) -> tuple[DataFrame, int]:
         """Return the changes from the removed files to the added ones, and their number."""
         key = self.leaf.exact, found
-        if key not in self.files.differences:
-            kept = {path: self.files.contents.kept(path, mark) for path, *mark in found.removed}
-            root = next(iter(self.leaf.roots))
-            held = relation_of_files(
-                self.leaf, sorted(map(str, kept.values())), self.spark, self.files.contents.base(root)
-            )
-            old, new = frame_of_plan(held, self.spark), self._rows_of(found.added)
-            rows = difference(old, new).persist()
-            self.files.differences[key] = rows, rows.count()
+        with self.files.lock:
+            if key not in self.files.differences:
+                kept = {path: self.files.contents.kept(path, mark) for path, *mark in found.removed}
+                root = next(iter(self.leaf.roots))
+                held = relation_of_files(
+                    self.leaf, sorted(map(str, kept.values())), self.spark, self.files.contents.base(root)
+                )
+                old, new = frame_of_plan(held, self.spark), self._rows_of(found.added)
+                made = difference(old, new).persist()
+                self.files.differences[key] = made, made.count()
         rows, count = self.files.differences[key]
         return rows.select("*"), count  # Readers may persist and release theirs.
 
@@ -358,11 +365,12 @@ class FileInput(RunInput[FilesLeaf]):
         from pyspark.sql import functions as f
 
         rows = self._rows_of(paths)
-        self.files.counting.pop(self.leaf.exact, None)
+        key = get_ident(), self.leaf.exact
+        self.files.counting.pop(key, None)
         # Counting breaks Spark's generated code in two: of many rows, as in a first run, that is noticed.
         if not paths or not count or self.leaf.knows_its_rows:
             return rows
-        self.files.counting[self.leaf.exact] = counting = Observation()
+        self.files.counting[key] = counting = Observation()
         return rows.observe(counting, f.count(f.lit(1)))
 
     def _rows_of(self, paths: Collection[str]) -> DataFrame:

@@ -37,13 +37,28 @@ class Method(Enum):
     STATELESS:   the query runs on the rows that came and on those that went: its rows are computed one by
                  one, so that is what came to the table, and what went.
     APPEND:      the query of a stream runs on the rows that it has not read.
+    AFFECTED:    Spark runs the query on the rows with the keys of changed rows, see `AffectedKeys`, and the
+                 difference to the table's rows with these keys is handed on.
     RECOMPUTE:   Spark runs the query on all rows, and the difference to the rows before is handed on.
     """
 
     INCREMENTAL = "incremental"
     STATELESS = "incremental, stateless"
     APPEND = "append"
+    AFFECTED = "recompute, affected keys"
     RECOMPUTE = "recompute"
+
+
+@dataclass(frozen=True, slots=True)
+class AffectedKeys:
+    """Key by which a table is recomputed in part.
+
+    columns: names of the columns that are the key.
+    fixed:   positions' names of the inputs whose rows lack it: if they change, all rows are recomputed.
+    """
+
+    columns: tuple[str, ...]
+    fixed: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +72,7 @@ class TablePlan:
     chooses: whether it may be made from all rows where that is estimated to cost less.
     parts: of what the fingerprint is made.
     load:    gives the flow of a kept plan, see `loaded`.
+    keys:    of a table that is recomputed in part.
     """
 
     table: StoredTable
@@ -71,6 +87,7 @@ class TablePlan:
     parts: Mapping[str, str] = field(default_factory=dict[str, str])
     load: Callable[[], Flow] | None = None
     only_spark: str = ""
+    keys: AffectedKeys | None = None
 
     def loaded(self) -> TablePlan:
         """Return the plan with its flow, which a kept analysis has in a part of its own."""
@@ -79,7 +96,7 @@ class TablePlan:
     @property
     def compared_files(self) -> Iterator[str]:
         """Folders and files that are read by their changes, not in full."""
-        if self.method in (Method.STATELESS, Method.INCREMENTAL):
+        if self.method in (Method.STATELESS, Method.INCREMENTAL, Method.AFFECTED):
             for query in self.table.queries:
                 for leaf in query.leaves:
                     if isinstance(leaf, FilesLeaf) and not leaf.streaming:

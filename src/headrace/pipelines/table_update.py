@@ -16,7 +16,7 @@ from headrace.file_system import remove_folder
 from headrace.pipelines.catalog import DELIVERY, Position, Positions, TableEntry, TableState
 from headrace.pipelines.definitions import DatasetKind
 from headrace.pipelines.deliveries import stage
-from headrace.pipelines.errors import PipelineError
+from headrace.pipelines.errors import CatalogDamaged, PipelineError
 from headrace.pipelines.expectations import ExpectationCounts
 from headrace.pipelines.graph import AnalysedQuery, StoredTable, empty_frame, settings
 from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, with_leaves
@@ -80,7 +80,7 @@ class Updater:
         """Write the next version of the table, if anything changed. Raises the errors of its query."""
         start = perf_counter()
         try:
-            if self.plan.method in (Method.STATELESS, Method.INCREMENTAL):
+            if self.plan.method in (Method.STATELESS, Method.INCREMENTAL, Method.AFFECTED):
                 self.snapshot.keep(leaf for query in self._table.queries for leaf in query.leaves)
             with settings(self.snapshot.spark, self._settings):
                 updated = _METHODS[self.plan.method](self)
@@ -196,6 +196,45 @@ class Updater:
             for leaf in query.leaves
             if isinstance(leaf, (TableLeaf, FilesLeaf, DeltaLeaf))
         }
+
+    # -- by Spark, from the rows with the keys of changed rows --
+
+    def affected(self) -> Updated:
+        (query,) = self._table.queries
+        name, now, before = query.query.name, self.snapshot.positions(query), self._before
+        why = self._why_from_scratch(before)
+        read = before.positions.get(name, {}) if before is not None and not why else {}
+        if before is not None and read and self._is_current(now, read):
+            return Updated(before, self.plan.method, 0, self.plan.why)
+        if why := why or self._why_unknown(query, read):
+            return self._recomputed(query, now, why)
+        assert before is not None
+        if self._inputs_unchanged(query, read):
+            return Updated(self._entry(before.version, {name: now}), self.plan.method, 0, self.plan.why)
+        from headrace.pipelines.affected_keys import keyed_plan
+        from headrace.pipelines.affected_update import AffectedRows, WholeIsCheaper
+
+        keyed = keyed_plan(self._table, query, self.snapshot.graph.names, self.snapshot.spark)
+        assert keyed is not None
+        for leaf in query.leaves:
+            if leaf.exact not in keyed.keyed and not self.snapshot.input(leaf).is_unchanged(
+                read.get(leaf.key)
+            ):
+                why = f"{leaf.key} has changed, which has no {', '.join(keyed.columns)}"
+                return self._recomputed(query, now, why)
+        try:
+            version = AffectedRows(keyed, self.snapshot, read).write(self._writer)
+        except CatalogDamaged as error:
+            return self._recomputed(query, now, error.what)
+        except WholeIsCheaper as error:
+            return self._recomputed(query, now, str(error))
+        changed = self.snapshot.rows_changed(query.leaves, read)
+        return Updated(self._entry(version, {name: now}), self.plan.method, changed, self.plan.why)
+
+    def _recomputed(self, query: AnalysedQuery, now: Positions, why: str) -> Updated:
+        version = self._writer.replace(self._run_query(query, self._whole_inputs(query)))
+        entry = self._entry(version, {query.query.name: now})
+        return Updated(entry, self.plan.method, None, _FROM_ALL_ROWS + why, whole=True)
 
     # -- rows of streams --
 
@@ -461,6 +500,7 @@ class Stopped(BaseException):
 
 _METHODS: Mapping[Method, Callable[[Updater], Updated]] = {
     Method.RECOMPUTE: Updater.recompute,
+    Method.AFFECTED: Updater.affected,
     Method.APPEND: Updater.append,
     Method.STATELESS: Updater.stateless,
     Method.INCREMENTAL: Updater.incremental,

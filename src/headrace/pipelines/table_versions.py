@@ -173,6 +173,22 @@ class TableVersions:
         typed = [f.col(quoted(each.name)).cast(each.dataType).alias(each.name) for each in fields]
         return found.select(*typed, f.col(SINK_WEIGHT).cast("long").alias(WEIGHT))
 
+    def files(self) -> list[Path]:
+        """Return the data files of the last version. Raises `CatalogDamaged` if files are missing."""
+        self._check_rows()
+        return data_files(self._rows_folder(self.last.version))
+
+    def read_file(self, file: Path, columns: pa.Schema) -> pa.Table:
+        """Read some columns of a data file of the last version in this process. Raises `NeedsSpark`."""
+        from headrace.pipelines.table_files import read_data_file
+
+        parts = self.table.dataset.partitioned_by
+        return read_data_file(self._rows_folder(self.last.version), file, columns, parts)
+
+    def collect(self, rows: DataFrame, columns: pa.Schema) -> pa.Table:
+        """Collect rows with the columns of the table, which `columns` has for Arrow."""
+        return self._conform(rows).toArrow().cast(columns)
+
     # -- write ------------------------------------------------------------------------------------------
 
     def replace(self, rows: DataFrame) -> int:
@@ -281,7 +297,12 @@ class TableVersions:
             return self.apply(self.read_ticks(ticks))
         if not here and (self.table.layout != "parquet" or sum(map(count_rows, ticks)) > few.FEW):
             return self.apply(self.read_ticks(ticks))
-        changes, before = few.read_ticks(ticks, columns), self._comparable
+        return self.apply_here(few.read_ticks(ticks, columns), columns)
+
+    def apply_here(self, changes: pa.Table, columns: pa.Schema) -> int:
+        """Write a version with few consolidated changes applied in this process, like `append`."""
+        before, few = self._comparable, weighted_rows
+        assert before is not None
         changes = few.without_empty_texts(changes, self.table.dataset.partitioned_by)
         if not len(changes):
             return before.version
@@ -311,8 +332,13 @@ class TableVersions:
         anew = files_with_rows(held, removed, columns, parts)
         if is_absent(self.spark) and sum(file.stat().st_size for file in anew) > _MAX_REWRITTEN:
             raise NeedsSpark(f"many files of {self.table.name} are to be written anew")
-        rows = [weighted_rows.as_changes(read_data_file(held, file, columns, parts)) for file in anew]
-        whole = weighted_rows.consolidate_arrow(pa.concat_tables([changes, *rows]))
+        rows = pa.concat_tables(
+            [columns.empty_table(), *(read_data_file(held, file, columns, parts) for file in anew)]
+        )
+        stay, touched = weighted_rows.split_by_rows(rows, removed)
+        whole = weighted_rows.consolidate_arrow(
+            pa.concat_tables([changes, weighted_rows.as_changes(touched)])
+        )
         expanded = weighted_rows.expand_arrow(whole)
         if expanded is None:
             raise PipelineError(
@@ -322,7 +348,7 @@ class TableVersions:
                 fix=f"make it anew: --full-refresh {self.table.name}",
             )
         folder = self._rows_folder(version)
-        _write_table(expanded, folder, parts)
+        _write_table(pa.concat_tables([stay, expanded]), folder, parts)
         self._take_over(before.version, folder, without=frozenset(anew))
 
     def _rewrite(self, before: TableEntry, version: int) -> None:
@@ -458,7 +484,7 @@ def _write_table(rows: pa.Table, folder: Path, partitioned_by: Sequence[str] = (
     staged.mkdir()
     for at, part in parts_of(rows, partitioned_by):
         (staged / at).mkdir(parents=True, exist_ok=True)
-        pq.write_table(part, staged / at / f"part-{uuid4()}.parquet", compression="snappy")
+        pq.write_table(part, staged / at / f"part-{uuid4()}.parquet", compression="zstd")
     _publish(staged, folder)
 
 

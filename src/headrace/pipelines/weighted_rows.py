@@ -218,6 +218,30 @@ def consolidate_arrow(changes: pa.Table) -> pa.Table:
     return rows.set_column(rows.schema.get_field_index(WEIGHT), changes.schema.field(WEIGHT), weights)
 
 
+def split_by_rows(rows: pa.Table, some: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Return the rows that none of `some` equals, and the others, among which may be a few more."""
+    import polars as pl
+    import pyarrow.types as kinds
+
+    plain = [f.name for f in rows.schema if not (kinds.is_nested(f.type) or kinds.is_floating(f.type))]
+    if not plain:
+        return rows.slice(0, 0), rows
+    return split_by_key(rows, pl.from_arrow(some.select(plain)), plain)
+
+
+def split_by_key(rows: pa.Table, keys: Any, names: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+    """Return the rows without one of some keys, and those with one. keys: a frame of Polars."""
+    import numpy as np
+    import polars as pl
+    import pyarrow as pa
+
+    frame: Any = pl.from_arrow(rows.select(names))
+    found = frame.with_row_index(COPY).join(keys, on=names, how="semi", nulls_equal=True)
+    has = np.zeros(len(rows), bool)
+    has[found.get_column(COPY).to_numpy()] = True
+    return rows.filter(pa.array(~has)), rows.filter(pa.array(has))
+
+
 def expand_arrow(changes: pa.Table) -> pa.Table | None:
     """Repeat each row by its weight; None if a weight is negative."""
     import numpy as np

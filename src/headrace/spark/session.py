@@ -120,6 +120,16 @@ def _session_that_is_there() -> SparkSession | None:
     return there
 
 
+def renew_connection() -> None:
+    """Let this thread talk to the JVM by a new connection.
+
+    What a signal cuts off leaves its answer in the old one, where the next call would take it for its own.
+    """
+    context: Any = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    if context is not None and context._gateway is not None:
+        context._gateway._gateway_client.thread_connection.connection = None
+
+
 def _forget_dead_jvm() -> None:
     """Make PySpark start a new JVM instead of reusing the gateway to a dead one."""
     from pyspark import SparkContext

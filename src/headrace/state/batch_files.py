@@ -6,24 +6,27 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
-from io import BytesIO
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as compute
 from pyarrow.ipc import new_file, open_file
 from xxhash import xxh3_128_hexdigest
 
 from headrace.arrangement.batch import Layout, SortedBatch, own_copy, select
+from headrace.arrangement.codes import Codes
+from headrace.arrangement.packed_batch import PackedBatch, PackedRows, narrowed
 from headrace.state.chain import FileRef, Part, check_size, damaged
 
 _CODES = "#codes"
 """Name of the column beside those of the layout."""
 
 
-_OLDEST = pl.CompatLevel.oldest()
+_OLDEST, _NEWEST = pl.CompatLevel.oldest(), pl.CompatLevel.newest()
+pc: Any = compute
 
 
 _MANY = 1_000
@@ -32,23 +35,56 @@ _MANY = 1_000
 
 def content_of(layout: Layout, batch: SortedBatch) -> pa.Buffer:
     """Encode a batch as the content of a file."""
-    beside = [] if _codes_are_keys(layout) else [pl.Series(_CODES, batch.codes)]
     if len(batch) < _MANY:
-        # Polars would plan a query. Readers copy the texts of so few rows.
-        named = {column.name: column.to_arrow(compat_level=_OLDEST) for column in (*batch.frame, *beside)}
-        rows, sink = pa.RecordBatch.from_arrays([*named.values()], [*named]), pa.BufferOutputStream()
-        with new_file(sink, rows.schema) as writer:
-            writer.write_batch(rows)
-        return sink.getvalue()
-    # A column in several pieces would be copied by each reader; Polars writes large frames in several.
-    frame = batch.frame.rechunk()
-    if len(layout.sums) == 1 and bool((frame[layout.sums[0]] == 1).all()):
-        # Rows that were never taken back: their weights need no column.
-        frame = frame.drop(layout.sums)
-    frame = pl.DataFrame([*map(_alone, frame), *beside])
-    out = BytesIO()
-    frame.write_ipc(out, compression="uncompressed", record_batch_size=len(batch))
-    return pa.py_buffer(out.getbuffer())
+        # Polars would plan queries. Readers copy the texts of so few rows.
+        named = {column.name: _arrow(column.to_arrow(compat_level=_OLDEST)) for column in batch.frame}
+    else:
+        # A column in several pieces would be copied by each reader.
+        frame = batch.frame.rechunk()
+        if len(layout.sums) == 1 and bool((frame[layout.sums[0]] == 1).all()):
+            # Rows that were never taken back: their weights need no column.
+            frame = frame.drop(layout.sums)
+        named = {column.name: _packed(column) for column in frame}
+    if not layout.exact:
+        named[_CODES] = _packed_codes(batch.codes)
+    rows, sink = pa.RecordBatch.from_arrays([*named.values()], [*named]), pa.BufferOutputStream()
+    with new_file(sink, rows.schema) as writer:
+        writer.write_batch(rows)
+    return sink.getvalue()
+
+
+def _arrow(column: Any) -> pa.Array[Any]:
+    return column
+
+
+_REPEATED = 4
+"""Rows for each text, or code, from which on it pays to have it once."""
+
+
+def _packed(column: pl.Series) -> pa.Array[Any]:
+    """Encode a column: integers as narrow ones, texts by number if they are repeated."""
+    if column.dtype not in (pl.String, pl.Binary):
+        return _arrow(narrowed(column).to_arrow(compat_level=_OLDEST))
+    texts = _alone(column)
+    if texts.n_unique() * _REPEATED > len(texts):
+        return _arrow(texts.to_arrow(compat_level=_NEWEST))
+    numbered: Any = _arrow(texts.to_arrow(compat_level=_OLDEST)).dictionary_encode()
+    count = len(numbered.dictionary)
+    number = pa.uint8() if count <= 1 << 8 else pa.uint16() if count <= 1 << 16 else pa.uint32()
+    return pa.DictionaryArray.from_arrays(numbered.indices.cast(number), numbered.dictionary)
+
+
+def _packed_codes(codes: Codes) -> pa.Array[Any]:
+    """Encode codes, which ascend: each once if they are repeated."""
+    ends = np.flatnonzero(np.append(codes[1:] != codes[:-1], True))
+    if len(ends) * _REPEATED > len(codes):
+        return _numbers(codes)
+    return pa.RunEndEncodedArray.from_arrays(_numbers((ends + 1).astype(np.int32)), _numbers(codes[ends]))
+
+
+def _numbers(numbers: Any) -> pa.Array[Any]:
+    # Given an array of NumPy, Arrow would look for pandas.
+    return _arrow(pl.Series(numbers).to_arrow())
 
 
 def _alone(column: pl.Series) -> pl.Series:
@@ -71,18 +107,37 @@ def batch_in(layout: Layout, content: pa.Buffer, bounds: tuple[float, ...]) -> S
 
     Raises `ValueError` or an error of Arrow for a file with other columns.
     """
-    frame = cast("pl.DataFrame", pl.from_arrow(open_file(content).read_all(), rechunk=False))
-    if len(layout.sums) == 1 and layout.sums[0] not in frame.columns:
+    table = open_file(content).read_all()
+    named: dict[str, Any] = {name: _whole(table[name]) for name in table.column_names}
+    texts = {
+        name: pl.Series(name, column.dictionary)
+        for name, column in named.items()
+        if pa.types.is_dictionary(column.type)
+    }
+    columns = [pl.Series(n, named[n].indices if n in texts else named[n]) for n in layout.types if n in named]
+    frame = pl.DataFrame(columns)
+    if len(layout.sums) == 1 and layout.sums[0] not in named:
         # A constant takes no memory until it is looked at, as `DataFrame.__getitem__` does.
         frame = frame.with_columns(pl.lit(1, pl.Int64).alias(layout.sums[0]))
-    if any(frame.schema.get(name) != type for name, type in layout.types.items()):
+    if set(frame.columns) != set(layout.types):
         raise ValueError("it has other columns")
-    codes = frame[layout.keys[0] if _codes_are_keys(layout) else _CODES]
-    return SortedBatch(np.asarray(codes.to_numpy(), np.int64), select(frame, layout.types), bounds)
+    rows = PackedRows(select(frame, layout.types), layout.types, texts)
+    if not rows.are_of_types():
+        raise ValueError("it has other columns")
+    if layout.exact:
+        codes = layout.codes_of(layout.keys_of(rows.of(select(frame, layout.keys)).unpacked()))
+    else:
+        found = named[_CODES]
+        encoded = pa.types.is_run_end_encoded(found.type)
+        codes = (pc.run_end_decode(found) if encoded else found).to_numpy()
+    codes = np.asarray(codes, np.int64)
+    if rows.is_plain:
+        return SortedBatch(codes, frame, bounds)
+    return PackedBatch(codes, rows, bounds)
 
 
-def _codes_are_keys(layout: Layout) -> bool:
-    return layout.exact and layout.types[layout.keys[0]] == pl.Int64
+def _whole(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
+    return column.chunk(0) if column.num_chunks == 1 else cast("Any", column.combine_chunks())
 
 
 class MappedFiles:

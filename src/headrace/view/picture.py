@@ -171,7 +171,7 @@ def picture_of_pipeline(title: str, graph: Graph, plans: Mapping[TableName, Tabl
     sources: dict[str, str] = {}
     for table in graph.tables:
         plan = plans[table.name]
-        shape = BoxRole.OPAQUE if plan.method.value == "recompute" else BoxRole.OPERATOR
+        shape = BoxRole.OPAQUE if plan.method.value.startswith("recompute") else BoxRole.OPERATOR
         shape = {"sink": BoxRole.SINK, "snapshot": BoxRole.SOURCE}.get(table.dataset.kind.value, shape)
         called = table.dataset.input or table.name.table
         made = Box(tables[table.name], (called, _caption(table, plan)), shape)

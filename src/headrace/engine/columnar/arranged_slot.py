@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
-from headrace.arrangement.batch import concat_frames, negated, take
+from headrace.arrangement.batch import concat_frames, negated
 from headrace.arrangement.codes import coder
 from headrace.arrangement.reading import RowReader, RowReaders
 from headrace.arrangement.spine import Spine, SumOverflow
@@ -112,7 +112,7 @@ class ArrangedSlot:
 
     def estimated_bytes(self) -> int:
         """Estimate the memory of the entries."""
-        return estimated_bytes(self._entries) + int(sum(b.frame.estimated_size() for b in self.spine.batches))
+        return estimated_bytes(self._entries) + sum(batch.estimated_bytes for batch in self.spine.batches)
 
     def settle(self) -> None:
         """Write all entries into the arrangement. Raises `ColumnarDeclined` if columns can't hold one."""
@@ -152,8 +152,8 @@ class ArrangedSlot:
         rows = [self.spine.probe(self._key_columns(kept)).rows]
         numbers = np.array(sorted(dropped))
         for batch in self.spine.batches:
-            at = np.flatnonzero(np.isin(batch.frame[group].to_numpy(), numbers))
-            rows.append(take(batch.frame, at).select(rows[0].columns))
+            at = np.flatnonzero(np.isin(batch.numbers(group).to_numpy(), numbers))
+            rows.append(batch.take(at).select(rows[0].columns))
         return concat_frames(rows)
 
     def discard(self) -> None:

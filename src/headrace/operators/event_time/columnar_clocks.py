@@ -322,16 +322,16 @@ def _due(plan: TemporalPlan, batches: Sequence[SortedBatch], before: Any, now: A
     layout = plan.layout
     due: list[SortedBatch] = []
     for batch in batches:
-        moments = batch.frame[MOMENT].to_numpy()
+        moments = batch.numbers(MOMENT).cast(pl.Int64).to_numpy()
         at = np.flatnonzero(plan.reached(moments, now) & ~plan.reached(moments, before))
         if len(at):
-            due.append(bounded(layout, batch.codes[at], take(batch.frame, at)))
+            due.append(bounded(layout, batch.codes[at], batch.take(at)))
     return merged(layout, due) if due else batch_of(layout, pl.DataFrame(schema=layout.types))
 
 
 def _next_moment(plan: TemporalPlan, batches: Sequence[SortedBatch], now: Any) -> Any:
     """Return the earliest moment that the clock has not reached; None if no row is pending."""
-    moments = [batch.frame[MOMENT].to_numpy() for batch in batches]
+    moments = [batch.numbers(MOMENT).cast(pl.Int64).to_numpy() for batch in batches]
     later = [int(each.min()) for of in moments if len(each := of[~plan.reached(of, now)])]
     return time_of(min(later), plan.type) if later else None
 
