@@ -61,7 +61,9 @@ class PackedRows:
     def unpacked_column(self, column: pl.Series) -> pl.Series:
         type, texts = self.types[column.name], self.texts.get(column.name)
         if texts is not None:
-            return texts.gather(column.cast(pl.UInt32)).alias(column.name)
+            at = column.cast(pl.UInt32)
+            # A plan is only needed for nulls.
+            return texts[at] if not at.null_count() else texts.gather(at)
         if column.dtype == type:
             return column
         return column.cast(_WIDEST[type.base_type()]).cast(type)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headrace.engine.witness import Witness
     from headrace.expr.types import Schema
     from headrace.flow.flow import Flow
+    from headrace.pipelines.row_provenance import AgreeingRows, Unexplained
     from headrace.pull.rules.checker import Profile, Violation
     from headrace.pull.rules.trace import Layer, Trace
     from headrace.view import Picture
@@ -347,6 +348,74 @@ def parse_row(text: str, schema: Schema) -> tuple[Any, ...]:
             why=f"Its columns are {schema}.",
             fix="look for the row by its keys in the sources",
         ) from None
+
+
+def parse_texts(text: str) -> dict[str, str | None]:
+    """Parse columns of a row, a JSON object or standard input for "-", to texts. Raises `BadInput`."""
+    text = sys.stdin.read() if text == "-" else text
+    try:
+        # Numbers stay as they are written: a float would round them.
+        found: Any = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise BadInput(
+            f"the row {text.strip()[:200]} is not a JSON object",
+            fix='give columns in single quotes: \'{"city": "bath", "day": "2026-01-31"}\'',
+        )
+    known = {True: "true", False: "false"}
+    columns = cast("dict[str, Any]", found)
+    return {
+        name: value
+        if value is None or isinstance(value, str)
+        else known.get(value, "")
+        if isinstance(value, bool)
+        else json.dumps(value, ensure_ascii=False)
+        for name, value in columns.items()
+    }
+
+
+def report_unexplained(found: Unexplained, *, as_json: bool) -> None:
+    """Print what is known of a row that no flow explains. Exits with the code of what cannot be told."""
+    if as_json:
+        typer.echo(json.dumps(unexplained_json(found)))
+        raise typer.Exit(CANNOT_TELL)
+    out = create_console()
+    typer.echo(f"Which rows it was made from is not known: {found.why}.")
+    typer.echo(f"\nThe query, at {found.where}:\n\n{found.query}\n")
+    for name, shown in unexplained_json(found)["inputs"].items():
+        if shown["why_not"]:
+            typer.echo(f"{name}: {shown['why_not']}")
+            continue
+        typer.echo(f"{name}: {shown['count']:,} row{_s(shown['count'])} with {shown['restriction']}")
+        table = create_table(*shown["columns"])
+        for values in shown["rows"][:_SHOWN_ROWS]:
+            table.add_row(*("" if value is None else value for value in values))
+        out.print(table)
+    raise typer.Exit(CANNOT_TELL)
+
+
+def unexplained_json(found: Unexplained) -> dict[str, Any]:
+    """Encode what is known of a row that no flow explains as JSON."""
+    return {
+        "found": False,
+        "unexplained": found.why,
+        "where": found.where,
+        "query": found.query,
+        "inputs": {name: _agreeing_json(each) for name, each in found.inputs.items()},
+    }
+
+
+def _agreeing_json(found: AgreeingRows) -> dict[str, Any]:
+    from headrace.pipelines.stored_rows import is_number, page_of
+
+    equal = " and ".join(f"{name} = {value!r}" for name, value in found.columns.items())
+    said: dict[str, Any] = {"why_not": found.why_not, "restriction": equal, "count": found.count}
+    if found.rows is None:
+        return said
+    numbers = [is_number(each.type) for each in found.rows.schema]
+    rows = [list(row.values) for row in page_of(found.rows, "", 0).rows]
+    return {**said, "columns": found.rows.column_names, "numbers": numbers, "rows": rows}
 
 
 def _print(found: Witness) -> None:

@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.exit_codes import FAILED, signal_code
-from headrace.cli.inspection import DrawingFormat, drawing_of
+from headrace.cli.inspection import (
+    AsJson,
+    DrawingFormat,
+    Seconds,
+    drawing_of,
+    parse_texts,
+    report,
+    report_unexplained,
+)
 from headrace.cli.row_formats import RowsFormat
+from headrace.cli.run import Port, serve_until_interrupted, why_process
 from headrace.errors import BadInput, HeadraceError
 from headrace.pipelines.definitions import Place, Policy
 
@@ -321,7 +330,7 @@ def dry_run(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
         _session(spec) as (project, start),
         known(project, start, refresh_policy) as (graph, plans),
     ):
-        for table in graph.tables:
+        for table in (each for each in graph.tables if not each.dataset.shared_by):
             plan = plans[table.name]
             why = f"   {plan.why}" if plan.why else ""
             typer.echo(f"{table.dataset.title}   {plan.method.value}{why}")
@@ -355,6 +364,52 @@ def draw(
         known(project, start, refresh_policy) as (graph, plans),
     ):
         typer.echo(drawing_of(picture_of_pipeline(project.name, graph, plans), format), nl=False)
+
+
+@pipeline.command()
+def ui(spec: Spec = None, port: Port = 0) -> None:
+    """Serve a page of a pipeline until Ctrl-C: its tables, runs, rows, changes and expectations.
+
+    The page reads the storage only. It starts neither runs nor Spark, and follows runs of other processes.
+    """
+    from headrace.pipelines.spec import find_spec, read_spec
+    from headrace.ui.pipeline_page import PipelinePage
+
+    project = read_spec((spec or find_spec(Path.cwd())).absolute())
+    find_why = why_process(["pipeline", "why", f"--spec={project.file}"])
+    serve_until_interrupted(PipelinePage(project, find_why), port)
+
+
+@pipeline.command()
+def why(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="Name of the table.")],
+    row: Annotated[
+        str,
+        typer.Argument(
+            metavar="ROW", help="Columns of the row as a JSON object; - reads it from standard input."
+        ),
+    ],
+    spec: Spec = None,
+    seconds: Seconds = 10.0,
+    as_json: AsJson = False,
+) -> None:
+    """Find the rows of a table's inputs from which one of its rows was made.
+
+    ROW has some of the row's columns, with their values as the page shows them. The table's flow runs, in
+    this process, on the inputs that the published version has read, and rows are left out as long as the row
+    still comes out. A table that is recomputed by Spark has no flow: its query is shown, with the rows of its
+    inputs that agree in the columns that the query hands on. Exit code 1 if the flow does not give the row,
+    and 3 if it is not known where it comes from.
+    """
+    from headrace.engine.witness import Witness
+    from headrace.pipelines.row_provenance import explain_row_of_table
+
+    with _session(spec) as (project, start):
+        found = explain_row_of_table(project, start, table, parse_texts(row), seconds=seconds)
+    if isinstance(found, Witness):
+        report(found, as_json=as_json)
+    else:
+        report_unexplained(found, as_json=as_json)
 
 
 def _names(given: Sequence[str] | None) -> list[str]:

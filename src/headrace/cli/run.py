@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.compute.credentials import Security
     from headrace.engine.progress import Observer, Progress
     from headrace.flow.flow import Flow
-    from headrace.ui import RunSubject
+    from headrace.ui import Page, RunSubject
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,6 +380,7 @@ UiPort = Annotated[
     int | None,
     typer.Option("--ui-port", min=0, max=65535, help="Port of the page (default: a free one); implies --ui."),
 ]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the page. Default: a free one.")]
 _WHY_SECONDS = 8.0
 """Seconds of searching, after the flow is loaded and the sources are read."""
 
@@ -461,17 +462,22 @@ def show_controller(
 
 def ui(
     checkpoint: Annotated[str, typer.Argument(help="The folder of a checkpoint.")],
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Port of the page. Default: a free one.")
-    ] = 0,
+    port: Port = 0,
 ) -> None:
     """Serve a page of a checkpoint until Ctrl-C: its tick, positions, watermarks and state by operator.
 
     The checkpoint is not modified. While a run writes it, the page follows.
     """
-    from headrace.ui import CheckpointPage, serving_page
+    from headrace.ui import CheckpointPage
 
-    with serving_page(CheckpointPage(checkpoint), port) as url:
+    serve_until_interrupted(CheckpointPage(checkpoint), port)
+
+
+def serve_until_interrupted(page: Page, port: int) -> None:
+    """Serve a page, and print its URL, until Ctrl-C."""
+    from headrace.ui import serving_page
+
+    with serving_page(page, port) as url:
         typer.echo(f"open {url}", err=True)
         try:
             threading.Event().wait()

@@ -18,7 +18,7 @@ from headrace.io import Feed, open_source
 from headrace.io.change_data import ChangeData
 from headrace.io.delta import DeltaRows
 from headrace.io.files.file_source import Files
-from headrace.io.in_process import Rows
+from headrace.io.in_process import ArrowTable, Rows
 from headrace.operators.endpoints import SourceOperator
 from headrace.operators.signals.earlier_values import SignalSource
 
@@ -115,7 +115,7 @@ def _limit(operator: SourceOperator | SignalSource, tick_rows: PerSource) -> int
 
 
 def _why_unreadable(name: str, source: object) -> str:
-    if isinstance(_records(source), Files | DeltaRows | Rows | list | tuple):
+    if isinstance(_records(source), Files | DeltaRows | ArrowTable | Rows | list | tuple):
         return ""
     if source is None:
         return f"nothing is given for source {name!r}"

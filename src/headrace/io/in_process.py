@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from io import IOBase
 from itertools import islice
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.errors import BadInput, BadRow, SourceLocation, WrongType
 from headrace.expr.functions.intervals import writer_of
@@ -20,8 +20,21 @@ from headrace.expr.types import DataType, IntervalType, Schema
 from headrace.expr.value_keys import with_representatives
 from headrace.io.outbox import SpooledWriter
 from headrace.io.sink import SinkRequest, SinkTarget, Writer, open_sink
-from headrace.io.source import AT_LEAST_ONCE, Batch, Feed, Guarantee, NextDue, Reader, Source, open_source
+from headrace.io.source import (
+    AT_LEAST_ONCE,
+    WEIGHT,
+    Batch,
+    Feed,
+    Guarantee,
+    NextDue,
+    Reader,
+    Source,
+    open_source,
+)
 from headrace.shown import Shown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _BATCHES = "batches"
 _ROWS = "rows"
@@ -121,6 +134,47 @@ def _(source: Iterable[Any], feed: Feed) -> Reader:
             source=feed.name,
         )
     return RowsReader(iter(source), feed)
+
+
+@dataclass(frozen=True, eq=False)
+class ArrowTable(Source):
+    """Rows of a run that needs no Spark (`way="here"`), read in its first tick. Later ones are another run's.
+
+    Columns are found by name, and have the Arrow types of what the flow declares; further ones are left out.
+    For a table source the column `weight` is each row's weight; without it each row comes once.
+    """
+
+    table: pa.Table
+
+
+class ArrowTableReader(Reader):
+    """Reader of an Arrow table, converted to rows `limit` at a time."""
+
+    def __init__(self, table: pa.Table, feed: Feed) -> None:
+        self._table = table
+        self._feed = feed
+        self._taken: int = feed.taken.get(_ROWS) or 0
+
+    def read(self, limit: int | None) -> Batch | None:
+        from headrace.io.arrow import arrow_schema, table_to_rows, with_weight
+
+        part = self._table.slice(self._taken, limit)
+        self.done = limit is None or len(part) < limit
+        if not len(part):
+            return None
+        schema, weighted = self._feed.schema, not self._feed.append
+        if weighted and WEIGHT not in part.column_names:
+            part = with_weight(part, schema)
+        columns = arrow_schema(schema, weighted=weighted)
+        rows = table_to_rows(part.select(columns.names).cast(columns), schema, weighted=weighted)
+        self._taken += len(part)
+        self._feed.taken[_ROWS] = self._taken
+        return Batch(rows)
+
+
+@open_source.register
+def _(source: ArrowTable, feed: Feed) -> Reader:
+    return ArrowTableReader(source.table, feed)
 
 
 @dataclass(frozen=True)

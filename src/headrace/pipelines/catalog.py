@@ -25,6 +25,7 @@ twice, so a number in a kept catalogue means the same for ever.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -35,9 +36,10 @@ from uuid import uuid4
 
 from headrace.errors import CheckpointDamaged, CheckpointInUse
 from headrace.file_system import remove_empty, remove_folder, subfolder_for, sync_folder, write_file
-from headrace.pipelines.definitions import RESERVED, TableName
+from headrace.pipelines.definitions import DROPPED, RESERVED, TableName
 from headrace.pipelines.errors import CatalogDamaged, PipelineInUse
 from headrace.pipelines.event_log import Retention
+from headrace.pipelines.expectations import ExpectationCounts
 from headrace.state.commit import CommitLog, Lease, read_checked, write_checked
 from headrace.tables.version_folders import VersionFolders, tick_folders
 
@@ -169,7 +171,12 @@ class PipelineCatalog:
 
     def changes(self, name: TableName) -> VersionFolders:
         """Weighted changes of a table since the previous version; missing if unknown."""
-        return VersionFolders(self._of("changes", name))
+        return self.changes_in(self.storage, name)
+
+    @staticmethod
+    def changes_in(storage: Path, name: TableName) -> VersionFolders:
+        """Weighted changes of a table of a storage, by version."""
+        return VersionFolders(storage / "changes" / _escaped(name))
 
     @staticmethod
     def states(storage: Path, name: TableName) -> VersionFolders:
@@ -197,9 +204,13 @@ class PipelineCatalog:
             if file.is_file()  # A run at work may be removing the oldest ones.
         ]
 
-    def is_read(self, name: TableName) -> bool:
-        """Return whether a table in the catalogue, perhaps of an earlier project, reads this one."""
-        return not oldest_versions_read(self.entries.values()).keys().isdisjoint(name.keys)
+    def is_read(self, name: TableName, entries: Mapping[TableName, TableEntry] | None = None) -> bool:
+        """Return whether a table in the catalogue, perhaps of an earlier project, reads this one.
+
+        entries: as far as the run has come; None: as it has found them.
+        """
+        readers = (self.entries if entries is None else entries).values()
+        return not oldest_versions_read(readers).keys().isdisjoint(name.keys)
 
     def new_version(self, name: TableName) -> int:
         """Return a table's next version number, removing leftovers of a crashed run."""
@@ -396,6 +407,17 @@ class PipelineCatalog:
 
     def _of(self, kind: str, name: TableName) -> Path:
         return self.storage / kind / _escaped(name)
+
+
+def expectation_totals(
+    name: TableName, expectations: Iterable[str], entries: Mapping[TableName, TableEntry]
+) -> dict[str, ExpectationCounts]:
+    """Return the counts of all rows that a table's query makes, dropped ones included, by expectation."""
+    beside = [entry for other, entry in entries.items() if other.owner == name and other != name]
+    dropped = entries.get(name.beside(DROPPED))
+    rows = entries[name].rows + (0 if dropped is None else dropped.rows)
+    failed = sum((Counter(entry.failed) for entry in beside), Counter[str]())
+    return {each: ExpectationCounts(rows - failed[each], failed[each]) for each in expectations}
 
 
 @dataclass(frozen=True, slots=True)

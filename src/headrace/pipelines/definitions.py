@@ -204,6 +204,12 @@ RESERVED = "__headrace_"
 SNAPSHOTS = f"{RESERVED}snapshots"
 """Database of kept snapshots."""
 
+SHARED = f"{RESERVED}shared"
+"""Database of shared parts."""
+
+SHARING = "headrace.shared_parts"
+"""Setting of a pipeline: whether equal parts of its tables are kept once."""
+
 DROPPED, VIOLATIONS = f"{RESERVED}dropped", f"{RESERVED}violations"
 """Ends of the names of tables beside a table: rows that its expectations drop, and its other violations."""
 
@@ -230,6 +236,11 @@ class TableName:
     def quoted(self) -> str:
         """The name in SQL."""
         return f"{quoted(self.database)}.{quoted(self.table)}"
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether it names a kept snapshot or a shared part, which no user has defined."""
+        return self.database in (SNAPSHOTS, SHARED)
 
     @property
     def keys(self) -> tuple[str, str]:
@@ -260,15 +271,21 @@ class DatasetKind(Enum):
     TEMPORARY_VIEW = "temporary view"
     SINK = "sink"
     SNAPSHOT = "snapshot"
+    SHARED = "shared part"
 
     @property
     def is_stored(self) -> bool:
         return self is not DatasetKind.TEMPORARY_VIEW
 
+    @property
+    def is_hidden(self) -> bool:
+        """Whether a run adds it itself, for what the tables of the project read."""
+        return self in (DatasetKind.SNAPSHOT, DatasetKind.SHARED)
+
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A table, view or sink, or a kept snapshot of an input.
+    """A table, view or sink, a kept snapshot of an input, or a shared part of tables.
 
     schema:     declared columns, as Spark's type or DDL; None where the query decides.
     format:     of the files of its versions; of a sink, where the rows go.
@@ -277,6 +294,7 @@ class Dataset:
     delivery:   format in which each version is delivered besides; empty: in none.
     expectations: conditions on its rows.
     beside:     of a table of dropped rows or violations, the table whose rows they are.
+    shared_by:  of a shared part, the tables that have it.
     """
 
     name: TableName
@@ -290,6 +308,7 @@ class Dataset:
     input: str = ""
     expectations: tuple[Expectation, ...] = ()
     beside: TableName | None = None
+    shared_by: tuple[TableName, ...] = ()
 
     @property
     def is_stored(self) -> bool:
@@ -302,7 +321,14 @@ class Dataset:
         if self.beside is not None:
             rows = "dropped rows" if self.name == self.beside.beside(DROPPED) else "violations"
             return f"{rows} of {self.beside}"
+        if self.shared_by:
+            return f"{self.kind.value} of {', '.join(map(str, self.shared_by))}"
         return f"{self.kind.value} of {self.input}" if self.input else str(self.name)
+
+    @property
+    def made_with(self) -> TableName:
+        """Name that a user gives to --full-refresh to have it made anew."""
+        return next(iter(self.shared_by), self.name)
 
 
 @dataclass(frozen=True, slots=True)

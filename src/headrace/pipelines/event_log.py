@@ -16,7 +16,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
@@ -86,6 +86,14 @@ class EventRecord:
     error_code: str = ""
     error: str = ""
     expectations: Sequence[ExpectationRecord] = ()
+
+    @property
+    def seconds_since_epoch(self) -> float | None:
+        """When it was written; None if that is no time."""
+        try:
+            return datetime.fromisoformat(self.at).timestamp()
+        except ValueError:
+            return None
 
     def to_json(self) -> str:
         """Return the record as a line."""
@@ -248,12 +256,70 @@ class EventLogWriter:
             file.unlink(missing_ok=True)
 
 
+class EventFollower:
+    """Follower of a log: the records of its last runs, oldest first, each line read once.
+
+    runs: how many to remember.
+    """
+
+    def __init__(self, log: EventLog, runs: int) -> None:
+        self.records: list[EventRecord] = []
+        self._log = log
+        self._runs = runs
+        self._sizes: dict[Path, int] = {}
+        self._ends: dict[Path, int] = {}
+
+    def look(self) -> bool:
+        """Read what was appended since the last look; return whether that is anything. Raises OSError."""
+        days = [file for _, file in self._log.days()]
+        sizes = {file: file.stat().st_size for file in days}
+        if sizes == self._sizes:
+            return False
+        if any(end > sizes.get(file, -1) for file, end in self._ends.items()):
+            # Old files are removed, and errors are erased from all of them.
+            self._ends, self.records = {}, []
+        found: list[EventRecord] = []
+        for file in reversed(days):
+            start, end = self._ends.get(file, 0), _end_of_last_line(file, sizes[file])
+            if end > start and len({each.run for each in found}) < self._runs:
+                found = [*_records_between(file, start, end), *found]
+            self._ends[file] = end
+        runs = sorted({each.run for each in (*self.records, *found)})[-self._runs :]
+        self.records = [each for each in (*self.records, *found) if each.run >= runs[0]]
+        self._sizes = sizes
+        return True
+
+
+def _end_of_last_line(file: Path, size: int) -> int:
+    """Return up to where the first `size` bytes of a file hold whole lines."""
+    with open(file, "rb") as lines:
+        end = size
+        while end:
+            start = max(0, end - _BLOCK)
+            lines.seek(start)
+            found = lines.read(end - start).rfind(b"\n")
+            if found >= 0:
+                return start + found + 1
+            end = start
+    return 0
+
+
+def _records_between(file: Path, start: int, end: int) -> Iterator[EventRecord]:
+    with open(file, "rb") as lines:
+        lines.seek(start)
+        yield from _known(lines.read(end - start).splitlines(keepends=True))
+
+
 def _records_in(file: Path) -> Iterator[EventRecord]:
     with open(file, "rb") as lines:
-        for line in lines:
-            record = _record_of(line)
-            if record is not None and record.kind != _SCHEMA.kind:
-                yield record
+        yield from _known(lines)
+
+
+def _known(lines: Iterable[bytes]) -> Iterator[EventRecord]:
+    for line in lines:
+        record = _record_of(line)
+        if record is not None and record.kind != _SCHEMA.kind:
+            yield record
 
 
 def _record_of(line: bytes) -> EventRecord | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import Step
-from headrace.pipelines.catalog import TableEntry
+from headrace.pipelines.catalog import TableEntry, expectation_totals
 from headrace.pipelines.definitions import DROPPED, FAILED_EXPECTATIONS, DatasetKind, TableName
 from headrace.pipelines.errors import ExpectationFailed
 from headrace.pipelines.expectations import (
@@ -174,7 +174,8 @@ class _CheckedUpdate:
         return replace(entry, failed={name: count for name, count in failed.items() if count})
 
     def _totals(self, done: Mapping[TableName, Updated]) -> dict[str, ExpectationCounts]:
-        return expectation_totals(self.table, {name: updated.entry for name, updated in done.items()})
+        names = [each.name for each in self.table.dataset.expectations]
+        return expectation_totals(self.table.name, names, {name: made.entry for name, made in done.items()})
 
     def _counts(self, windows: list[_Window], violations: int) -> dict[str, ExpectationCounts]:
         """Return the counts of the rows that came.
@@ -207,18 +208,6 @@ class _CheckedUpdate:
         folders = self._change_folders(table, was.get(table.name)) if streams else None
         row = _example(folders or [self._rows_folder(table)], violated[0].name)
         raise _failure(self.table, {each: found[each.name].failed for each in violated}, row)
-
-
-def expectation_totals(
-    table: StoredTable, entries: Mapping[TableName, TableEntry]
-) -> dict[str, ExpectationCounts]:
-    """Return the counts of all rows that the query of a table makes, dropped ones included."""
-    beside = [entry for name, entry in entries.items() if name.owner == table.name and name != table.name]
-    dropped = entries.get(table.name.beside(DROPPED))
-    rows = entries[table.name].rows + (0 if dropped is None else dropped.rows)
-    failed = sum((Counter(entry.failed) for entry in beside), Counter[str]())
-    names = (each.name for each in table.dataset.expectations)
-    return {name: ExpectationCounts(rows - failed[name], failed[name]) for name in names}
 
 
 def _failure(table: StoredTable, violated: Mapping[Expectation, int], row: str) -> ExpectationFailed:

@@ -87,10 +87,16 @@ class Graph:
         """Return the tables of a table's dropped rows and violations."""
         return [table for table in self.tables if table.dataset.beside == name]
 
-    def snapshots_of(self, names: Set[TableName]) -> frozenset[TableName]:
-        """Return the kept snapshots that some tables read."""
-        read = (name for table in self.tables if table.name in names for name in table.reads)
-        return frozenset(name for name in read if self.table(name).dataset.kind is DatasetKind.SNAPSHOT)
+    def read_by(self, table: StoredTable) -> frozenset[TableName]:
+        """Return the tables that a table and those beside it read, without these."""
+        together = (table, *self.beside(table.name))
+        return frozenset().union(*(each.reads for each in together)) - {each.name for each in together}
+
+    def hidden_inputs_of(self, names: Set[TableName]) -> frozenset[TableName]:
+        """Return the kept snapshots and shared parts that some tables read, also through others of these."""
+        read = {name for table in self.tables if table.name in names for name in self.read_by(table)}
+        found = frozenset(name for name in read if self.table(name).dataset.kind.is_hidden)
+        return found | self.hidden_inputs_of(found) if found else found
 
 
 def stored_schema(schema: StructType) -> StructType:

@@ -158,8 +158,8 @@ class InProcessUpdater(Updater):
     def _run_flow(self, state: TableState, changes: Mapping[str, pa.Table]) -> int:
         """Run the flow on changes, in one tick; return their number."""
         from headrace.io.files.changelog import Changelog
+        from headrace.io.in_process import ArrowTable
         from headrace.spark.run_command import run
-        from headrace.spark.sources.opening import ArrowTable
 
         try:
             flow = self.plan.loaded().flow

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.errors import HeadraceError
 from headrace.file_system import make_private_file, make_private_folder, remove_folder, write_file
-from headrace.pipelines.definitions import Dataset, DatasetKind, TableName
+from headrace.pipelines.definitions import Dataset, DatasetKind, Policy, TableName
 from headrace.pipelines.errors import NeedsSpark
 from headrace.pipelines.graph import Graph, StoredTable
 from headrace.pipelines.input_identity import without_secret_options
@@ -51,7 +51,6 @@ from headrace.state.commit import parse_checked, write_checked
 from headrace.version import __version__
 
 if TYPE_CHECKING:
-    from headrace.pipelines.definitions import Policy
     from headrace.pipelines.spec import PipelineSpec
     from headrace.pipelines.table_plan import TablePlan
 
@@ -583,6 +582,16 @@ def load(spec: PipelineSpec, policy: Policy | None, session: str = "") -> KeptAn
     return KeptAnalysis(graph, named)
 
 
+def load_with_any_policy(spec: PipelineSpec) -> KeptAnalysis | str:
+    """Return the kept analysis of a project like `load`, whichever policy the run that kept it was given."""
+    found = load(spec, None)
+    for policy in Policy if isinstance(found, str) else ():
+        other = load(spec, policy)
+        if isinstance(other, KeptAnalysis):
+            return other
+    return found
+
+
 def _leaf_of(graph: Graph, exact: str) -> Leaf:
     leaves = (leaf for table in graph.tables for query in table.queries for leaf in query.leaves)
     return next(leaf for leaf in leaves if leaf.exact == exact)
@@ -709,4 +718,4 @@ def _folders_named(root: Path, own: Iterable[Path]) -> frozenset[str]:
     return frozenset(os.path.normpath(root / name.removeprefix("file:")) for name in names)
 
 
-__all__ = ["AnalysisSources", "KeptAnalysis", "keep", "load", "noting_sources"]
+__all__ = ["AnalysisSources", "KeptAnalysis", "keep", "load", "load_with_any_policy", "noting_sources"]

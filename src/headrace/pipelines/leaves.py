@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -190,6 +190,19 @@ def _lines(
         yield from _lines(child, datasets, session, read, depth + 1)
 
 
+def operator_text(node: Any, datasets: Mapping[TableName, TableName], session: SparkSession) -> str:
+    """Render an operator of a plan by what it computes, without columns that it only hands on."""
+    leaf = None if node.children().size() else leaf_of(node, datasets, session)
+    if isinstance(leaf, FilesLeaf):
+        return f"{leaf.key} {leaf.reading.removesuffix(leaf.relation.schema().json())}"
+    if leaf is not None:
+        return leaf.key
+    if node.nodeName() == "Project":
+        made = [each for each in items(node.projectList()) if each.nodeName() != "AttributeReference"]
+        return _ID.sub("#", f"Project {[each.toString() for each in made]}")
+    return _ID.sub("#", str(node.simpleString(_MAX_FIELDS)))
+
+
 _BY_REFERENCE = frozenset(
     {"Filter", "Aggregate", "Join", "Window", "Sort", "SubqueryAlias", "View", "GlobalLimit"}
     | {"LocalLimit", "Deduplicate", "ResolvedHint", "Repartition", "RepartitionByExpression"}
@@ -239,6 +252,51 @@ def _columns_read(node: Any, read: Set[str] | None) -> list[str]:
         for column, type in zip(columns, types, strict=True)
         if _is_read(column, read)
     ]
+
+
+def column_origins(
+    plan: Any, datasets: Mapping[TableName, TableName], session: SparkSession
+) -> dict[str, dict[str, str]]:
+    """Return the columns of a plan that are a relation's, unchanged: by its `exact`, with their names there.
+
+    Only what Spark names so counts: the same attribute, or another name of it.
+    """
+    origins: dict[int, dict[str, str]] = {}
+    defined: dict[int, list[Any]] = {}
+    for node in _bottom_up(plan):
+        kind: str = node.nodeName()
+        if kind in ("Project", "Aggregate"):
+            listed = node.projectList() if kind == "Project" else node.aggregateExpressions()
+            named = [each for each in items(listed) if each.nodeName() == "Alias"]
+            pairs_of = [
+                (each, each.child()) for each in named if each.child().nodeName() == "AttributeReference"
+            ]
+        elif kind == "Union":
+            outputs = [items(child.output()) for child in items(node.children())]
+            pairs_of = [pair for each in outputs for pair in zip(items(node.output()), each, strict=True)]
+        elif kind == "CTERelationDef":
+            defined[node.id()] = items(node.child().output())
+            continue
+        elif kind == "CTERelationRef":
+            pairs_of = [*zip(items(node.output()), defined.get(node.cteId(), ()), strict=False)]
+        else:
+            if not node.children().size() and (leaf := leaf_of(node, datasets, session)) is not None:
+                for each in items(node.output()):
+                    origins.setdefault(each.exprId().id(), {})[leaf.exact] = each.name()
+            continue
+        for to, of in pairs_of:
+            origins.setdefault(to.exprId().id(), {}).update(origins.get(of.exprId().id(), {}))
+    found: dict[str, dict[str, str]] = {}
+    for each in items(plan.output()):
+        for exact, name in origins.get(each.exprId().id(), {}).items():
+            found.setdefault(exact, {})[each.name()] = name
+    return found
+
+
+def _bottom_up(plan: Any) -> Iterator[Any]:
+    for child in items(plan.children()):
+        yield from _bottom_up(child)
+    yield plan
 
 
 _MAX_FIELDS = 100_000
@@ -528,17 +586,22 @@ def _with_base_path(relation: Any, base: str) -> Any:
 def relation_like(node: Any, frame: DataFrame, session: SparkSession) -> Any:
     """Return the plan of a frame, with the columns and attributes of a leaf's node."""
     attributes = items(node.output())
-    columns = [quoted(each.name()) for each in attributes]
+    return relation_of_columns([(each.name(), each) for each in attributes], frame, session)
+
+
+def relation_of_columns(named: Sequence[tuple[str, Any]], frame: DataFrame, session: SparkSession) -> Any:
+    """Return the plan of columns of a frame, each as the attribute that is given with its name."""
+    columns = [quoted(name) for name, _ in named]
     plan: Any = frame.select(*columns)._jdf.queryExecution().analyzed()  # pyright: ignore
     expressions = java_class(session, "org.apache.spark.sql.catalyst.expressions")
     none = java_class(session, "scala.Option").empty()
     seq = java_class(session, "org.apache.spark.api.python.PythonUtils").toSeq
     nil = seq([])
-    named = [
+    aliases = [
         expressions.Alias(given, wanted.name(), wanted.exprId(), nil, none, nil)
-        for given, wanted in zip(items(plan.output()), attributes, strict=True)
+        for given, (_, wanted) in zip(items(plan.output()), named, strict=True)
     ]
-    return java_class(session, "org.apache.spark.sql.catalyst.plans.logical").Project(seq(named), plan)
+    return java_class(session, "org.apache.spark.sql.catalyst.plans.logical").Project(seq(aliases), plan)
 
 
 def _in_a_batch(node: Any, session: SparkSession) -> Any:

@@ -24,7 +24,7 @@ from uuid import UUID, uuid5
 from headrace.errors import BadInput
 from headrace.file_system import local_path, scheme_of
 from headrace.pipelines.catalog import SINK, PipelineCatalog, TableEntry
-from headrace.pipelines.definitions import SNAPSHOTS, Dataset, DatasetKind, TableName
+from headrace.pipelines.definitions import SHARED, SNAPSHOTS, Dataset, DatasetKind, TableName
 from headrace.pipelines.event_log import DELIVERY, RUNNING, TABLE, EventRecord, timestamp
 from headrace.pipelines.input_identity import place_of, without_secrets
 from headrace.pipelines.run_recorder import RecordedRun
@@ -273,8 +273,14 @@ class _Datasets:
         if name.database == SNAPSHOTS:
             title = dataset.input if dataset is not None else name.table
             return [self._input(_JOBS, without_secrets(title))]
+        return [each for key in sorted(self._keys_read(name)) for each in self._inputs_of(key)]
+
+    def _keys_read(self, name: TableName) -> set[str]:
+        """Return the keys of what a table reads, with those of its shared parts in their place."""
         keys = {key for read in self._run.entries[name].positions.values() for key in read}
-        return [each for key in sorted(keys) for each in self._inputs_of(key)]
+        parts = {part for part in self._run.entries if part.database == SHARED and part.keys[0] in keys}
+        below = (self._keys_read(part) for part in parts)
+        return (keys - {part.keys[0] for part in parts}).union(*below)
 
     def _inputs_of(self, key: str) -> Iterator[_DatasetOf]:
         found = _KEY.fullmatch(key)

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 from headrace.analysis.flow_report import Finding, Severity
 from headrace.errors import UnreadableSource
 from headrace.io.files.compaction import erase as erase_changelog
-from headrace.pipelines.catalog import DELIVERY, PipelineCatalog, Position, TableEntry, TableState
+from headrace.pipelines.catalog import (
+    DELIVERY,
+    PipelineCatalog,
+    Position,
+    TableEntry,
+    TableState,
+    expectation_totals,
+)
 from headrace.pipelines.definitions import (
     CHANGELOG,
     DELTA,
@@ -26,7 +33,6 @@ from headrace.pipelines.definitions import (
 from headrace.pipelines.delta_source import delta_table
 from headrace.pipelines.errors import BadDefinition, NotIncremental, QueryRefused, UnknownDataset
 from headrace.pipelines.event_log import EventLog
-from headrace.pipelines.expectation_checks import expectation_totals
 from headrace.pipelines.expectations import OnViolation, with_action
 from headrace.pipelines.graph import Graph, StoredTable
 from headrace.pipelines.input_identity import InputContents
@@ -159,6 +165,8 @@ _DELIVERIES = {DELTA: "the Delta table", CHANGELOG: "the changelog"}
 
 _SNAPSHOT = "read once in each run; what reads it gets the difference to the run before"
 
+_SHARED = "kept once for these tables; each run removes it once none has it"
+
 
 def explain_pipeline(graph: Graph, plans: Mapping[TableName, TablePlan], storage: Path) -> str:
     """Explain the tables of a pipeline, in the order in which they are brought up to date."""
@@ -172,10 +180,12 @@ def _lines(
 ) -> Iterator[str]:
     entry = known.get(table.name)
     kept = table.dataset.kind is DatasetKind.SNAPSHOT
-    kind = "" if kept else f"   {table.dataset.kind.value}"
+    kind = "" if table.dataset.kind.is_hidden else f"   {table.dataset.kind.value}"
     yield f"{table.dataset.title}{kind}   {table.dataset.location}"
     if table.failure is None:
         yield f"  {_SNAPSHOT if kept else _METHOD_TEXTS[plan.method]}"
+    if table.dataset.shared_by:
+        yield f"  {_SHARED}"
     if plan.keys is not None:
         yield f"  key: {', '.join(plan.keys.columns)}"
         if plan.keys.fixed:
@@ -189,7 +199,7 @@ def _lines(
     if not plan.stable:
         yield "  at each run: its query answers otherwise each time"
     for leaf in {leaf.key: leaf for query in table.queries for leaf in query.leaves}.values():
-        yield f"  reads {_input(leaf, graph)}{_position(leaf, entry)}"
+        yield f"  reads {_input(leaf, table, graph)}{_position(leaf, entry)}"
     yield from _expectation_lines(table, known)
     if table.dataset.delivery:
         folder = PipelineCatalog.delivery_folder(storage, table.dataset.delivery, table.name)
@@ -214,7 +224,8 @@ _ACTIONS = {
 
 
 def _expectation_lines(table: StoredTable, known: Mapping[TableName, TableEntry]) -> Iterator[str]:
-    totals = expectation_totals(table, known) if table.name in known else {}
+    names = [each.name for each in table.dataset.expectations]
+    totals = expectation_totals(table.name, names, known) if table.name in known else {}
     for each in table.dataset.expectations:
         counts = totals.get(each.name)
         failed = f"; {counts.failed:,} of {sum(counts):,} rows fail" if counts is not None else ""
@@ -223,11 +234,15 @@ def _expectation_lines(table: StoredTable, known: Mapping[TableName, TableEntry]
         yield f"  dropped rows are in {table.name.beside(DROPPED)}"
 
 
-def _input(leaf: Leaf, graph: Graph) -> str:
+def _input(leaf: Leaf, reader: StoredTable, graph: Graph) -> str:
     how = " as a stream" if leaf.streaming else ""
     match leaf:
         case TableLeaf():
-            return f"{graph.table(leaf.name).dataset.title}{how}"
+            dataset = graph.table(leaf.name).dataset
+            others = [str(name) for name in dataset.shared_by if name != reader.name.owner]
+            if dataset.shared_by:
+                return f"a part shared with {', '.join(others)}" if others else "a part of its own"
+            return f"{dataset.title}{how}"
         case FilesLeaf():
             return f"{', '.join(leaf.roots)}{how}"
         case DeltaLeaf():
@@ -264,7 +279,8 @@ def findings_of_project(spec: PipelineSpec, spark: SparkSession) -> tuple[int, l
     with planned(spec, spark, report=errors.append) as (_, plans):
         warnings = [warning for plan in plans.values() for warning in _warnings(plan, default_policy(spec))]
     found = [Finding(_severity(error), error) for error in _without_consequences(errors)]
-    return len(plans), found + [Finding(Severity.WARNING, warning) for warning in warnings]
+    tables = [plan for plan in plans.values() if not plan.table.dataset.shared_by]
+    return len(tables), found + [Finding(Severity.WARNING, warning) for warning in warnings]
 
 
 def _severity(error: HeadraceError) -> Severity:

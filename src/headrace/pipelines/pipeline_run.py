@@ -14,6 +14,7 @@ from headrace.errors import HeadraceError
 from headrace.pipelines.backfill import BackfillUpdater, check_backfill
 from headrace.pipelines.catalog import PipelineCatalog, TableEntry
 from headrace.pipelines.definitions import (
+    SHARED,
     SNAPSHOTS,
     Dataset,
     DatasetKind,
@@ -163,9 +164,10 @@ def orphans_of(catalog: PipelineCatalog, graph: Graph) -> list[TableName]:
     """Return the tables of a storage that its project does not define: renamed, or removed.
 
     Also kept snapshots that nothing reads. Of a table whose source cannot be reached, nobody knows which it
-    would read.
+    would read. Shared parts that nothing reads are removed by runs.
     """
     defined = {table.name for table in graph.tables}
+    defined |= {name for name in catalog.entries if name.database == SHARED}
     if any(table.failure is not None for table in graph.tables):
         defined |= {name for name in catalog.entries if name.database == SNAPSHOTS}
     return sorted(catalog.entries.keys() - defined)
@@ -189,7 +191,8 @@ def _selected(graph: Graph, selection: Selection) -> tuple[frozenset[TableName],
             fix="name each table once",
         )
     chosen = full | refresh or names
-    return chosen | graph.snapshots_of(chosen), full
+    parts = (name for name in graph.hidden_inputs_of(full) if name.database == SHARED)
+    return chosen | graph.hidden_inputs_of(chosen), full.union(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,12 +246,14 @@ class _Run:
             self._update_all(snapshot)
         finally:
             snapshot.files.close()
+        for name in self._unread_parts(snapshot.entries):
+            del snapshot.entries[name]
         published = self._to_publish(snapshot.entries)
         if published != self.catalog.published:
             self.catalog.commit(published, snapshot.entries)
         snapshot.files.contents.clean(self.catalog.files_read())
         self._deliver(last=True)
-        return RunReport(self.events)
+        return RunReport({name: event for name, event in self.events.items() if name.database != SHARED})
 
     def _update_all(self, snapshot: RunSnapshot) -> None:
         """Bring the tables up to date, each after those that it reads: by Spark several at a time."""
@@ -267,11 +272,9 @@ class _Run:
             return None
         waited_for = self.selected - self.done
         for table in self.graph.tables:
-            if table.name in waited_for and table.dataset.beside is None and table.name not in self.started:
-                parts = {table.name, *(each.name for each in self.graph.beside(table.name))}
-                reads = {name for part in parts for name in self.graph.table(part).reads}
-                if waited_for.isdisjoint(reads - parts):
-                    return table
+            waits = table.name in waited_for and table.dataset.beside is None
+            if waits and table.name not in self.started and waited_for.isdisjoint(self.graph.read_by(table)):
+                return table
         return None
 
     def _start_spark(self, snapshot: RunSnapshot | None, why: str) -> None:
@@ -288,13 +291,23 @@ class _Run:
             snapshot.graph, snapshot.spark = self.graph, self._spark
             snapshot.compare(self.plans.values())
 
+    def _unread_parts(self, entries: Mapping[TableName, TableEntry]) -> set[TableName]:
+        """Return the shared parts that the project has no more, once no table goes on from a version."""
+        parts = {name for name in entries if name.database == SHARED}
+        unread = parts - {table.name for table in self.graph.tables}
+        return set() if self.project.errors else {n for n in unread if not self.catalog.is_read(n, entries)}
+
     def _to_publish(self, entries: Mapping[TableName, TableEntry]) -> dict[TableName, TableEntry]:
         """Return the tables that this run has brought up to date, the versions they have read, and the others
         as they are published.
 
         A run that died may have left versions of tables that this one did not refresh.
         """
-        published = dict(self.catalog.published)
+        published = {
+            name: entry
+            for name, entry in self.catalog.published.items()
+            if name in entries or name.database != SHARED
+        }
         found = [name for name, event in self.events.items() if event.state is UpdateState.COMPLETED]
         while found:
             name = found.pop()
@@ -322,8 +335,13 @@ class _Run:
         if table.failure is not None:
             self._fail(table, table.failure)
             return
-        if any(self.events[name].state in (UpdateState.FAILED, UpdateState.SKIPPED) for name in table.reads):
-            self._report(Event(table.dataset, UpdateState.SKIPPED))
+        read = [self.events[name] for name in sorted(self.graph.read_by(table))]
+        failed = [each for each in read if each.state in (UpdateState.FAILED, UpdateState.SKIPPED)]
+        if failed:
+            # What fails in a part fails in the queries that have it.
+            own = [each.error for each in failed if each.error and each.dataset.kind is DatasetKind.SHARED]
+            state = UpdateState.FAILED if own else UpdateState.SKIPPED
+            self._report(Event(table.dataset, state, error=_located(own[0], table) if own else None))
             self._is_done(table)
             return
         self._report(Event(table.dataset, UpdateState.RUNNING))
@@ -388,7 +406,7 @@ class _Run:
         return table, partial(update_with_expectations, snapshot, self.plans, table, updater, anew=anew)
 
     def _tell_retry(self, table: StoredTable, error: Exception) -> None:
-        self.observer(Event(table.dataset, UpdateState.QUEUED, error=error))
+        self._observe(Event(table.dataset, UpdateState.QUEUED, error=error))
 
     def _fail(self, table: StoredTable, error: Exception) -> None:
         seconds = self.started[table.name].seconds
@@ -405,7 +423,11 @@ class _Run:
             changed = entry is None or entry.version != updated.entry.version
             self.events[name] = Event(dataset, UpdateState.COMPLETED, updated, changed, seconds=seconds)
         self._is_done(table)
-        self.observer(self.events[table.name])
+        self._observe(self.events[table.name])
+
+    def _observe(self, event: Event) -> None:
+        if event.dataset.kind is not DatasetKind.SHARED:
+            self.observer(event)
 
     def _is_done(self, table: StoredTable) -> None:
         self.done |= {table.name, *(each.name for each in self.graph.beside(table.name))}
@@ -413,4 +435,12 @@ class _Run:
     def _report(self, event: Event) -> None:
         for dataset in (event.dataset, *(each.dataset for each in self.graph.beside(event.table))):
             self.events[dataset.name] = replace(event, dataset=dataset)
-        self.observer(event)
+        self._observe(event)
+
+
+def _located(error: Exception, table: StoredTable) -> Exception:
+    """Return an error of a part as one of the query of a table that has it."""
+    if not isinstance(error, HeadraceError):
+        return error
+    where = [query.query.location for query in table.queries]
+    return type(error)(error.what, where=where, why=error.why, fix=error.fix, **error.facts)

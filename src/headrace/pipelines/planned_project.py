@@ -17,12 +17,13 @@ from headrace.errors import HeadraceError, SourceLocation
 from headrace.pipelines.catalog import PipelineCatalog
 from headrace.pipelines.definitions import (
     POLICY,
+    SHARING,
     Policy,
     TableName,
     parse_policy,
 )
 from headrace.pipelines.delta_source import register_delta
-from headrace.pipelines.errors import BadSpec, Report
+from headrace.pipelines.errors import BadDefinition, BadSpec, Report
 from headrace.pipelines.graph import Graph, StoredTable
 from headrace.pipelines.input_identity import digest
 from headrace.pipelines.kept_analysis import KeptAnalysis, noting_sources
@@ -63,18 +64,20 @@ def planned(
 
     Raises `BadSpec`, and without a `report` `BadDefinition`, `QueryRefused`, and `NotIncremental`.
     """
-    from headrace.pipelines.plans import plan_tables
+    from headrace.pipelines.plans import plan_tables, sharing_parts
     from headrace.pipelines.project_analysis import analysed, read_definitions
 
     with _session_of(spec, spark) as session, _working_folder(spec.root, session):
-        definitions = read_definitions(spec, session, report)
-        with (
-            TemporaryDirectory(prefix="headrace-empty-") as empty,
-            analysed(
-                definitions, session, Path(empty), PipelineCatalog.last_entries(spec.storage), report
-            ) as graph,
-        ):
-            yield graph, plan_tables(graph, default or default_policy(spec), session, report)
+        definitions, policy = read_definitions(spec, session, report), default or default_policy(spec)
+        entries, shares = PipelineCatalog.last_entries(spec.storage), shares_parts(spec)
+        with ExitStack() as closing:
+            empty = Path(closing.enter_context(TemporaryDirectory(prefix="headrace-empty-")))
+            graph = closing.enter_context(analysed(definitions, session, empty, entries, report))
+            plans = dict[TableName, TablePlan]()
+            if shares:
+                parts = sharing_parts(graph, policy, session, entries, empty)
+                graph, plans = closing.enter_context(parts)
+            yield graph, plan_tables(graph, policy, session, report, plans)
 
 
 @contextmanager
@@ -227,6 +230,18 @@ def default_policy(spec: PipelineSpec) -> Policy:
     """Return the policy of tables that have none. Raises `BadDefinition` for an unknown one."""
     given = spec.configuration.get(POLICY, Policy.AUTO.value)
     return parse_policy(given, "the configuration", [SourceLocation(str(spec.file), 1)])
+
+
+def shares_parts(spec: PipelineSpec) -> bool:
+    """Return whether tables share parts. Raises `BadDefinition` for another value of the setting."""
+    given = spec.configuration.get(SHARING, "true")
+    if given.lower() not in ("true", "false"):
+        raise BadDefinition(
+            f"the configuration has {SHARING}: {given!r}",
+            where=[SourceLocation(str(spec.file), 1)],
+            fix="one of: true, false",
+        )
+    return given.lower() == "true"
 
 
 @contextmanager

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from headrace.analysis import analyse
 from headrace.errors import HeadraceError, UnsupportedQuery
 from headrace.pipelines.affected_keys import described, keyed_plan
+from headrace.pipelines.catalog import TableEntry
 from headrace.pipelines.definitions import (
     POLICY,
     TOMBSTONES,
@@ -21,9 +28,20 @@ from headrace.pipelines.definitions import (
 from headrace.pipelines.deliveries import check_sink
 from headrace.pipelines.errors import BadDefinition, NotIncremental, Report, reporting
 from headrace.pipelines.graph import AnalysedQuery, Graph, StoredTable
-from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, UnversionedLeaf, relation_like
+from headrace.pipelines.leaves import (
+    DeltaLeaf,
+    FilesLeaf,
+    Leaf,
+    TableLeaf,
+    UnversionedLeaf,
+    column_origins,
+    relation_like,
+)
+from headrace.pipelines.query_errors import message_of
+from headrace.pipelines.shared_parts import SharedParts
 from headrace.pipelines.table_fingerprints import fingerprint_of, fingerprint_parts
 from headrace.pipelines.table_plan import ANSWER, Method, TablePlan
+from headrace.pipelines.weighted_rows import comparable_schema
 from headrace.queries.plan_details import (
     TIME_ZONE,
     UTC_NAMES,
@@ -42,6 +60,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from headrace.flow.flow import Flow
+
+
+_LOG = logging.getLogger("headrace.pipelines")
 
 
 # --- rows of a stream in the order of their event time --------------------------------------------
@@ -131,20 +152,93 @@ def _with_computed(expression: Any, columns: list[Any], spark: SparkSession) -> 
 
 
 def plan_tables(
-    graph: Graph, default: Policy, spark: SparkSession, report: Report | None = None
+    graph: Graph,
+    default: Policy,
+    spark: SparkSession,
+    report: Report | None = None,
+    plans: Mapping[TableName, TablePlan] | None = None,
 ) -> dict[TableName, TablePlan]:
     """Plan all tables of a graph, in its order.
 
-    default: policy of tables that have none.
+    default: policy of tables that have none. plans: those that are made already.
 
     Raises `BadDefinition`, and `NotIncremental` where `incremental_strict` cannot be kept, or reports them
     and leaves out their tables.
     """
-    plans: dict[TableName, TablePlan] = {}
+    there, made = plans or {}, dict[TableName, TablePlan]()
     for table in graph.tables:
+        if table.name in there:
+            made[table.name] = there[table.name]
+            continue
         with reporting(report):
-            plans[table.name] = _plan(table, policy_of(table.dataset, default), graph.names, spark)
-    return plans
+            made[table.name] = _plan(table, policy_of(table.dataset, default), graph.names, spark)
+    return made
+
+
+@contextmanager
+def sharing_parts(
+    graph: Graph, default: Policy, spark: SparkSession, entries: Mapping[TableName, TableEntry], folder: Path
+) -> Generator[tuple[Graph, dict[TableName, TablePlan]]]:
+    """Provide a graph in which tables read the parts that they share, and the plans of both.
+
+    A part that has no incremental form is not shared, and a table that would lose its own reads none.
+
+    entries: of the last run. folder: for empty tables, which the session's catalogue has in the block.
+    """
+    readers = tuple(table for table in graph.tables if _may_share(table, default, spark))
+    refused = frozenset[TableName]()
+    while True:
+        with closing(SharedParts(graph, readers, entries, spark, folder, refused)) as parts:
+            try:
+                shared = parts.graph_with_parts()
+            except (PySparkException, Py4JJavaError) as error:  # Tables do without.
+                _LOG.warning("no parts are shared: %s", message_of(error))
+                shared = graph
+            plans, failing = _plans_of_shared(graph, shared, default, spark)
+            if not failing:
+                yield shared, plans
+                return
+        refused |= failing
+        readers = tuple(table for table in readers if table.name not in failing)
+
+
+def _plans_of_shared(
+    before: Graph, shared: Graph, default: Policy, spark: SparkSession
+) -> tuple[dict[TableName, TablePlan], frozenset[TableName]]:
+    """Plan parts and the tables that read them; also return those without an incremental form."""
+    known = {table.name: table for table in before.tables}
+    anew = [table for table in shared.tables if known.get(table.name) is not table]
+    plans = {table.name: _plan_of_shared(table, default, shared, spark) for table in anew}
+    failing = frozenset(name for name, plan in plans.items() if plan is None)
+    return {name: plan for name, plan in plans.items() if plan is not None}, failing
+
+
+def _may_share(table: StoredTable, default: Policy, spark: SparkSession) -> bool:
+    """Return whether a table may read parts: it is not to be recomputed, nor computed row by row."""
+    if table.dataset.kind is not DatasetKind.MATERIALIZED_VIEW or table.failure is not None:
+        return False
+    (query,) = table.queries
+    try:
+        _check_can_change(table, query, spark)
+        full = policy_of(table.dataset, default) is Policy.FULL
+    except HeadraceError:
+        return False
+    return not full and _is_stable(query, spark) and not _is_linear(query)
+
+
+def _plan_of_shared(
+    table: StoredTable, default: Policy, graph: Graph, spark: SparkSession
+) -> TablePlan | None:
+    """Return the plan of a part, or of a table that reads one; None if it has no incremental form."""
+    is_part = table.dataset.kind is DatasetKind.SHARED
+    if is_part and comparable_schema(table.schema) is None:
+        return None
+    policy = Policy.INCREMENTAL_STRICT if is_part else policy_of(table.dataset, default)
+    try:
+        plan = _plan(table, policy, graph.names, spark)
+    except HeadraceError:
+        return None
+    return plan if plan.method in (Method.INCREMENTAL, Method.STATELESS) else None
 
 
 def policy_of(dataset: Dataset, default: Policy) -> Policy:
@@ -168,7 +262,11 @@ def _plan(
             dataset=str(table.name),
         )
     parts = fingerprint_parts(table, names, spark)
-    return replace(_planned(table, policy, fingerprint_of(parts), names, spark), parts=parts)
+    plan = replace(_planned(table, policy, fingerprint_of(parts), names, spark), parts=parts)
+    if plan.flow is not None:
+        return plan
+    found = (column_origins(query.plan, names, spark) for query in table.queries)
+    return replace(plan, column_origins={exact: columns for each in found for exact, columns in each.items()})
 
 
 def _planned(

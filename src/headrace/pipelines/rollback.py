@@ -29,7 +29,7 @@ from headrace.pipelines.catalog import (
     oldest_versions_read,
     without_deliveries,
 )
-from headrace.pipelines.definitions import SNAPSHOTS, TableName
+from headrace.pipelines.definitions import TableName
 from headrace.pipelines.errors import CatalogDamaged
 from headrace.pipelines.pipeline_run import RunReport
 from headrace.pipelines.run_history import find_run
@@ -166,7 +166,7 @@ class _Restoration:
         self, before: Mapping[TableName, TableEntry], entries: Mapping[TableName, TableEntry]
     ) -> RolledBack:
         """Describe what was restored, and what is left to the next run."""
-        shown = sorted(name for name in {*before, *self.to.tables} if name.database != SNAPSHOTS)
+        shown = sorted(name for name in {*before, *self.to.tables} if not name.is_hidden)
         now = [(name, entries[name]) for name in shown if name in entries]
         changed = [name for name, entry in now if name not in before or before[name].version != entry.version]
         return RolledBack(

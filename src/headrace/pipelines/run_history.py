@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.pipelines.catalog import PipelineCatalog, PublishedRun, TableEntry
-from headrace.pipelines.definitions import SNAPSHOTS, TableName, parse_table_name
+from headrace.pipelines.definitions import TableName, parse_table_name
 from headrace.pipelines.errors import RunNotKept, UnknownDataset
 from headrace.pipelines.event_log import EventLog
 from headrace.pipelines.spec import VERSION_RETENTION
@@ -38,7 +38,7 @@ def kept_runs(spec: PipelineSpec) -> list[KeptRun]:
     found: list[KeptRun] = []
     before: Mapping[TableName, TableEntry] | None = None
     for run in PipelineCatalog.published_runs(spec.storage):
-        tables = {name: entry for name, entry in run.tables.items() if name.database != SNAPSHOTS}
+        tables = {name: entry for name, entry in run.tables.items() if not name.is_hidden}
         changed = None if before is None else sorted(_changed(before, tables))
         rows = sum(entry.rows for entry in tables.values())
         found.append(KeptRun(run.number, run.at, len(tables), rows, changed))

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from headrace.engine.prometheus import need_client
 from headrace.errors import BadInput
+from headrace.pipelines.definitions import SHARED
 from headrace.pipelines.event_log import RUN, RUNNING, TABLE, EventLog, EventRecord
 from headrace.pipelines.input_identity import place_of
 from headrace.pipelines.run_recorder import RecordedRun, RunListener
@@ -147,8 +148,8 @@ def _set_cpu(metric: Any, labels: tuple[str, ...], record: EventRecord) -> None:
 def _last_successes(run: RecordedRun) -> dict[str, float]:
     """Return when each table was last brought up to date, and "" the last run without failures ended."""
     found: dict[str, float] = {}
-    # Tables of dropped rows have no records of their own.
-    owners = (str(name) for name in run.entries if name.owner == name)
+    # Tables of dropped rows, and shared parts, have no records of their own.
+    owners = (str(name) for name in run.entries if name.owner == name and name.database != SHARED)
     missing = {"", *owners, *(each.table_name for each in run.tables)}
     for each in _newest_first(run):
         if each.kind in (RUN, TABLE) and each.state == "COMPLETED" and each.table_name in missing:

@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from headrace.errors import HeadraceError
 from headrace.pipelines.catalog import PipelineCatalog, TableEntry, TableState
-from headrace.pipelines.definitions import Dataset, TableName
+from headrace.pipelines.definitions import SHARED, Dataset, TableName
 from headrace.pipelines.event_log import (
     DELIVERY,
     RUN,
@@ -240,7 +240,7 @@ class RunRecorder:
             cpu_seconds=round(cost.process, 4),
             spark_cpu_seconds=round(cost.children, 4),
             state_bytes=self._state_bytes(name, after),
-            file_bytes=_bytes_in(self._catalog.rows(name).folder(after.version)) if after else 0,
+            file_bytes=self._file_bytes(name, after),
             version_before=version,
             version_after=after.version if after else 0,
             error_code=_code_of(event.error),
@@ -268,12 +268,16 @@ class RunRecorder:
             return 0
         return _bytes_in(self._catalog.states(self._catalog.storage, name).folder(entry.generation))
 
+    def _file_bytes(self, name: TableName, entry: TableEntry | None) -> int:
+        return _bytes_in(self._catalog.rows(name).folder(entry.version)) if entry else 0
+
     def _finish(self, state: str, code: str, error: str) -> None:
         last = self._writer.last if self._writer is not None else EventRecord()
         if state != "COMPLETED" and (last.state, last.error) != (state, error):
             self._release()
         tables, cost = self._seen.tables, self._costs.total()
         of_tables = [each for each in tables if each.kind == TABLE]
+        parts = {n: entry for n, entry in self._catalog.published.items() if n.database == SHARED}
         run = replace(
             self._seen.run,
             at=timestamp(datetime.now(UTC)),
@@ -285,8 +289,10 @@ class RunRecorder:
             seconds=round(perf_counter() - self._start, 4),
             cpu_seconds=round(cost.process, 4),
             spark_cpu_seconds=round(cost.children, 4),
-            state_bytes=sum(each.state_bytes for each in of_tables),
-            file_bytes=sum(each.file_bytes for each in of_tables),
+            state_bytes=sum(each.state_bytes for each in of_tables)
+            + sum(self._state_bytes(name, entry) for name, entry in parts.items()),
+            file_bytes=sum(each.file_bytes for each in of_tables)
+            + sum(self._file_bytes(name, entry) for name, entry in parts.items()),
             version_after=self._catalog.number,
             error_code=code,
             error=error,

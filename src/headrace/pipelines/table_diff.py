@@ -8,7 +8,6 @@ types that cannot be compared here, as maps, and columns whose type has changed 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.pipelines.catalog import SINK, PipelineCatalog, PublishedRun, TableEntry
-from headrace.pipelines.definitions import SNAPSHOTS, TableName
-from headrace.pipelines.errors import BadDefinition, CatalogDamaged, NeedsSpark, UnknownDataset
+from headrace.pipelines.definitions import TableName
+from headrace.pipelines.errors import BadDefinition, CatalogDamaged, NeedsSpark, PipelineError, UnknownDataset
 from headrace.pipelines.in_process_inputs import partition_of
 from headrace.pipelines.run_history import find_run, find_stored_table
-from headrace.pipelines.table_files import read_data_file
+from headrace.pipelines.table_files import partition_columns, read_data_file
 from headrace.pipelines.weighted_rows import WEIGHT, as_changes, comparable_schema, consolidate_arrow
 from headrace.tables.version_folders import data_files
 
@@ -64,11 +63,19 @@ class TableDiff:
 
 
 def diff_table(
-    spec: PipelineSpec, table: str, *, before: int | None = None, after: int | None = None
+    spec: PipelineSpec,
+    table: str,
+    *,
+    before: int | None = None,
+    after: int | None = None,
+    most_bytes: int | None = None,
 ) -> TableDiff:
     """Compare a table after two runs. after: the last one by default; before: by default the one before that.
 
-    Raises `UnknownDataset`, `RunNotKept`, `BadDefinition` for a sink, and `CatalogDamaged`.
+    most_bytes: of the files that are to be read; None for any number.
+
+    Raises `UnknownDataset`, `RunNotKept`, `BadDefinition` for a sink, `CatalogDamaged`, and `PipelineError`
+    for more bytes than that.
     """
     runs = PipelineCatalog.published_runs(spec.storage)
     name = find_stored_table(table, spec.database, _shown(runs))
@@ -93,13 +100,13 @@ def diff_table(
         )
     folders = PipelineCatalog.rows_in(spec.storage, name)
     old, new = (entry and _Side(folders.folder(entry.version), entry) for entry in entries)
-    changes, columns = _compared(old, new)
+    changes, columns = _compared(old, new, most_bytes)
     versions = (old.entry.version if old else 0, new.entry.version if new else 0)
     return TableDiff(name, first.number, last.number, versions, changes, columns)
 
 
 def _shown(runs: Sequence[PublishedRun]) -> set[TableName]:
-    return {name for run in runs for name in run.tables if name.database != SNAPSHOTS}
+    return {name for run in runs for name in run.tables if not name.is_hidden}
 
 
 # --- rows of two versions -------------------------------------------------------------------------
@@ -129,8 +136,7 @@ class _Side:
 
     @property
     def partitioned_by(self) -> list[str]:
-        names = re.findall(r"`((?:[^`]|``)*)`", self.entry.layout)
-        return [name.replace("``", "`") for name in names]
+        return partition_columns(self.entry.layout)
 
     def read(self, files: Iterable[Path]) -> pa.Table:
         """Read some files, as the table's types or, where that cannot be, as texts."""
@@ -209,12 +215,21 @@ def plain(value: Any) -> Any:
             return str(value)
 
 
-def _compared(before: _Side | None, after: _Side | None) -> tuple[pa.Table, Mapping[str, str]]:
+def _compared(
+    before: _Side | None, after: _Side | None, most_bytes: int | None
+) -> tuple[pa.Table, Mapping[str, str]]:
     """Return the weighted rows that differ, and the columns that do."""
     old_types, new_types = (side.types if side else {} for side in (before, after))
     columns = _columns_changed(old_types, new_types) if before and after else {}
     old, new = (side.files() if side else {} for side in (before, after))
     same = frozenset[Any]() if columns else old.keys() & new.keys()
+    size = sum(key[1] for files in (old, new) for key in files if key not in same)
+    if most_bytes is not None and size > most_bytes:
+        raise PipelineError(
+            f"the versions differ by {size:,} bytes of files",
+            why=f"Up to {most_bytes:,} bytes are compared here.",
+            fix="headrace pipeline diff TABLE --from RUN --to RUN",
+        )
     sides = [
         (side.read(path for key, path in files.items() if key not in same), weight)
         for side, files, weight in ((before, old, -1), (after, new, 1))
@@ -223,7 +238,7 @@ def _compared(before: _Side | None, after: _Side | None) -> tuple[pa.Table, Mapp
     names = [*(new_types or old_types), *(name for name in old_types if new_types and name not in new_types)]
     aligned = _aligned([rows for rows, _ in sides], names)
     weighted = [as_changes(rows, weight) for rows, (_, weight) in zip(aligned, sides, strict=True)]
-    return _sorted(consolidate_arrow(pa.concat_tables(weighted))), columns
+    return sorted_changes(consolidate_arrow(pa.concat_tables(weighted))), columns
 
 
 def _columns_changed(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
@@ -256,7 +271,7 @@ def _aligned(tables: Sequence[pa.Table], names: Sequence[str]) -> list[pa.Table]
     return made
 
 
-def _sorted(changes: pa.Table) -> pa.Table:
+def sorted_changes(changes: pa.Table) -> pa.Table:
     """Sort changes by their columns, so that the old and the new row of a key are neighbours."""
     import polars as pl
 

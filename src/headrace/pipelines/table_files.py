@@ -5,6 +5,7 @@ Columns that a table is partitioned by are in the names of folders only: `month=
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 
 from headrace.pipelines.errors import NeedsSpark
 from headrace.pipelines.in_process_inputs import NULL_PARTITION, columns_of_table, partition_of
-from headrace.pipelines.weighted_rows import WEIGHT, as_changes
+from headrace.pipelines.weighted_rows import WEIGHT, as_changes, consolidate_arrow, expand_arrow
 from headrace.tables.version_folders import data_files
 
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f" + "".join(map(chr, range(1, 32))))
@@ -53,6 +54,15 @@ def _escaped(text: str) -> str:
     return "".join(f"%{ord(each):02X}" if each in _ESCAPED else each for each in text)
 
 
+def partition_columns(layout: str) -> list[str]:
+    """Return the columns by which a table's files are partitioned, from the layout in its entry.
+
+    >>> partition_columns("parquet `city` `day of week`")
+    ['city', 'day of week']
+    """
+    return [name.replace("``", "`") for name in re.findall(r"`((?:[^`]|``)*)`", layout)]
+
+
 def read_data_file(
     folder: Path, file: Path, columns: pa.Schema, partitioned_by: Sequence[str], only: Sequence[str] = ()
 ) -> pa.Table:
@@ -76,6 +86,16 @@ def read_data_file(
             raise NeedsSpark(f"{file} is in a partition that only Spark can read: {error}") from None
         found = found.append_column(name, pa.repeat(column[0], len(found)))
     return columns_of_table(str(file), found, wanted)
+
+
+def rows_of_part(folder: Path, columns: pa.Schema) -> pa.Table:
+    """Read a version of a shared part, whose files may hold rows that later ones take back.
+
+    Raises `NeedsSpark` for a file that holds other types.
+    """
+    made = [read_changes_file(file, columns) for file in sorted(data_files(folder))]
+    whole = consolidate_arrow(pa.concat_tables([as_changes(columns.empty_table()), *made]))
+    return whole.drop_columns([WEIGHT]) if (rows := expand_arrow(whole)) is None else rows
 
 
 def read_changes_file(file: Path, columns: pa.Schema) -> pa.Table:

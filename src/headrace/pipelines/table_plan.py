@@ -72,6 +72,8 @@ class TablePlan:
     chooses: whether it may be made from all rows where that is estimated to cost less.
     parts: of what the fingerprint is made.
     load:    gives the flow of a kept plan, see `loaded`.
+    column_origins: of a table without a flow, the columns that its query hands on unchanged, by the `exact`
+             of the input that they come from, with their names there.
     keys:    of a table that is recomputed in part.
     """
 
@@ -87,6 +89,7 @@ class TablePlan:
     parts: Mapping[str, str] = field(default_factory=dict[str, str])
     load: Callable[[], Flow] | None = None
     only_spark: str = ""
+    column_origins: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, "Mapping[str, str]"])
     keys: AffectedKeys | None = None
 
     def loaded(self) -> TablePlan:

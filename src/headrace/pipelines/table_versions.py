@@ -2,6 +2,9 @@
 
 The rows of a version, and what changed from the one before, are folders of files (`VersionFolders`). The next
 version is made beside the last one and shares the files that stay; the catalogue then names it.
+
+No user reads the rows of a shared part. So a row that is taken back stays in its file, and is in another one
+with a negative weight; the files are written anew once such changes are half as many as the rows.
 """
 
 from __future__ import annotations
@@ -94,6 +97,8 @@ class TableVersions:
         schema, folder = stored_schema(self.table.schema), self._rows_folder(version)
         if not (data_files(folder) if files is None else files):
             return empty_frame(schema, self.spark)
+        if self._weighted_files(version):
+            return expand(consolidate(self.read_changes(folder)))
         reader = self.spark.read.schema(schema).format(self.table.dataset.format)
         reader = reader.option("basePath", f"file:{folder}")
         return reader.load([f"file:{each}" for each in ([folder] if files is None else files)])
@@ -103,13 +108,20 @@ class TableVersions:
         if self.entry is None or not self.entry.layout.startswith("parquet"):
             return
         folder = self._rows_folder(self.entry.version)
-        if count_rows(folder) != self.entry.rows:
+        if self._count(self.entry.version) != self.entry.rows:
             raise CatalogDamaged(
-                f"{self.table.name} has lost rows: {folder} should hold {self.entry.rows:,}",
+                f"{self.table.dataset.title} has lost rows: {folder} should hold {self.entry.rows:,}",
                 fix="restore the storage from a backup, or recompute the table: "
-                f"--full-refresh {self.table.name}",
+                f"--full-refresh {self.table.dataset.made_with}",
                 file=str(folder),
             )
+
+    def _weighted_files(self, version: int) -> list[Path]:
+        """Return the files of a version of a part whose rows have weights."""
+        import pyarrow.parquet as pq
+
+        files = data_files(self._rows_folder(version)) if self.table.dataset.shared_by else []
+        return [file for file in files if WEIGHT in pq.read_schema(file).names]
 
     def has_project_layout(self, entry: TableEntry) -> bool:
         """Return whether a version has the columns and files that the table has in the project."""
@@ -315,9 +327,23 @@ class TableVersions:
         if added is not None:
             _write_table(added, folder, self.table.dataset.partitioned_by)
             self._take_over(before.version, folder)
+        elif self._keeps_removed(before, len(changes)):
+            _write_table(changes, folder)
+            self._take_over(before.version, folder)
+        elif self.table.dataset.shared_by:
+            self._rewrite_part(before, version, changes, columns)
         else:
             self._rewrite_here(before, version, changes, columns)
         return version
+
+    def _keeps_removed(self, before: TableEntry, changes: int) -> bool:
+        """Return whether rows that are taken back stay in the files of a part."""
+        if not self.table.dataset.shared_by:
+            return False
+        held = self._rows_folder(before.version)
+        weighted = changes + sum(map(_rows_in, self._weighted_files(before.version)))
+        large = sum(file.stat().st_size for file in data_files(held)) > _MAX_REWRITTEN
+        return weighted <= max(before.rows // 2, MANY) or (large and is_absent(self.spark))
 
     def _rewrite_here(self, before: TableEntry, version: int, changes: pa.Table, columns: pa.Schema) -> None:
         """Write a version by applying changes to the previous one, see `_rewrite`."""
@@ -336,20 +362,32 @@ class TableVersions:
             [columns.empty_table(), *(read_data_file(held, file, columns, parts) for file in anew)]
         )
         stay, touched = weighted_rows.split_by_rows(rows, removed)
-        whole = weighted_rows.consolidate_arrow(
-            pa.concat_tables([changes, weighted_rows.as_changes(touched)])
-        )
-        expanded = weighted_rows.expand_arrow(whole)
+        made = self._expanded(pa.concat_tables([changes, weighted_rows.as_changes(touched)]))
+        folder = self._rows_folder(version)
+        _write_table(pa.concat_tables([stay, made]), folder, parts)
+        self._take_over(before.version, folder, without=frozenset(anew))
+
+    def _rewrite_part(self, before: TableEntry, version: int, changes: pa.Table, columns: pa.Schema) -> None:
+        """Write a version of a part by applying changes to all rows of the previous one."""
+        import pyarrow as pa
+
+        from headrace.pipelines.table_files import read_changes_file
+
+        files = data_files(self._rows_folder(before.version))
+        rows = [read_changes_file(file, columns) for file in files]
+        _write_table(self._expanded(pa.concat_tables([changes, *rows])), self._rows_folder(version))
+
+    def _expanded(self, changes: pa.Table) -> pa.Table:
+        """Return the rows that changes add up to. Raises `PipelineError` for a negative number of one."""
+        expanded = weighted_rows.expand_arrow(weighted_rows.consolidate_arrow(changes))
         if expanded is None:
             raise PipelineError(
-                f"{self.table.name} does not hold rows that are taken back",
+                f"{self.table.dataset.title} does not hold rows that are taken back",
                 where=[self.table.dataset.location],
                 why="Its query answers otherwise than when they came.",
-                fix=f"make it anew: --full-refresh {self.table.name}",
+                fix=f"make it anew: --full-refresh {self.table.dataset.made_with}",
             )
-        folder = self._rows_folder(version)
-        _write_table(pa.concat_tables([stay, expanded]), folder, parts)
-        self._take_over(before.version, folder, without=frozenset(anew))
+        return expanded
 
     def _rewrite(self, before: TableEntry, version: int) -> None:
         """Write a version by applying its changes to the previous one.
@@ -358,8 +396,12 @@ class TableVersions:
         """
         self._check_rows()
         folder, made = self._rows_folder(version), self.read_changes(self._changes_folder(version))
-        anew = self._files_of(before.version, made.where(f"{WEIGHT} < 0"))
-        was = with_weight(self._read(before.version, anew), 1)
+        if self.table.dataset.shared_by:
+            anew = frozenset(data_files(self._rows_folder(before.version)))
+            was = self.read_changes(self._rows_folder(before.version))
+        else:
+            anew = self._files_of(before.version, made.where(f"{WEIGHT} < 0"))
+            was = with_weight(self._read(before.version, anew), 1)
         self._write(self._conform(expand(consolidate(was.unionByName(made)))), folder)
         self._take_over(before.version, folder, without=anew)
 
@@ -387,6 +429,10 @@ class TableVersions:
         if adds_only(changed):
             self._write(self._conform(expand(self.read_changes(changed))), rows)
             self._take_over(before.version, rows)
+        elif self._keeps_removed(before, count_rows(changed)):
+            self._check_rows()
+            share_files(data_files(changed), changed, rows)
+            self._take_over(before.version, rows)
         else:
             self._rewrite(before, version)
         if not self.keeps_changes:
@@ -401,6 +447,8 @@ class TableVersions:
 
     def _count(self, version: int) -> int:
         folder = self._rows_folder(version)
+        if self._weighted_files(version):
+            return sum(_weights_in(file) for file in data_files(folder))
         if self.table.dataset.format == "parquet":
             return count_rows(folder)
         return self._read(version).count() if data_files(folder) else 0
@@ -435,18 +483,21 @@ class TableVersions:
             share_files(kept, held, folder)
             return
         merged = folder.with_name(f".{folder.name}.merged")
-        if is_absent(self.spark):
+        if is_absent(self.spark) or self.table.dataset.shared_by:
             columns = weighted_rows.comparable_schema(self.table.schema)
             if columns is None:
                 share_files(kept, held, folder)
                 return
             import pyarrow as pa
 
-            from headrace.pipelines.table_files import read_data_file
+            from headrace.pipelines.table_files import read_changes_file
 
             # They are a few hundred megabytes at most.
-            tables = [read_data_file(held, file, columns, ()) for file in small]
-            _write_table(pa.concat_tables(tables), merged)
+            changes = pa.concat_tables([read_changes_file(file, columns) for file in small])
+            if self.table.dataset.shared_by:
+                changes = weighted_rows.consolidate_arrow(changes)
+            rows = weighted_rows.expand_arrow(changes)
+            _write_table(changes if rows is None else rows, merged)
         else:
             self._merge_by_spark(small, merged)
         for file in {*kept} - {*small} | {*data_files(merged)}:
@@ -506,6 +557,24 @@ def adds_only(folder: Path) -> bool:
     files = [file for file in data_files(folder) if WEIGHT in pq.read_schema(file).names]
     weights = (pq.ParquetFile(file).read([WEIGHT])[WEIGHT] for file in files)
     return all(compute.min(each).as_py() > 0 for each in weights if len(each))
+
+
+def _rows_in(file: Path) -> int:
+    import pyarrow.parquet as pq
+
+    return pq.read_metadata(file).num_rows
+
+
+def _weights_in(file: Path) -> int:
+    """Return the sum of the weights of a file's rows."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    compute: Any = pc
+    held = pq.ParquetFile(file)
+    if WEIGHT not in held.schema_arrow.names:
+        return held.metadata.num_rows
+    return compute.sum(compute.fill_null(held.read([WEIGHT])[WEIGHT], 1)).as_py() or 0
 
 
 def count_rows(folder: Path) -> int:

@@ -54,11 +54,11 @@ class Watch:
                 for key, position in positions.items():
                     if isinstance(position, dict):
                         found |= {os.path.dirname(path) for path in position}
-                    found |= {place for place in _places(key) if os.path.isdir(place)}
+                    found |= {place for place in places_of(key) if os.path.isdir(place)}
         return found
 
 
-def _places(key: str) -> list[str]:
+def places_of(key: str) -> list[str]:
     """Return the folders that the key of an input names."""
     _, named, places = key.partition("files ")
     if named:

@@ -9,14 +9,15 @@ from headrace.spark.session import session
 
 if TYPE_CHECKING:
     from headrace.engine.progress import Progress
+    from headrace.io.in_process import ArrowTable
     from headrace.spark.examination import doctor
     from headrace.spark.resharding import reshard
     from headrace.spark.run_command import run
-    from headrace.spark.sources.opening import ArrowTable, Frame
+    from headrace.spark.sources.opening import Frame
     from headrace.spark.sources.pull_source import Pulled
 
 _LATER = {
-    "ArrowTable": "headrace.spark.sources.opening",
+    "ArrowTable": "headrace.io.in_process",
     "Frame": "headrace.spark.sources.opening",
     "Progress": "headrace.engine.progress",
     "Pulled": "headrace.spark.sources.pull_source",

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import contextmanager
 from importlib import resources
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from headrace.errors import BadInput, HeadraceError
 from headrace.requirements import require_package
@@ -41,7 +41,10 @@ WHY_SECONDS = 40
 
 
 class Page(Protocol):
-    """Subject of a page: a run, a checkpoint, or a controller. The server calls it from its own threads."""
+    """Subject of a page: a run, a checkpoint, a controller or a pipeline.
+
+    The server calls it from its own threads.
+    """
 
     def overview(self) -> JsonObject:
         """Return the constant part: kind, title, picture, plan, sources and sinks."""
@@ -84,6 +87,19 @@ class Page(Protocol):
 
     def why(self, view: str, row: str) -> JsonObject:
         """Return the source rows that a view's row, as JSON, came from."""
+        ...
+
+
+@runtime_checkable
+class RunHistory(Protocol):
+    """Page that knows earlier runs, and what they changed."""
+
+    def runs(self, view: str, run: int) -> JsonObject:
+        """Return the records of a table, of a run, or (empty and 0) of the last runs."""
+        ...
+
+    def changes(self, view: str, run: int, search: str, offset: int) -> JsonObject:
+        """Return a page of the rows that a run inserted into a table and deleted from it."""
         ...
 
 
@@ -296,10 +312,26 @@ def build_app(page: Page, token: str, port: int, closing: Closing) -> ASGIApp:
         Route("/api/state", answers(lambda _: page.state())),
         Route("/api/key", answers(lambda r: page.state_of_key(_text(r, "operator"), _text(r, "key")))),
         Route("/api/dead-letters", answers(lambda _: page.dead_letters())),
-        Route("/api/rows", answers(lambda r: page.rows(_text(r, "view"), _text(r, "search"), _offset(r)))),
+        Route(
+            "/api/rows",
+            answers(lambda r: page.rows(_text(r, "view"), _text(r, "search"), _number(r, "offset"))),
+        ),
         Route("/api/why", answers(lambda r: page.why(_text(r, "view"), _text(r, "row")))),
         Route("/api/events", events),
     ]
+    if isinstance(page, RunHistory):
+        history = page
+        routes += [
+            Route("/api/runs", answers(lambda r: history.runs(_text(r, "view"), _number(r, "run")))),
+            Route(
+                "/api/changes",
+                answers(
+                    lambda r: history.changes(
+                        _text(r, "view"), _number(r, "run"), _text(r, "search"), _number(r, "offset")
+                    )
+                ),
+            ),
+        ]
     app: Starlette = Starlette(routes=routes)
     return _Guard(app, token, port)
 
@@ -321,8 +353,8 @@ def _text(request: Request, name: str) -> str:
     return request.query_params.get(name, "")
 
 
-def _offset(request: Request) -> int:
-    given = _text(request, "offset")
+def _number(request: Request, name: str) -> int:
+    given = _text(request, name)
     return min(int(given), 10**9) if given.isdecimal() and len(given) < 10 else 0
 
 

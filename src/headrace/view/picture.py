@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -161,32 +161,63 @@ def _id(node: int) -> str:
     return f"n{node}"
 
 
-def picture_of_pipeline(title: str, graph: Graph, plans: Mapping[TableName, TablePlan]) -> Picture:
-    """Build the picture of a pipeline. Tables that are recomputed have the shape of opaque operators."""
-    from headrace.pipelines.leaves import TableLeaf
+@dataclass(frozen=True, slots=True)
+class DrawnInput:
+    """Input of a table in a picture. key: that of another drawn table, or of an input shown by its title."""
 
+    key: object
+    title: str
+    streaming: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnTable:
+    """Table in a picture. key: names it among the inputs of others."""
+
+    key: object
+    lines: tuple[str, ...]
+    shape: BoxRole
+    inputs: tuple[DrawnInput, ...]
+
+
+def picture_of_tables(title: str, tables: Sequence[DrawnTable]) -> Picture:
+    """Build the picture of tables and what they read. The box of the table at place 3 has the id `t3`."""
     boxes: dict[str, Box] = {}
     arrows: list[Arrow] = []
-    tables = {table.name: f"t{at}" for at, table in enumerate(graph.tables)}
-    sources: dict[str, str] = {}
-    for table in graph.tables:
-        plan = plans[table.name]
-        shape = BoxRole.OPAQUE if plan.method.value.startswith("recompute") else BoxRole.OPERATOR
-        shape = {"sink": BoxRole.SINK, "snapshot": BoxRole.SOURCE}.get(table.dataset.kind.value, shape)
-        called = table.dataset.input or table.name.table
-        made = Box(tables[table.name], (called, _caption(table, plan)), shape)
-        for query in table.queries:
-            for leaf in query.leaves:
-                if isinstance(leaf, TableLeaf):
-                    source = tables[leaf.name]
-                else:
-                    source = sources.setdefault(leaf.key, f"s{len(tables) + len(sources)}")
-                    boxes.setdefault(source, Box(source, (_title(leaf),), BoxRole.SOURCE))
-                kind = ArrowKind.APPEND if leaf.streaming else ArrowKind.CHANGES
-                arrows.append(Arrow(source, made.id, kind, ""))
+    ids = {table.key: f"t{at}" for at, table in enumerate(tables)}
+    sources: dict[object, str] = {}
+    for table in tables:
+        made = Box(ids[table.key], table.lines, table.shape)
+        for each in table.inputs:
+            source = ids.get(each.key) or sources.setdefault(each.key, f"s{len(ids) + len(sources)}")
+            if each.key not in ids:
+                boxes.setdefault(source, Box(source, (each.title,), BoxRole.SOURCE))
+            kind = ArrowKind.APPEND if each.streaming else ArrowKind.CHANGES
+            arrows.append(Arrow(source, made.id, kind, ""))
         boxes[made.id] = made
     cluster = Cluster("tables", "tables", tuple(boxes))
     return Picture(title, tuple(boxes.values()), tuple(dict.fromkeys(arrows)), (cluster,))
+
+
+def picture_of_pipeline(title: str, graph: Graph, plans: Mapping[TableName, TablePlan]) -> Picture:
+    """Build the picture of a pipeline. Tables that are recomputed have the shape of opaque operators."""
+    return picture_of_tables(title, [drawn_table(table, plans[table.name]) for table in graph.tables])
+
+
+def drawn_table(table: StoredTable, plan: TablePlan) -> DrawnTable:
+    """Return a table of a pipeline as it is drawn."""
+    shape = BoxRole.OPAQUE if plan.method.value.startswith("recompute") else BoxRole.OPERATOR
+    shape = {"sink": BoxRole.SINK, "snapshot": BoxRole.SOURCE}.get(table.dataset.kind.value, shape)
+    called = table.dataset.input or table.name.table
+    leaves = [leaf for query in table.queries for leaf in query.leaves]
+    inputs = tuple(DrawnInput(_key(leaf), _title(leaf), leaf.streaming) for leaf in leaves)
+    return DrawnTable(table.name, (called, _caption(table, plan)), shape, inputs)
+
+
+def _key(leaf: Leaf) -> object:
+    from headrace.pipelines.leaves import TableLeaf
+
+    return leaf.name if isinstance(leaf, TableLeaf) else leaf.key
 
 
 def _caption(table: StoredTable, plan: TablePlan) -> str:

@@ -27,7 +27,7 @@ from headrace.io.change_data import ChangeData, refuse_rows_only
 from headrace.io.delta import DeltaRows, check_delta, versions_of
 from headrace.io.files.file_reader import open_format
 from headrace.io.files.file_source import WHOLE, FilePart, Files, Listing, PendingFile
-from headrace.io.in_process import TickTime
+from headrace.io.in_process import ArrowTable, TickTime
 from headrace.io.source import WEIGHT, Feed
 from headrace.operators.endpoints import SourceOperator
 from headrace.spark.placing.pushdown import NativeChain, apply_native_chain
@@ -110,17 +110,6 @@ class Frame(Source):
 
     frame: DataFrame
     every_run: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class ArrowTable(Source):
-    """Rows of a run that needs no Spark (`way="here"`), read in its first tick. Later ones are another run's.
-
-    Columns are found by name, and have the Arrow types of what the flow declares; further ones are left out.
-    For a table source the column `weight` is each row's weight; without it each row comes once.
-    """
-
-    table: pa.Table
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,12 @@ export function bytes(n) {
   return "";
 }
 
+// Time since a moment, given in seconds.
+export function ago(seconds) {
+  const since = Date.now() / 1000 - seconds;
+  return since < 1.5 ? "just now" : `${since < 90 ? `${Math.round(since)} s` : duration(since)} ago`;
+}
+
 export const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString();
 
 // Event time behind the clock of this machine; nothing for watermarks that are numbers.

@@ -6,7 +6,9 @@ import { element, note } from "./elements.js";
 import { flowPanel, planOf } from "./flow_panel.js";
 import { behind, bytes, short, whole } from "./format.js";
 import { latePanel } from "./late_panel.js";
+import { expectationsPanel, tablesPanel } from "./pipeline_panel.js";
 import { rowsPanel } from "./rows_panel.js";
+import { runsPanel } from "./runs_panel.js";
 import { statePanel } from "./state_panel.js";
 import { buildTabs } from "./tabs.js";
 import { ticksPanel } from "./ticks_panel.js";
@@ -45,7 +47,7 @@ async function begin(id) {
   by("title").textContent = overview.title;
   document.title = `${overview.title} · Headrace`;
   const where = { here: "in one process", spark: "on Spark" }[overview.engine];
-  by("subtitle").textContent = { run: `a run ${where}`, checkpoint: "checkpoint", controller: "" }[overview.kind];
+  by("subtitle").textContent = { run: `a run ${where}`, checkpoint: "checkpoint", controller: "", pipeline: "pipeline" }[overview.kind];
   by("failure").hidden = true;
   for (const panel of panels) panel.close?.();
   const rows = rowsPanel(overview);
@@ -53,6 +55,7 @@ async function begin(id) {
     run: () => [flowPanel(overview), ticksPanel(ticks), rows, latePanel(overview), statePanel(false), planPanel(overview)],
     checkpoint: () => [statePanel(true)],
     controller: () => [controllerPanel(), viewsPanel(), rows],
+    pipeline: () => pipelinePanels(overview, rows),
   }[overview.kind]();
   tabs = buildTabs(by("tabs"), by("panels"), panels);
   document.onkeydown = (event) => {
@@ -64,6 +67,21 @@ async function begin(id) {
   };
 }
 
+function pipelinePanels(overview, rows) {
+  const changes = rowsPanel(overview, { changes: true });
+  const go = {
+    rows: (name, text = "") => open(rows, name, { text }),
+    runs: (name) => open(runs, name),
+    changes: (name, number) => open(changes, name, { number }),
+  };
+  const open = (panel, ...what) => {
+    panel.open(...what);
+    tabs.select(panel.id, true);
+  };
+  const runs = runsPanel(overview, go);
+  return [tablesPanel(overview, go), runs, rows, changes, expectationsPanel(overview, go)];
+}
+
 let arriving = Promise.resolve();
 function onStatus(status) {
   // One after the other: the first event of a run waits for its overview.
@@ -73,8 +91,10 @@ function onStatus(status) {
 }
 
 async function show(status) {
-  const isNew = status.run !== run;
-  if (isNew) await begin(status.run);
+  // A pipeline whose tables are others is another page, too.
+  const id = `${status.run} ${status.edition ?? ""}`;
+  const isNew = id !== run;
+  if (isNew) await begin(id);
   ticks.push(...status.ticks.filter((tick) => !ticks.length || tick.tick > ticks.at(-1).tick));
   ticks.splice(0, Math.max(0, ticks.length - KEPT));
   by("figures").replaceChildren(...figures(status));

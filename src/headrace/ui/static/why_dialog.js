@@ -15,11 +15,14 @@ dialog.addEventListener("close", () => {
 let asked = "";
 let question = 0;
 
-const NOW = () => note("The search used the flow's file and the sources as they are now.");
+const NOW = () => note(said);
+let said = "";
 
 // limit: seconds after which the server ends the search.
-export async function askWhy(view, row, limit) {
+// read: what the search read.
+export async function askWhy(view, row, limit, read = "The search used the flow's file and the sources as they are now.") {
   asked = row;
+  said = read;
   const number = ++question;
   const bar = element("progress", { max: limit, value: 0, "aria-label": "Time of the search" });
   const clock = element("span", { class: "note" });
@@ -46,6 +49,7 @@ export async function askWhy(view, row, limit) {
 }
 
 function described(found) {
+  if (found.unexplained) return unexplained(found);
   if (found.why_not) return [element("p", { role: "status" }, "No answer:"), element("pre", {}, found.why_not)];
   const steps = element("ol", {}, ...found.steps.map((step) => element("li", {}, step)));
   if (!found.found) {
@@ -59,6 +63,18 @@ function described(found) {
     : "Can't tell: these source rows produce it, but rows that were not read may replace it.";
   return [element("p", { role: "status", class: found.conclusive ? null : "warn" }, said), ...sources,
     element("h3", {}, "How they were found"), steps, NOW()];
+}
+
+// A table that only Spark computes has no flow that could say it.
+function unexplained(found) {
+  const agreeing = Object.entries(found.inputs).flatMap(([name, input]) => {
+    if (input.why_not) return [element("h3", {}, name), note(input.why_not)];
+    const said = `${name}: ${whole(input.count)} with ${input.restriction}${input.count > input.rows.length ? `; the first ${input.rows.length}` : ""}`;
+    return input.rows.length ? [table(said, dataColumns(input), input.rows.map((values) => dataCells(input, values)))] : [element("h3", {}, name), note(said)];
+  });
+  return [element("p", { role: "status", class: "warn" }, `Which rows it was made from is not known: ${found.unexplained}.`),
+    element("h3", {}, `The query, at ${found.where}`), element("pre", { tabindex: "0" }, found.query),
+    element("h3", {}, "Rows of the inputs that agree in the columns that the query hands on"), ...agreeing];
 }
 
 function sourceRows(name, source, word) {

@@ -1,0 +1,516 @@
+"""Page of a pipeline: its tables with freshness and failures, their runs, rows, changes and expectations.
+
+All of it comes from the pipeline's storage. Nothing is run and nothing is written, so a page may stay open
+while runs come and go, and needs neither Spark nor a lease.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import quote
+
+from headrace.errors import HeadraceError, UnreadableSource
+from headrace.pipelines.catalog import SINK, PipelineCatalog, TableEntry
+from headrace.pipelines.definitions import DROPPED, TableName
+from headrace.pipelines.event_log import RUN, RUNNING, TABLE, EventFollower, EventLog, EventRecord
+from headrace.pipelines.kept_analysis import KeptAnalysis, load_with_any_policy
+from headrace.pipelines.stored_rows import RowPage, StoredVersion, is_number, page_of
+from headrace.pipelines.table_diff import diff_table
+from headrace.pipelines.table_status import (
+    Health,
+    KnownTable,
+    TableStatus,
+    counted,
+    known_tables,
+    running_since,
+    table_statuses,
+)
+from headrace.pipelines.weighted_rows import WEIGHT
+from headrace.ui.server import WHY_SECONDS, OneAtATime
+from headrace.ui.view_rows import MAX_ASKED
+from headrace.view import to_svg
+from headrace.view.picture import BoxRole, DrawnInput, DrawnTable, picture_of_tables
+
+if TYPE_CHECKING:
+    from headrace.pipelines.spec import PipelineSpec
+    from headrace.ui.server import JsonObject
+
+MAX_RUNS = 100
+"""Runs that the page shows: the last ones."""
+MAX_COMPARED = 1 << 28
+"""Bytes of files up to which two versions are compared."""
+MAX_SEARCH = 1_000
+"""Characters of a search."""
+_BETWEEN_LOOKS = 1.0
+_BETWEEN_INPUTS = 3.0
+"""Seconds between two looks at the files of inputs."""
+
+FindWhy: TypeAlias = Callable[[str, str], "JsonObject"]
+
+
+class PipelinePage:
+    """Page of a project. find_why: explains a row of a table, given as JSON; takes seconds."""
+
+    def __init__(self, spec: PipelineSpec, find_why: FindWhy) -> None:
+        self._spec = spec
+        self._find_why = OneAtATime(find_why)
+        self._follower = EventFollower(EventLog(spec.storage), MAX_RUNS)
+        self._kept: KeptAnalysis | None = None
+        self._note = ""
+        self._marks: Any = None
+        self._entries: Mapping[TableName, TableEntry] = {}
+        self._tables: list[KnownTable] = []
+        self._statuses: list[TableStatus] = []
+        self._version = self._edition = 0
+        self._looked = self._inputs_looked = float("-inf")
+        self._looking, self._comparing = Lock(), Lock()
+        self._compared: _Compared | None = None
+        self._problem = ""
+
+    # -- what there is ----------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        now = time.monotonic()
+        if now - self._looked < _BETWEEN_LOOKS:
+            return
+        with self._looking:
+            self._looked = now
+            try:
+                self._look(now)
+                problem = ""
+            except (HeadraceError, OSError) as error:  # A run replaces files; a damaged one stays so.
+                problem = str(error)
+            if problem != self._problem:
+                self._problem = problem
+                self._version += 1
+
+    def _look(self, now: float) -> None:
+        marks = self._project_marks()
+        has_records = self._follower.look()
+        if has_records or marks != self._marks or now - self._inputs_looked >= _BETWEEN_INPUTS:
+            self._inputs_looked = now
+            if marks != self._marks:
+                self._read_project()
+                self._marks = marks
+            before = self._tables
+            self._tables = known_tables(self._kept, self._entries, self._follower.records)
+            statuses = table_statuses(self._spec.storage, self._tables, self._entries, self._follower.records)
+            self._edition += before != self._tables
+            self._version += has_records or statuses != self._statuses
+            self._statuses = statuses
+
+    def _read_project(self) -> None:
+        self._entries = PipelineCatalog.last_entries(self._spec.storage)
+        kept = load_with_any_policy(self._spec)
+        self._kept = kept if isinstance(kept, KeptAnalysis) else None
+        self._note = "" if self._kept else str(kept)
+
+    def _project_marks(self) -> list[Any]:
+        """Return what tells whether the project, its analysis or its catalogue may be another."""
+        storage = self._spec.storage
+        files = [self._spec.file, storage / "analysis/kept.json", storage / "catalog/current/catalog.json"]
+        with_project = [*files, *(file for file, _ in self._spec.files())]
+        return [(str(file), _mark(file)) for file in with_project]
+
+    def version(self) -> int:
+        return self._version
+
+    def overview(self) -> JsonObject:
+        self.refresh()
+        drawn = self._drawn()
+        picture = picture_of_tables(self._spec.name, [_drawn(table, self._spec.database) for table in drawn])
+        return {
+            "kind": "pipeline",
+            "title": self._spec.name,
+            "storage": str(self._spec.storage),
+            "svg": to_svg(picture),
+            "nodes": {f"t{at}": str(table.name) for at, table in enumerate(drawn)},
+            "note": self._note,
+            "why_seconds": WHY_SECONDS,
+            "sources": {},
+            "sinks": {str(name): self._labels()[name] for name in self._with_rows()},
+            "tables": [self._described(table) for table in self._tables],
+        }
+
+    def _labels(self) -> Mapping[TableName, str]:
+        return {table.name: _label_of(table, self._spec.database) for table in self._tables}
+
+    def _drawn(self) -> list[KnownTable]:
+        """Return the tables to draw: dropped rows and violations only if others read them."""
+        read = {each.table for table in self._tables if table.beside is None for each in table.inputs}
+        return [table for table in self._tables if table.beside is None or table.name in read]
+
+    def _with_rows(self) -> list[TableName]:
+        names = [table.name for table in self._tables if table.name in self._entries]
+        return [name for name in names if self._entries[name].layout != SINK]
+
+    def _described(self, table: KnownTable) -> JsonObject:
+        dropped = table.name.beside(DROPPED)
+        return {
+            "name": str(table.name),
+            "label": self._labels()[table.name],
+            "title": table.title,
+            "kind": table.kind,
+            "method": table.method,
+            "why": table.why,
+            "where": table.where,
+            "defined": table.defined,
+            "beside": None if table.beside is None else str(table.beside),
+            "dropped": str(dropped) if dropped in self._entries else None,
+            "reads": [str(each.table or each.key) for each in table.inputs],
+        }
+
+    # -- how it is --------------------------------------------------------------------------------------
+
+    def status(self, after: int) -> JsonObject:
+        return {
+            "tick": self._version,
+            "ticks": [],
+            "watermarks": {},
+            "late": {},
+            "sources": {},
+            "state_bytes": None,
+            "edition": self._edition,
+            "views": {str(name): self._entries[name].version for name in self._with_rows()},
+            "figures": self._figures(),
+            "failure": self._failure(),
+            "tables": [_status(each, self._spec.database) for each in self._statuses],
+            "runs": len({each.run for each in self._follower.records}),
+        }
+
+    def _figures(self) -> list[list[str]]:
+        own = [each for each in self._statuses if each.table.beside is None]
+        runs = [each for each in self._follower.records if each.kind == RUN]
+        last = runs[-1] if runs else None
+        state = last.state.lower() if last else "never"
+        if last and last.state == RUNNING and running_since(self._spec.storage, [last]) is None:
+            state = "died"
+        of = {health: sum(each.health is health for each in own) for health in Health}
+        return [
+            ["Last run", f"{last.run}: {state}" if last else "none yet"],
+            ["Tables", f"{len(own):,}"],
+            ["Up to date", f"{of[Health.FRESH]:,} of {len(own):,}"],
+            ["Failed or skipped", f"{of[Health.FAILED] + of[Health.SKIPPED]:,}"],
+            ["Rows", f"{sum(each.entry.rows for each in own if each.entry):,}"],
+        ]
+
+    def _failure(self) -> str:
+        if self._problem:
+            return self._problem
+        failed = [each for each in self._statuses if each.health is Health.FAILED]
+        lines = [_first_line(each, self._spec.database) for each in failed]
+        if lines:
+            return "\n".join([f"{counted(len(lines), 'table')} failed:", *lines])
+        runs = [each for each in self._follower.records if each.kind == RUN]
+        return runs[-1].error if runs and runs[-1].state == "FAILED" else ""
+
+    def flow(self, view: str) -> JsonObject:
+        return {"why_not": "The picture is in the overview."}
+
+    def state(self) -> JsonObject:
+        return {"why_not": "`headrace state` shows the state of a table's flow, in STORAGE/state."}
+
+    def state_of_key(self, operator: str, key: str) -> JsonObject:
+        return self.state()
+
+    def dead_letters(self) -> JsonObject:
+        return {"why_not": "Rows that expectations drop are in a table of their own."}
+
+    # -- rows -------------------------------------------------------------------------------------------
+
+    def rows(self, view: str, search: str, offset: int) -> JsonObject:
+        version = self._stored(view)
+        return {
+            **_page(
+                dict(zip(version.columns, version.numbers, strict=True)),
+                version.page(search[:MAX_SEARCH], offset),
+                askable=True,
+            ),
+            "total": version.entry.rows,
+        }
+
+    def _stored(self, view: str) -> StoredVersion:
+        """Return the published version of a table. Raises `UnreadableSource`."""
+        for name in self._with_rows():
+            if str(name) == view:
+                return StoredVersion(self._spec.storage, name, self._entries[name])
+        raise UnreadableSource(
+            "there is no such table, or it has no rows yet", fix="choose another one", source=view[:200]
+        )
+
+    def why(self, view: str, row: str) -> JsonObject:
+        self._stored(view)
+        if self._kept is None:
+            return {"why_not": f"The analysis of the project is needed, and {self._note}. Run the pipeline."}
+        return self._find_why(view, row)
+
+    # -- runs -------------------------------------------------------------------------------------------
+
+    def runs(self, view: str, run: int) -> JsonObject:
+        """Return the records of a table, of a run, or (with neither) of the last runs; the newest first."""
+        records = self._follower.records
+        if view or run:
+            listed = [
+                each
+                for each in records
+                if (not view or each.table_name == view) and (not run or each.run == run)
+            ]
+            return {"records": [self._record(each) for each in reversed(listed)]}
+        tables: dict[int, list[EventRecord]] = {}
+        for each in records:
+            if each.kind != RUN:
+                tables.setdefault(each.run, []).append(each)
+        ends = {each.run: each for each in records if each.kind == RUN}
+        running = running_since(self._spec.storage, records)
+        return {
+            "records": [
+                {**self._record(_ended(end, running)), **_summary(tables.get(number, []))}
+                for number, end in sorted(ends.items(), reverse=True)
+            ]
+        }
+
+    def _record(self, record: EventRecord) -> JsonObject:
+        name = next((t.name for t in self._tables if str(t.name) == record.table_name), None)
+        label = record.table_name if name is None else self._labels()[name]
+        return {
+            **asdict(record),
+            "at": record.seconds_since_epoch,
+            "label": label,
+            "comparable": name is not None and self._is_comparable(name, record),
+        }
+
+    def _is_comparable(self, name: TableName, record: EventRecord) -> bool:
+        """Return whether what a run has changed in a table can still be found."""
+        before, after = record.version_before, record.version_after
+        if record.kind != TABLE or not before or before == after or name not in self._entries:
+            return False
+        rows = PipelineCatalog.rows_in(self._spec.storage, name)
+        return rows.folder(before).is_dir() and rows.folder(after).is_dir()
+
+    def changes(self, view: str, run: int, search: str, offset: int) -> JsonObject:
+        """Return a page of the rows that a run inserted into a table and deleted from it."""
+        version = self._stored(view)
+        record = next(
+            (
+                each
+                for each in self._follower.records
+                if (each.kind, each.table_name, each.run) == (TABLE, view, run)
+            ),
+            None,
+        )
+        if record is None:
+            return {"why_not": f"Run {run} has no record of this table."}
+        if record.version_before == record.version_after:
+            failed = {"FAILED": ": it failed", "SKIPPED": ": it was skipped"}.get(record.state, "")
+            return {"why_not": f"Run {run} changed nothing in this table{failed}."}
+        if not record.version_before:
+            return {"why_not": f"Run {run} made the first version: all of its rows were new."}
+        compared = self._changes(version, record)
+        columns = {name: kind for name, kind in compared.columns.items() if name != WEIGHT}
+        altered = ", ".join(f"column {name} {what}" for name, what in compared.altered.items())
+        return {
+            **_page(columns, page_of(compared.rows, search[:MAX_SEARCH], offset), askable=False),
+            "limit": altered,
+            "total": len(compared.rows),
+            "inserted": record.rows_inserted,
+            "deleted": record.rows_deleted,
+        }
+
+    def _changes(self, version: StoredVersion, record: EventRecord) -> _Compared:
+        """Compare the versions of a table before and after a run.
+
+        The last result is kept, since one looks at several pages of it.
+        """
+        key = (version.name, record.version_before, record.version_after)
+        with self._comparing:
+            if self._compared is None or self._compared.key != key:
+                self._compared = None
+                self._compared = self._compare(key, version, record)
+            return self._compared
+
+    def _compare(self, key: Any, version: StoredVersion, record: EventRecord) -> _Compared:
+        made = replace(version, entry=replace(version.entry, version=record.version_after))
+        kept = made.kept_changes(record.version_before)
+        if kept is not None:
+            return _Compared(key, kept)
+        found: Any = diff_table(
+            self._spec, str(version.name), before=record.run - 1, after=record.run, most_bytes=MAX_COMPARED
+        )
+        return _Compared(key, found.changes, found.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """Rows by which two versions of a table differ. altered: columns that do, with what became of each."""
+
+    key: Any
+    rows: Any
+    altered: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def columns(self) -> Mapping[str, bool]:
+        """Names of the columns, and whether they are numeric."""
+        return {each.name: is_number(each.type) for each in self.rows.schema}
+
+
+def _mark(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
+
+
+def _label(name: TableName, database: str) -> str:
+    return name.table if name.database == database else f"{name.database}.{name.table}"
+
+
+def _label_of(table: KnownTable, database: str) -> str:
+    if table.kind == "snapshot":
+        return table.title
+    if table.beside is None:
+        return _label(table.name, database)
+    rows = "dropped rows" if table.name == table.beside.beside(DROPPED) else "violations"
+    return f"{_label(table.beside, database)}: {rows}"
+
+
+def _drawn(table: KnownTable, database: str) -> DrawnTable:
+    shape = BoxRole.OPAQUE if table.method.startswith("recompute") else BoxRole.OPERATOR
+    shape = {"sink": BoxRole.SINK, "snapshot": BoxRole.SOURCE}.get(table.kind, shape)
+    called = _label_of(table, database)
+    inputs = tuple(
+        DrawnInput(each.table or each.key, _short(each.key), each.streaming) for each in table.inputs
+    )
+    # Its last line gets the freshness, which the page writes below the box.
+    return DrawnTable(table.name, (called, table.method or table.kind), shape, inputs)
+
+
+def _short(key: str) -> str:
+    """Return the last part of the path that an input's key names."""
+    if "files " in key or "Delta table " in key:
+        return ", ".join(part.removesuffix("/*").rpartition("/")[2] for part in key.split(", "))
+    return "constants" if key.startswith(("rows ", "range ")) else key
+
+
+def _status(status: TableStatus, database: str) -> JsonObject:
+    last, failure, entry = status.last, status.failure, status.entry
+    counts = {each["name"]: each for each in (last.expectations if last else ())}
+    return {
+        "name": str(status.table.name),
+        "health": status.health.value,
+        "updated": status.updated,
+        "changed": status.changed,
+        "rows": entry.rows if entry and entry.layout != SINK else None,
+        "version": entry.version if entry else None,
+        "news": [
+            {
+                "label": _label(each.table, database) if each.table else _short(each.key),
+                "text": status.news[each.key],
+            }
+            for each in status.table.inputs
+            if status.news.get(each.key, "") != ""
+        ],
+        "redefined": status.is_redefined,
+        "run": last.run if last else None,
+        "method": last.method if last else "",
+        "reason": last.reason if last else "",
+        "failure": None if failure is None else _failed(failure),
+        "expectations": [
+            {
+                **asdict(each),
+                "came": counts.get(each.name),
+                "total": status.totals[each.name]._asdict() if each.name in status.totals else None,
+            }
+            for each in status.table.expectations
+        ],
+    }
+
+
+def _failed(record: EventRecord) -> JsonObject:
+    return {
+        "run": record.run,
+        "at": record.seconds_since_epoch,
+        "state": record.state,
+        "code": record.error_code,
+        "error": record.error,
+    }
+
+
+def _first_line(status: TableStatus, database: str) -> str:
+    assert status.failure is not None
+    said = status.failure.error.partition("\n")[0] or status.failure.error_code
+    return f"{_label(status.table.name, database)}: {said}"
+
+
+def _ended(record: EventRecord, running: EventRecord | None) -> EventRecord:
+    """Return the last record of a run; one that has not ended, and is not at work, has died."""
+    died = record.state == RUNNING and (running is None or running.run != record.run)
+    return replace(record, state="DIED") if died else record
+
+
+def _summary(records: Sequence[EventRecord]) -> JsonObject:
+    return {
+        "tables": sum(each.kind == TABLE for each in records),
+        "changed": sum(each.version_after != each.version_before for each in records if each.kind == TABLE),
+        "failed": sum(each.state == "FAILED" for each in records),
+    }
+
+
+# --- pages of rows as JSON ------------------------------------------------------------------------
+
+
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
+
+
+def _page(shown: Mapping[str, bool], page: RowPage, *, askable: bool) -> JsonObject:
+    """Return a page of rows. shown: names of the columns, and whether they are numeric."""
+    columns, numbers = list(shown), list(shown.values())
+    searched = "" if page.searched is None else f"only the first {page.searched:,} rows were searched"
+    return {
+        "columns": columns,
+        "numbers": numbers,
+        "rows": [
+            {
+                "values": list(row.values),
+                "json": _askable(row_json(columns, numbers, row.values)) if askable and row.whole else None,
+                "weight": row.weight,
+                "tick": None,
+            }
+            for row in page.rows
+        ],
+        "more": page.more,
+        "following": page.following,
+        "changes": None,
+        "overflow": "",
+        "limit": searched,
+    }
+
+
+def _askable(text: str) -> str | None:
+    """Return a row as a question, which travels in an address; None for one that is too long."""
+    return text if len(text) <= MAX_ASKED and len(quote(text)) <= MAX_ASKED else None
+
+
+def row_json(columns: Sequence[str], numbers: Sequence[bool], values: Sequence[str | None]) -> str:
+    """Return a row of texts as a JSON object, with numbers as such.
+
+    >>> row_json(["city", "cents"], [False, True], ["bath", "12.50"])
+    '{"city": "bath", "cents": 12.50}'
+    """
+    parts = [
+        f"{json.dumps(name, ensure_ascii=False)}: "
+        + (
+            value
+            if value is not None and number and _NUMBER.fullmatch(value)
+            else json.dumps(value, ensure_ascii=False)
+        )
+        for name, number, value in zip(columns, numbers, values, strict=True)
+    ]
+    return "{" + ", ".join(parts) + "}"
