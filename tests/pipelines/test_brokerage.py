@@ -1,4 +1,4 @@
-"""The warehouse of a brokerage, whose tables are all incremental, against Spark's answers after each batch."""
+"""The warehouse of a brokerage, all tables incremental, against Spark's answers after each batch."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def test_after_a_rollback_the_next_run_makes_what_a_first_run_would(
         if number == 1 or draw.random() < 0.8:
             more(project, draw, number)
         selected = () if number == 1 else draw.choice([(), (), (), ("events", "latest"), ("names",)])
-        report = project.run(*selected)
+        report = project.run(*selected, place=draw.choice([Place.AUTO, Place.AUTO, Place.SPARK]))
         assert not report.failed, [str(each.error) for each in report.events.values() if each.error]
         if not selected:
             assert published(project) == expected(project)
@@ -175,6 +175,11 @@ def test_the_next_run_reads_on_from_there_on_the_state_of_then(tmp_path: Path, s
     # Neither Spark nor all rows are needed to go on.
     report = run_pipeline(project.spec, never, place=Place.HERE)
     assert not report.failed, report
+    methods = {name: event(report, name).updated for name in ("latest", "positive", "totals")}
+    assert not any(updated is None or updated.whole for updated in methods.values())
+    assert published(project) == expected(project)
+    rollback(project.spec, 2)
+    report = project.run(place=Place.SPARK)
     methods = {name: event(report, name).updated for name in ("latest", "positive", "totals")}
     assert not any(updated is None or updated.whole for updated in methods.values())
     assert published(project) == expected(project)

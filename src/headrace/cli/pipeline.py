@@ -251,6 +251,37 @@ def rollback(
 
 
 @pipeline.command()
+def backfill(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="Table of which a part is computed again.")],
+    where: Annotated[
+        str, typer.Option(metavar="CONDITION", help="Rows to compute again: SQL over the table's columns.")
+    ],
+    refresh_policy: RefreshPolicy = None,
+    log_format: Annotated[
+        LogFormat, typer.Option(help="Lines of text, or a JSON object for each event.")
+    ] = LogFormat.TEXT,
+    spec: Spec = None,
+) -> None:
+    """Compute a part of a table again, from all rows of its inputs, and hand on the difference.
+
+    The table is brought up to date, too; its other rows stay. Tables that read it follow in the next run.
+    """
+    from headrace.pipelines.pipeline_run import Selection, run_pipeline
+    from headrace.pipelines.table_update import Stopped
+
+    try:
+        with _session(spec) as (project, start), _observer(log_format) as observer:
+            selection = Selection((table,), where=where)
+            report = run_pipeline(
+                project, start, selection, policy=refresh_policy, observer=observer, place=Place.SPARK
+            )
+    except Stopped as stopped:
+        typer.echo("stopped: all tables are as the last run left them", err=True)
+        raise typer.Exit(signal_code(stopped.signal)) from None
+    _finish(report, log_format)
+
+
+@pipeline.command()
 def drop(
     tables: Annotated[list[str] | None, typer.Argument(metavar="TABLE...", help="Tables to remove.")] = None,
     orphans: Annotated[

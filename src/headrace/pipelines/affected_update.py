@@ -96,6 +96,8 @@ class AffectedRows:
         if sum(file.stat().st_size for file in files) > MAX_BYTES:
             raise NeedsSpark(f"{writer.table.name} is large")
         keys = self._keys_here(pa.schema([columns.field(name) for name in names]))
+        if not len(keys):
+            return writer.last.version
         frame: Any = pl.from_arrow(keys)
         held = [columns.empty_table()]
         for file in files:

@@ -95,6 +95,12 @@ class RunNotKept(PipelineError):
     code = "P810"
 
 
+class BackfillRefused(PipelineError):
+    """Raised for a part of a table that cannot be computed by itself. Carries `dataset`."""
+
+    code = "P811"
+
+
 class AbsentSpark:
     """Stand-in for the session of a run without Spark: whatever needs it raises `NeedsSpark`."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +39,7 @@ def update_with_expectations(
     snapshot: RunSnapshot,
     plans: Mapping[TableName, TablePlan],
     table: StoredTable,
-    updater: type[Updater],
+    updater: Callable[[RunSnapshot, TablePlan, bool], Updater],
     *,
     anew: bool,
 ) -> dict[TableName, Updated]:
@@ -78,7 +78,7 @@ class _CheckedUpdate:
     snapshot: RunSnapshot
     plans: Mapping[TableName, TablePlan]
     table: StoredTable
-    updater: type[Updater]
+    updater: Callable[[RunSnapshot, TablePlan, bool], Updater]
     anew: bool
 
     def run(self) -> dict[TableName, Updated]:
@@ -133,7 +133,7 @@ class _CheckedUpdate:
             versions = self.snapshot.versions(self.snapshot.graph.table(name))
             if made is None or not versions.has_project_layout(made):
                 return
-        updated = self.updater(self.snapshot, plan, anew=False).run()
+        updated = self.updater(self.snapshot, plan, False).run()
         self.snapshot.entries[violations.name] = updated.entry
         self._enter(violations, self._counted(violations, entry))
 

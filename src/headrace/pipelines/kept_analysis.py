@@ -408,7 +408,9 @@ def _imported(file: Path, package: str) -> Iterator[ModuleType]:
             yield module
 
 
-def _why_not_kept(spec: PipelineSpec, graph: Graph, own: Iterable[Path], sources: AnalysisSources) -> str:
+def _why_not_kept(
+    spec: PipelineSpec, graph: Graph, own: Iterable[Path], installed: Iterable[str], sources: AnalysisSources
+) -> str:
     """Return why an analysis cannot be kept; empty if it can."""
     if sources.reasons:
         return sources.reasons[0]
@@ -419,7 +421,7 @@ def _why_not_kept(spec: PipelineSpec, graph: Graph, own: Iterable[Path], sources
     read = {identity_in_jvm(leaf.node) for table in graph.tables for q in table.queries for leaf in q.leaves}
     if sources.inferred - read - {0}:
         return "its definitions look at columns of files that no table reads"
-    for file in own:
+    for file in (*own, *map(Path, installed)):
         mark = _mark(str(file))
         if mark is not None and mark[1] >= sources.began:
             return f"{file.name} was written while the project was analysed"
@@ -509,7 +511,7 @@ def keep(
     """
     folder = spec.storage / _FOLDER
     own, installed = _sources_of(spec, sources)
-    if why := _why_not_kept(spec, graph, own, sources):
+    if why := _why_not_kept(spec, graph, own, installed, sources):
         remove_folder(folder)
         return why
     sources.folders_named = _folders_named(spec.root, own)

@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from headrace.errors import HeadraceError
+from headrace.pipelines.backfill import BackfillUpdater, check_backfill
 from headrace.pipelines.catalog import PipelineCatalog, TableEntry
 from headrace.pipelines.definitions import (
     SHARED,
@@ -74,11 +75,13 @@ class Selection:
     """Tables of a run, as the command line names them; all, if none is named.
 
     full: they are made anew. full_all: so are all.
+    where: condition of the only rows of the one table to refresh that are also computed again (`backfill`).
     """
 
     refresh: Sequence[str] = ()
     full: Sequence[str] = ()
     full_all: bool = False
+    where: str = ""
 
 
 Observer: TypeAlias = Callable[[Event], object]
@@ -236,6 +239,9 @@ class _Run:
         self._deliver(last=False)
         snapshot = RunSnapshot(self.catalog, self.graph, self._spark, dict(self.catalog.entries))
         snapshot.compare(self.plans.values())
+        if self.selection.where:
+            (name,) = (self.graph.definitions.find(text).name for text in self.selection.refresh)
+            check_backfill(self.graph.table(name), self.plans[name], self.selection.where, snapshot)
         try:
             self._update_all(snapshot)
         finally:
@@ -394,7 +400,10 @@ class _Run:
             self._start_spark(snapshot, f"{table.dataset.title}: {why}" if why else "")
         self.workers.use(self._spark, self.project.spec.configuration)
         table, anew = self.graph.table(table.name), table.name in self.anew
-        return table, partial(update_with_expectations, snapshot, self.plans, table, Updater, anew=anew)
+        updater: Callable[[RunSnapshot, TablePlan, bool], Updater] = Updater
+        if self.selection.where and table.dataset.kind is not DatasetKind.SNAPSHOT:
+            updater = partial(BackfillUpdater, condition=self.selection.where)
+        return table, partial(update_with_expectations, snapshot, self.plans, table, updater, anew=anew)
 
     def _tell_retry(self, table: StoredTable, error: Exception) -> None:
         self._observe(Event(table.dataset, UpdateState.QUEUED, error=error))

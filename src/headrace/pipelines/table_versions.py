@@ -222,6 +222,21 @@ class TableVersions:
                 return before.version
         return version
 
+    def replace_part(self, rows: DataFrame, condition: str) -> int:
+        """Write a version in which the rows that meet a condition are those of `rows` that do.
+
+        condition: SQL over the columns of the table; null is not met. Return its number, like `append`.
+        """
+        from pyspark.sql import functions as f
+
+        before, meets = self._comparable, f.coalesce(f.expr(condition), f.lit(False))
+        assert before is not None
+        self._check_rows()
+        held, now = self._read(before.version), self._conform(rows).where(meets)
+        if not can_be_grouped(self.table.schema):
+            return self.replace(held.where(~meets).unionByName(now))
+        return self.apply(difference(held.where(meets), now))
+
     def append(self, rows: DataFrame) -> int:
         """Write a version with more rows; return its number, the old one if there are none."""
         before, version = self._comparable, self.catalog.new_version(self.table.name)
