@@ -461,7 +461,7 @@ def test_a_table_and_its_dropped_rows_share_their_query(tmp_path: Path, spark: S
         shop.change(number)
         shop.without_spark()
         files = f"{shop.project.path('by_city__headrace_dropped')}/*.parquet"
-        dropped = {*duckdb.sql(f"SELECT city, n, cents FROM read_parquet('{files}')").fetchall()}
+        dropped = {*duckdb.execute(f"SELECT city, n, cents FROM read_parquet('{files}')").fetchall()}
         assert {*shop.project.rows("by_city")} | dropped == {*shop.expected("by_city")}
         assert all(row[1] >= 3 for row in dropped)
 
