@@ -20,7 +20,7 @@ from headrace.errors import EvaluationError
 from headrace.pipelines import pipeline_run, shared_parts
 from headrace.pipelines.catalog import PipelineCatalog
 from headrace.pipelines.definitions import SHARED, Place, TableName
-from headrace.pipelines.errors import BadDefinition
+from headrace.pipelines.errors import BadDefinition, NeedsSpark
 from headrace.pipelines.maintenance import explain_pipeline
 from headrace.pipelines.pipeline_run import RunReport, run_pipeline
 from headrace.pipelines.planned_project import planned
@@ -461,7 +461,7 @@ def test_a_table_and_its_dropped_rows_share_their_query(tmp_path: Path, spark: S
         shop.change(number)
         shop.without_spark()
         files = f"{shop.project.path('by_city__headrace_dropped')}/*.parquet"
-        dropped = {*duckdb.sql(f"SELECT city, n, cents FROM read_parquet('{files}')").fetchall()}
+        dropped = {*duckdb.execute(f"SELECT city, n, cents FROM read_parquet('{files}')").fetchall()}
         assert {*shop.project.rows("by_city")} | dropped == {*shop.expected("by_city")}
         assert all(row[1] >= 3 for row in dropped)
 
@@ -512,3 +512,25 @@ def test_what_spark_refuses_to_cut_is_not_shared(
     shop = Shop.new(tmp_path / "project", spark, VIEWS)
     assert parts_of(shop.project) == []
     assert "no parts are shared: no such plan" in caplog.text
+
+
+def test_an_input_that_only_spark_reads_does_not_need_it_while_it_stays(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    shop = Shop.new(tmp_path / "project", spark, VIEWS)
+    rates = shop.project.root / "rates/1.csv"
+    rates.parent.mkdir()
+    rates.write_text("city,rate\nbath,2\n")
+    read = "spark.read.schema('city STRING, rate INT').csv('rates', header=True)"
+    rated = f"@dp.temporary_view\ndef rates():\n    return {read}\n"
+    shop.project.write("a.py", f"{READ}\n{rated}")
+    joined = LINES.replace("USING (customer)", "USING (customer) LEFT JOIN rates r ON r.city = o.city")
+    shop.project.write("b.sql", joined + views(VIEWS).removeprefix(LINES))
+    shop.project.run()
+    shop.write_orders(2, 10)
+    shop.without_spark()
+    shop.check()
+    rates.write_text("city,rate\ncork,3\n")
+    error = event(run_pipeline(shop.project.spec, never, place=Place.HERE), "by_city").error
+    assert isinstance(error, NeedsSpark)
+    assert "csv" in error.why

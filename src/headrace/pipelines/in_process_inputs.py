@@ -54,6 +54,8 @@ def rows_of_files(leaf: FilesLeaf, contents: Mapping[str, str], there: Iterable[
 
     Raises `NeedsSpark`.
     """
+    if not contents:
+        return arrow_columns(spark_columns(leaf)).empty_table()
     read = _READERS.get(leaf.form)
     if read is None:
         raise NeedsSpark(f"Spark reads files of the format {leaf.form}")
