@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
@@ -203,6 +204,7 @@ def test_rows_of_a_file_are_unpacked_as_they_are_taken() -> None:
     assert [one.row(at) for at in range(0, count, 97)] == [other.row(at) for at in range(0, count, 97)]
     assert one.slice(9, 20).rows() == other.slice(9, 20).rows()
     assert batch.numbers("k").to_list() == made.numbers("k").to_list()
+    assert copy(batch).take(places).equals(made.take(places))
     small = batch.estimated_bytes
     assert batch.frame.equals(made.frame, null_equal=True)
     assert batch.estimated_bytes > 3 * small

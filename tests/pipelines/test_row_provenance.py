@@ -116,6 +116,8 @@ def needed(project: Project, table: str, **wanted: Any) -> dict[str, set[int]]:
 def all_rows(project: Project) -> Iterator[tuple[str, dict[str, str | None]]]:
     storage = project.spec.storage
     for name, entry in PipelineCatalog.last_entries(storage).items():
+        if name.is_hidden:
+            continue
         version = StoredVersion(storage, name, entry)
         for row in version.page("", 0).rows:
             yield name.table, dict(zip(version.columns, row.values, strict=True))

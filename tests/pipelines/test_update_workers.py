@@ -15,7 +15,7 @@ from headrace.pipelines.catalog import PipelineCatalog
 from headrace.pipelines.definitions import TableName
 from headrace.pipelines.pipeline_run import Event, UpdateState, run_pipeline
 from headrace.pipelines.spec import PipelineSpec
-from headrace.pipelines.update_workers import Retries, UpdateWorkers, may_pass
+from headrace.pipelines.update_workers import Retries, UpdateWorkers, is_transient
 from tests.pipelines.project import Project, event, states
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def test_a_run_that_is_stopped_ends_the_jobs_of_its_workers(
     assert set(states(run_pipeline(beside(project), spark)).values()) == {"COMPLETED"}
 
 
-def test_what_may_pass_is_retried(
+def test_what_is_transient_is_retried(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = Project.new(tmp_path / "project", spark, a_sql=SQL)
@@ -148,5 +148,5 @@ def test_what_may_pass_is_retried(
 def test_waits_double(spark: SparkSession) -> None:
     assert Retries.of(spark) == Retries()
     assert [Retries(longest=12).wait_before(retry) for retry in (1, 2, 3)] == [5, 10, 12]
-    assert may_pass(ConnectionError())
-    assert not may_pass(ValueError("ConnectionError"))
+    assert is_transient(ConnectionError())
+    assert not is_transient(ValueError("ConnectionError"))

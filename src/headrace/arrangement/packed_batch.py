@@ -90,7 +90,7 @@ class PackedRows:
 
 
 class PackedBatch(SortedBatch):
-    """Sorted batch whose rows are packed. Asked for its frame, it keeps that, too."""
+    """Sorted batch whose rows are packed. The unpacked frame is cached once it was read."""
 
     __slots__ = ("_packed", "_unpacked")
     _packed: PackedRows
@@ -99,6 +99,9 @@ class PackedBatch(SortedBatch):
     def __init__(self, codes: Codes, packed: PackedRows, bounds: tuple[float, ...]) -> None:
         for name, value in (("codes", codes), ("bounds", bounds), ("_packed", packed), ("_unpacked", None)):
             object.__setattr__(self, name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PackedBatch, (self.codes, self._packed, self.bounds)
 
     @property
     def frame(self) -> pl.DataFrame:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -132,28 +135,28 @@ _EPOCH = date(1970, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class SinglePackedRows:
-    """Single rows of packed ones. further: by position, what makes values of a row of others."""
+    """Single rows of packed ones. converters: by column position, of values that are stored otherwise."""
 
     rows: PackedRows
-    further: Sequence[tuple[int, Callable[[Any], Any]]]
+    converters: Sequence[tuple[int, Callable[[Any], Any]]]
 
     @classmethod
     def of(cls, rows: PackedRows) -> SinglePackedRows:
-        further: list[tuple[int, Callable[[Any], Any]]] = []
+        converters: list[tuple[int, Callable[[Any], Any]]] = []
         for at, column in enumerate(rows.frame):
             texts = rows.texts.get(column.name)
             if texts is not None:
-                further.append((at, texts.to_list().__getitem__))
+                converters.append((at, texts.__getitem__))
             elif rows.types[column.name] == pl.Date and column.dtype != pl.Date:
-                further.append((at, _day))
-        return cls(rows, further)
+                converters.append((at, _day))
+        return cls(rows, converters)
 
     def row(self, index: int, /) -> tuple[Any, ...]:
         found = self.rows.frame.row(index)
-        if not self.further:
+        if not self.converters:
             return found
         values = list(found)
-        for at, value_of in self.further:
+        for at, value_of in self.converters:
             if values[at] is not None:
                 values[at] = value_of(values[at])
         return tuple(values)

@@ -18,7 +18,7 @@ import typer
 
 from headrace.cli.exit_codes import CANNOT_TELL, FAILED
 from headrace.cli.options import EngineChoice, FlowName, SourceUris, parse_named_uris
-from headrace.cli.row_formats import create_console, create_table
+from headrace.cli.row_formats import create_console, create_table, printable
 from headrace.errors import BadInput
 
 if TYPE_CHECKING:
@@ -390,7 +390,7 @@ def report_unexplained(found: Unexplained, *, as_json: bool) -> None:
         typer.echo(f"{name}: {shown['count']:,} row{_s(shown['count'])} with {shown['restriction']}")
         table = create_table(*shown["columns"])
         for values in shown["rows"][:_SHOWN_ROWS]:
-            table.add_row(*("" if value is None else value for value in values))
+            table.add_row(*("" if value is None else printable(value) for value in values))
         out.print(table)
     raise typer.Exit(CANNOT_TELL)
 
@@ -430,7 +430,7 @@ def _print(found: Witness) -> None:
             continue
         table = create_table(name, *shown["columns"], ">weight")
         for each in shown["rows"]:
-            values = ("" if value is None else value for value in each["values"])
+            values = ("" if value is None else printable(str(value)) for value in each["values"])
             needed = "needed" if found.minimal else "not ruled out"
             table.add_row(needed if each["needed"] else "", *values, str(each["weight"]))
         out.print(table)

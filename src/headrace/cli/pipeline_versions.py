@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headrace.cli.row_formats import RowsFormat, create_console, create_table
+from headrace.cli.row_formats import RowsFormat, create_console, create_table, printable
 
 if TYPE_CHECKING:
     from headrace.pipelines.rollback import RolledBack
@@ -86,8 +86,7 @@ def _sign(weight: int) -> str:
 
 
 def _cell(value: Any, text_of: Any) -> str:
-    text = "null" if value is None else text_of(value)
-    return text if text.isprintable() else json.dumps(text)  # A row must not steer the terminal.
+    return "null" if value is None else printable(text_of(value))
 
 
 def _summary(found: TableDiff, shown: int) -> str:

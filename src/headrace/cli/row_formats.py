@@ -236,6 +236,11 @@ _UNCUT = 100_000
 """Line width at which nothing is ever cut."""
 
 
+def printable(text: str) -> str:
+    """Escape a text with control characters: a row must not steer the terminal."""
+    return text if text.isprintable() else json.dumps(text)
+
+
 def create_table(*columns: str) -> Any:
     """Create a table with these column titles; a leading > aligns right."""
     from rich import box

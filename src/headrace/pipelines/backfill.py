@@ -111,9 +111,9 @@ class BackfillUpdater(Updater):
 
     def run(self) -> Updated:
         done = Updater.run(self)
-        if done.whole or self._table.name.table.lower().endswith(VIOLATIONS):
+        name, owner = self._table.name, self._table.dataset.beside
+        if done.whole or (owner is not None and name == owner.beside(VIOLATIONS)):
             return done
-        name = self._table.name
         self.snapshot.entries[name] = self.snapshot.catalog.entries[name] = done.entry
         with settings(self.snapshot.spark, self._settings):
             writer = replace(self._writer, keeps_changes=True)  # So that the event log can count them.

@@ -209,7 +209,8 @@ class PipelineCatalog:
 
         entries: as far as the run has come; None: as it has found them.
         """
-        readers = (self.entries if entries is None else entries).values()
+        # Updates side by side may enter further tables meanwhile.
+        readers = list((self.entries if entries is None else entries).values())
         return not oldest_versions_read(readers).keys().isdisjoint(name.keys)
 
     def new_version(self, name: TableName) -> int:

@@ -47,15 +47,13 @@ def arrow_columns(schema: StructType) -> pa.Schema:
     return pa.schema([field.with_nullable(True) for field in made])
 
 
-def rows_of_files(leaf: FilesLeaf, contents: Mapping[str, str], there: Iterable[str]) -> pa.Table:
+def rows_of_files(leaf: FilesLeaf, contents: Mapping[str, str], folders: Iterable[str]) -> pa.Table:
     """Read files as the query of a leaf does.
 
-    contents: where the content of each file lies, by its path. there: paths of all files of the input.
+    contents: where the content of each file lies, by its path. folders: that have files of the input.
 
     Raises `NeedsSpark`.
     """
-    if not contents:
-        return arrow_columns(spark_columns(leaf)).empty_table()
     read = _READERS.get(leaf.form)
     if read is None:
         raise NeedsSpark(f"Spark reads files of the format {leaf.form}")
@@ -63,12 +61,12 @@ def rows_of_files(leaf: FilesLeaf, contents: Mapping[str, str], there: Iterable[
         if key.lower() != "path" and key.lower() not in _RATES:
             raise NeedsSpark(f"Spark reads files with the option {key}")
     wanted = arrow_columns(spark_columns(leaf))
-    folders = _Partitions.of(leaf, [*contents, *there])
-    inside = arrow_columns(folders.inside)
+    partitions = _Partitions.of(leaf, {*map(os.path.dirname, contents), *folders})
+    inside = arrow_columns(partitions.inside)
     tables = [wanted.empty_table()]
     for path in sorted(contents):
-        found = read(contents[path], folders.inside, inside)
-        for name, value in folders.values(path).items():
+        found = read(contents[path], partitions.inside, inside)
+        for name, value in partitions.values(os.path.dirname(path)).items():
             found = found.append_column(wanted.field(name), pa.repeat(value, len(found)))
         tables.append(found.select(wanted.names))
     return pa.concat_tables(tables)
@@ -80,53 +78,60 @@ def rows_of_files(leaf: FilesLeaf, contents: Mapping[str, str], there: Iterable[
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
-def partition_of(folder: str | Path, file: str | Path) -> dict[str, str | None]:
-    """Return what the names of folders tell, from a folder to a file in it: `year=2026`, as by Hive."""
+def partition_of(root: str | Path, folder: str | Path) -> dict[str, str | None]:
+    """Return the partition values in the names of folders below a root: `year=2026`, as by Hive.
+
+    An escape stands for the character of that number, as Spark reads it.
+    """
     found: dict[str, str | None] = {}
-    for part in Path(file).relative_to(folder).parts[:-1]:
+    for part in Path(folder).relative_to(root).parts:
         name, _, value = part.partition("=")
-        found[unquote(name)] = None if value == NULL_PARTITION else unquote(value)
+        found[_unescaped(name)] = None if value == NULL_PARTITION else _unescaped(value)
     return found
+
+
+_unescaped = partial(unquote, encoding="latin-1")
 
 
 @dataclass(frozen=True, slots=True)
 class _Partitions:
-    """Partitions of an input. inside: columns that its files hold. columns: those that folders tell."""
+    """Partitions of an input. inside: columns of its files. columns: partition columns, with their types."""
 
     leaf: FilesLeaf
     inside: StructType
     columns: Mapping[str, DataType]
 
     @classmethod
-    def of(cls, leaf: FilesLeaf, paths: Iterable[str]) -> _Partitions:
+    def of(cls, leaf: FilesLeaf, folders: Iterable[str]) -> _Partitions:
         from pyspark.sql.types import StructType
 
         schema = spark_columns(leaf)
-        told = [partition_of(_root(leaf, path), path) for path in paths]
-        if any(tuple(each) != leaf.partitions for each in told):
-            raise NeedsSpark(f"the folders of {leaf.key} tell other columns than they did")
+        parsed = [partition_of(_root(leaf, folder), folder) for folder in folders]
+        if any(tuple(each) != leaf.partitions for each in parsed):
+            raise NeedsSpark(f"the folders of {leaf.key} have other partition columns than before")
         columns = {name: schema[name].dataType for name in leaf.partitions}
         inside = StructType([each for each in schema.fields if each.name not in columns])
         if columns and not inside.fields:
-            raise NeedsSpark(f"{leaf.key} has no columns but those of folders")
+            raise NeedsSpark(f"{leaf.key} has no columns but those of partitions")
         for name, of in columns.items() if not leaf.given else ():
-            if not any(_infers(of, each[name]) for each in told):
+            if not any(_infers(of, each[name]) for each in parsed):
                 raise NeedsSpark(f"{name} of {leaf.key} may be of another type now")
         return cls(leaf, inside, columns)
 
-    def values(self, path: str) -> dict[str, pa.Scalar[Any]]:
-        told = partition_of(_root(self.leaf, path), path) if self.columns else {}
-        return {name: _value_in_name(path, told[name], of) for name, of in self.columns.items()}
+    def values(self, folder: str) -> dict[str, pa.Scalar[Any]]:
+        """Return the partition values of a folder. Raises `NeedsSpark`."""
+        parsed = partition_of(_root(self.leaf, folder), folder) if self.columns else {}
+        return {name: _partition_value(folder, parsed[name], of) for name, of in self.columns.items()}
 
 
-def _root(leaf: FilesLeaf, path: str) -> str:
-    """Return the folder below which the names of folders tell something of a file."""
-    root = next((each for each in leaf.roots if path.startswith(each.rstrip("/") + "/")), None)
-    return os.path.dirname(path) if root is None else root
+def _root(leaf: FilesLeaf, folder: str) -> str:
+    """Return the folder below which names of folders have partition values."""
+    roots = (each.rstrip("/") for each in leaf.roots)
+    return next((root for root in roots if f"{folder}/".startswith(f"{root}/")), folder)
 
 
 def _infers(of: DataType, text: str | None) -> bool:
-    """Return whether a column of folders is of a type because of this one, whatever the others are called.
+    """Return whether a partition column has a type because of this value, whatever the others are.
 
     Spark tries numbers and times first.
     """
@@ -144,8 +149,8 @@ def _infers(of: DataType, text: str | None) -> bool:
             return False
 
 
-def _value_in_name(path: str, text: str | None, of: DataType) -> pa.Scalar[Any]:
-    """Return the value in the name of a folder. Raises `NeedsSpark` for text that Spark would interpret."""
+def _partition_value(folder: str, text: str | None, of: DataType) -> pa.Scalar[Any]:
+    """Return a partition value. Raises `NeedsSpark` for text that Spark would interpret."""
     from pyspark.sql import types as t
 
     plain = {
@@ -155,11 +160,11 @@ def _value_in_name(path: str, text: str | None, of: DataType) -> pa.Scalar[Any]:
         t.StringType: (r"(?s).+", pa.string()),
     }.get(type(of))
     if plain is None or (text is not None and not re.fullmatch(plain[0], text)):
-        raise NeedsSpark(f"{path} is in a folder whose name only Spark can read")
+        raise NeedsSpark(f"only Spark can read the partition values of {folder}")
     try:
         return pa.scalar(text, pa.string()).cast(plain[1])
     except pa.ArrowException:
-        raise NeedsSpark(f"{path} is in a folder whose name only Spark can read") from None
+        raise NeedsSpark(f"only Spark can read the partition values of {folder}") from None
 
 
 # --- Parquet --------------------------------------------------------------------------------------

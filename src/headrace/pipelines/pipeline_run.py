@@ -84,6 +84,8 @@ class Selection:
     where: str = ""
 
 
+_Update: TypeAlias = Callable[[], Mapping[TableName, Updated]]
+
 Observer: TypeAlias = Callable[[Event], object]
 
 
@@ -219,9 +221,8 @@ class _Run:
     events: dict[TableName, Event] = field(default_factory=dict[TableName, Event])
     selected: frozenset[TableName] = frozenset()
     anew: frozenset[TableName] = frozenset()
-    workers: UpdateWorkers[Mapping[TableName, Updated]] = field(
-        default_factory=UpdateWorkers["Mapping[TableName, Updated]"]
-    )
+    closing: ExitStack = field(default_factory=ExitStack)
+    workers: UpdateWorkers[Mapping[TableName, Updated]] | None = None
     started: dict[TableName, _Started] = field(default_factory=dict[TableName, "_Started"])
     done: set[TableName] = field(default_factory=set[TableName])
 
@@ -257,18 +258,18 @@ class _Run:
 
     def _update_all(self, snapshot: RunSnapshot) -> None:
         """Bring the tables up to date, each after those that it reads: by Spark several at a time."""
-        with self.workers:
+        with self.closing:
             while True:
                 if (table := self._next()) is not None:
                     self._begin(table, snapshot)
-                elif self.workers.running:
-                    self._await_one(snapshot)
+                elif self.workers is not None and self.workers.running:
+                    self._await_one(self.workers, snapshot)
                 else:
                     return
 
     def _next(self) -> StoredTable | None:
         """Return a table that can be updated now; the graph may be another one once Spark analysed it."""
-        if not self.workers.has_room:
+        if self.workers is not None and not self.workers.has_room:
             return None
         waited_for = self.selected - self.done
         for table in self.graph.tables:
@@ -348,22 +349,22 @@ class _Run:
         try:
             made = self._updated_here(table, snapshot)
             if not isinstance(made, Mapping):
-                table, update = self._by_spark(table, snapshot, made)
-                retried = partial(self._tell_retry, table)
+                table, workers, update = self._by_spark(table, snapshot, made)
+                retried = partial(self._report_retry, table)
                 # What a query sets is set for the session.
-                if self.workers.size > 1 and not any(each.query.settings for each in table.queries):
-                    self.workers.start(table.name, update, retried)
+                if workers.size > 1 and not any(each.query.settings for each in table.queries):
+                    workers.start(table.name, update, retried)
                     return
-                while self.workers.running:
-                    self._await_one(snapshot)
-                made = self.workers.retried(update, retried)
+                while workers.running:
+                    self._await_one(workers, snapshot)
+                made = workers.retried(update, retried)
         except Exception as error:
             self._fail(table, error)
         else:
             self._complete(table, snapshot, made)
 
-    def _await_one(self, snapshot: RunSnapshot) -> None:
-        name, outcome = self.workers.finished()
+    def _await_one(self, workers: UpdateWorkers[Mapping[TableName, Updated]], snapshot: RunSnapshot) -> None:
+        name, outcome = workers.finished()
         table = self.graph.table(name)
         try:
             made = outcome.result()
@@ -394,18 +395,23 @@ class _Run:
 
     def _by_spark(
         self, table: StoredTable, snapshot: RunSnapshot, why: str
-    ) -> tuple[StoredTable, Callable[[], Mapping[TableName, Updated]]]:
-        """Return a table as Spark has analysed it, and its update by Spark. why: why it is needed."""
+    ) -> tuple[StoredTable, UpdateWorkers[Mapping[TableName, Updated]], _Update]:
+        """Return a table as Spark has analysed it, the workers and its update. why: why Spark is needed."""
         if self.project.session is None:
             self._start_spark(snapshot, f"{table.dataset.title}: {why}" if why else "")
-        self.workers.use(self._spark, self.project.spec.configuration)
+        if self.workers is None:
+            workers = UpdateWorkers[Mapping[TableName, Updated]].of(
+                self._spark, self.project.spec.configuration
+            )
+            self.workers = self.closing.enter_context(workers)
         table, anew = self.graph.table(table.name), table.name in self.anew
         updater: Callable[[RunSnapshot, TablePlan, bool], Updater] = Updater
         if self.selection.where and table.dataset.kind is not DatasetKind.SNAPSHOT:
             updater = partial(BackfillUpdater, condition=self.selection.where)
-        return table, partial(update_with_expectations, snapshot, self.plans, table, updater, anew=anew)
+        update = partial(update_with_expectations, snapshot, self.plans, table, updater, anew=anew)
+        return table, self.workers, update
 
-    def _tell_retry(self, table: StoredTable, error: Exception) -> None:
+    def _report_retry(self, table: StoredTable, error: Exception) -> None:
         self._observe(Event(table.dataset, UpdateState.QUEUED, error=error))
 
     def _fail(self, table: StoredTable, error: Exception) -> None:

@@ -11,6 +11,7 @@ the query hands on unchanged: the answer is its text, and the inputs' rows that 
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -101,9 +102,10 @@ def explain_row_of_table(
     sought = parse_table_name(table, spec.database).folded
     name = next((each for each in entries if each.folded == sought), None)
     if name is None or entries[name].layout == SINK:
+        given = [str(each) for each in entries if not each.is_hidden]
         raise UnknownDataset(
             f"the storage has no table {table!r}",
-            fix=f"give one of: {', '.join(sorted(map(str, entries))) or 'there is none yet'}",
+            fix=f"give one of: {', '.join(sorted(given)) or 'there is none yet'}",
             dataset=table,
         )
     version = StoredVersion(spec.storage, name, entries[name])
@@ -167,17 +169,39 @@ def explain_row(
             dataset=str(version.name),
         )
     inputs = _Inputs(version.storage, entries, InputContents.open(version.storage))
+    (query, *_) = plan.table.queries
+    read = version.entry.positions.get(query.query.name, {})
+    if plan.undivided is not None:
+        below = _positions_below(read, entries)
+        (query,) = plan.undivided.table.queries
+        if all(leaf.key in below for leaf in query.leaves):
+            plan, read = plan.undivided, below
     # Loaded at once: what a kept flow needs to be unpickled may be missing.
     flow = plan.loaded().flow if plan.inputs is not None else None
     if flow is None:
         return _unexplained(plan, version, row, inputs)
-    (query,) = plan.table.queries
-    read = version.entry.positions.get(query.query.name, {})
     limits = ReplayLimits(seconds=seconds)
     if plan.method in (Method.STATELESS, Method.APPEND):
         # A row comes from one row of each input: halves are soon small.
         limits = replace(limits, shrink=limits.rows)
     return _witness(flow, plan.inputs or {}, read, row, inputs, limits)
+
+
+def _positions_below(read: Positions, entries: Mapping[TableName, TableEntry]) -> Positions:
+    """Return positions with those up to which shared parts have read their inputs in place of the parts.
+
+    A part of another version than the one that was read stays.
+    """
+    found: dict[str, Position | None] = {}
+    parts = {name.keys[0]: entry for name, entry in entries.items() if name.database == SHARED}
+    for key, position in read.items():
+        part = parts.get(key)
+        if part is None or part.version != position:
+            found[key] = position
+        else:
+            for own in part.positions.values():
+                found.update(_positions_below(own, entries))
+    return found
 
 
 # --- by the flow ----------------------------------------------------------------------------------
@@ -356,11 +380,12 @@ class _Inputs:
     @_tables.register
     def _(self, leaf: FilesLeaf, position: Position | None) -> Iterator[pa.Table]:
         there = position if isinstance(position, dict) else {}
+        folders = set(map(os.path.dirname, there))
         for path, mark in sorted(there.items()):
             kept = None if self.contents.is_current(path, mark) else self.contents.kept(path, mark)
             if kept is None and not self.contents.is_current(path, mark):
                 raise NeedsSpark(f"{path} was read, and has changed or is gone since")
-            yield rows_of_files(leaf, {path: str(kept or path)}, there)
+            yield rows_of_files(leaf, {path: str(kept or path)}, folders)
 
     @_tables.register
     def _(self, leaf: DeltaLeaf, position: Position | None) -> Iterator[pa.Table]:

@@ -155,7 +155,7 @@ class FileChanges:
 class RunFiles:
     """Files that one run reads, the same for all its tables.
 
-    lock: of all this, since tables are updated side by side.
+    lock: of all this, since tables are updated side by side. comparing: of `differences`, which take long.
     contents: of earlier and of these files. compared: folders and files that a table reads by their changes;
               those of others need no checksums.
     listings: the files of each input. folders: what was in each folder when the run first looked.
@@ -166,6 +166,7 @@ class RunFiles:
 
     contents: InputContents
     lock: RLock = field(default_factory=RLock)
+    comparing: RLock = field(default_factory=RLock)
     compared: frozenset[str] = frozenset()
     listings: dict[str, dict[str, FileMark]] = field(default_factory=dict[str, dict[str, FileMark]])
     folders: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
@@ -272,7 +273,7 @@ class FileInput(RunInput[FilesLeaf]):
     def _rows_here(self, contents: Mapping[str, str]) -> pa.Table:
         from headrace.pipelines.in_process_inputs import rows_of_files
 
-        return rows_of_files(self.leaf, contents, self.position())
+        return rows_of_files(self.leaf, contents, set(map(os.path.dirname, self.position())))
 
     def why_unknown(self, before: Position | None) -> str:
         if not isinstance(before, dict):
@@ -346,7 +347,7 @@ class FileInput(RunInput[FilesLeaf]):
     def _difference(self, found: FileChanges) -> tuple[DataFrame, int]:
         """Return the changes from the removed files to the added ones, and their number."""
         key = self.leaf.exact, found
-        with self.files.lock:
+        with self.files.comparing:
             if key not in self.files.differences:
                 kept = {path: self.files.contents.kept(path, mark) for path, *mark in found.removed}
                 root = next(iter(self.leaf.roots))

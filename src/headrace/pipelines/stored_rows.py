@@ -163,7 +163,9 @@ def _matching(columns: Sequence[Any], search: str, count: int) -> Any:
         if letters is None or letters.issuperset(small):
             # Texts of one case are found several times as fast; that of a zone is another.
             any_case = letters is None or "z" in small
-            there = _compute.match_substring(text_of(column), pattern=small, ignore_case=any_case)
+            there = _compute.match_substring(
+                text_of(column), pattern=search if letters is None else small, ignore_case=any_case
+            )
             found = _compute.or_(found, _compute.fill_null(there, False))
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 

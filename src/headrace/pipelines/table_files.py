@@ -77,7 +77,7 @@ def read_data_file(
         found = there.read([name for name in inside if name in there.schema_arrow.names])
     except (OSError, ValueError, pa.ArrowException) as error:
         raise NeedsSpark(f"{file} cannot be read: {error}") from None
-    for name, value in partition_of(folder, file).items():
+    for name, value in partition_of(folder, file.parent).items():
         if name not in wanted.names:
             continue
         try:

@@ -284,9 +284,19 @@ def running_since(storage: Path, records: Sequence[EventRecord]) -> EventRecord 
         return None
     with suppress(OSError, ValueError, KeyError, TypeError):
         holder = json.loads((storage / "catalog/lease/lock").read_bytes()[:1000])
-        if holder["host"] == socket.gethostname() and not os.path.exists(f"/proc/{holder['process']}"):
+        if holder["host"] == socket.gethostname() and not _is_alive(int(holder["process"])):
             return None
     return runs[-1]
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # of another user
+        return True
+    return True
 
 
 # --- news of inputs -------------------------------------------------------------------------------

@@ -1,18 +1,20 @@
 """Threads in which Spark brings independent tables up to date side by side, and its retries.
 
 The settings are those of `spark-pipelines`, with its defaults, except that as many tables are refreshed at a
-time as Spark has cores. What cannot pass without somebody's doing is not retried: a wrong query, a wrong
-value, a full disk.
+time as Spark has cores. Only transient errors are retried: wrong queries, wrong values and a full disk are
+not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Event as Flag
+from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from uuid import uuid4
 
 from headrace.pipelines.definitions import TableName
@@ -28,6 +30,9 @@ _FIRST_WAIT = "spark.sql.pipelines.execution.watchdog.minRetryTime"
 _LONGEST_WAIT = "spark.sql.pipelines.execution.watchdog.maxRetryTime"
 _END = "spark.sql.pipelines.timeoutMsForTerminationJoinAndLock"
 
+_LOOK_EVERY = 0.5
+"""Seconds between two attempts to end what still runs."""
+
 T = TypeVar("T")
 
 
@@ -41,8 +46,8 @@ class Retries:
 
     @classmethod
     def of(cls, spark: SparkSession) -> Retries:
-        """Return those that a session is configured with."""
-        first, longest = (_seconds(spark, name) for name in (_FIRST_WAIT, _LONGEST_WAIT))
+        """Read the retry settings of a session."""
+        first, longest = (_seconds(spark, name, "SECONDS") for name in (_FIRST_WAIT, _LONGEST_WAIT))
         return cls(int(spark.conf.get(_RETRIES) or 0), first, longest)
 
     def wait_before(self, retry: int) -> float:
@@ -50,17 +55,20 @@ class Retries:
         return min(self.first * 2 ** (retry - 1), self.longest)
 
 
-def _seconds(spark: SparkSession, name: str) -> float:
+def _seconds(spark: SparkSession, name: str, unit: str) -> float:
+    """Return a setting in seconds. unit: of a number without one, by its name in Java."""
     from headrace.queries.plan_details import java_class
 
-    text = str(spark.conf.get(name))
-    return java_class(spark, "org.apache.spark.network.util.JavaUtils").timeStringAs(
-        text, java_class(spark, "java.util.concurrent.TimeUnit").MILLISECONDS
-    ) / 1000.0  # fmt: skip
+    units = java_class(spark, "java.util.concurrent.TimeUnit")
+    given: Any = units.valueOf(unit)
+    parsed = java_class(spark, "org.apache.spark.network.util.JavaUtils").timeStringAs(
+        str(spark.conf.get(name)), given
+    )
+    return float(given.toMillis(parsed)) / 1000.0
 
 
-def may_pass(error: Exception) -> bool:
-    """Return whether the same update may succeed later: of a source or a worker that is away for now."""
+def is_transient(error: Exception) -> bool:
+    """Return whether the same update may succeed later: a source, or an executor, was away."""
     if isinstance(error, PipelineError):
         return isinstance(error, QueryRefused) and error.unreachable
     from headrace.pipelines.query_errors import source_message
@@ -68,27 +76,31 @@ def may_pass(error: Exception) -> bool:
     return source_message(error)[1] or "ExecutorLostFailure" in str(error)
 
 
+class _Ended(Exception):
+    """Raised by an update whose run has ended before it began."""
+
+
 @dataclass(slots=True)
 class UpdateWorkers(Generic[T]):
-    """Threads that update tables. Leaving the block with an error ends their jobs.
+    """Threads that update tables by a session. Leaving the block with an error ends their jobs.
 
     size: number of updates at a time.
     """
 
-    size: int = 1
-    _retries: Retries = field(default_factory=Retries, init=False)
-    _spark: SparkSession | None = field(default=None, init=False)
+    spark: SparkSession
+    size: int
+    retries: Retries
     _running: dict[Future[T], TableName] = field(default_factory=dict[Future[T], TableName], init=False)
     _pool: ThreadPoolExecutor | None = field(default=None, init=False)
-    _stopping: Flag = field(default_factory=Flag, init=False)
+    _ending: Flag = field(default_factory=Flag, init=False)
     _tag: str = field(default_factory=lambda: f"headrace-{uuid4()}", init=False)
 
-    def use(self, spark: SparkSession, configuration: Mapping[str, str]) -> None:
-        """Update by a session. configuration: of the spec, which may say how many at a time."""
-        if self._spark is None:
-            given = configuration.get(CONCURRENT)
-            self.size = spark.sparkContext.defaultParallelism if given is None else max(1, int(given))
-            self._spark, self._retries = spark, Retries.of(spark)
+    @classmethod
+    def of(cls, spark: SparkSession, configuration: Mapping[str, str]) -> UpdateWorkers[T]:
+        """Return the workers of a session. configuration: of a spec, which may say how many there are."""
+        given = configuration.get(CONCURRENT)
+        size = spark.sparkContext.defaultParallelism if given is None else max(1, int(given))
+        return cls(spark, size, Retries.of(spark))
 
     def __enter__(self) -> Self:
         return self
@@ -96,15 +108,25 @@ class UpdateWorkers(Generic[T]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._pool is None or self._spark is None:
+        if self._pool is None:
             return
-        self._stopping.set()
+        self._ending.set()
         if error is not None and not isinstance(error, Exception):
             renew_connection()
         if self._running:
-            self._spark.sparkContext.cancelJobsWithTag(self._tag)
-            wait(self._running, timeout=_seconds(self._spark, _END))
+            self._end()
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _end(self) -> None:
+        """Cancel all jobs until no update is running, each of which may begin further ones."""
+        until = monotonic()
+        with suppress(Exception):  # The JVM may be gone.
+            until += _seconds(self.spark, _END, "MILLISECONDS")
+        while True:
+            with suppress(Exception):
+                self.spark.sparkContext.cancelJobsWithTag(self._tag)
+            if not wait(self._running, timeout=_LOOK_EVERY).not_done or monotonic() >= until:
+                return
 
     @property
     def has_room(self) -> bool:
@@ -125,9 +147,10 @@ class UpdateWorkers(Generic[T]):
     def _in_thread(self, update: Callable[[], T], on_retry: Callable[[Exception], None]) -> T:
         from headrace.queries.planning import activate
 
-        assert self._spark is not None
-        activate(self._spark)
-        self._spark.sparkContext.addJobTag(self._tag)
+        activate(self.spark)
+        self.spark.sparkContext.addJobTag(self._tag)
+        if self._ending.is_set():
+            raise _Ended
         return self.retried(update, on_retry)
 
     def finished(self) -> tuple[TableName, Future[T]]:
@@ -138,13 +161,13 @@ class UpdateWorkers(Generic[T]):
 
     def retried(self, update: Callable[[], T], on_retry: Callable[[Exception], None]) -> T:
         """Update a table, again where that may help. on_retry: called before each further attempt."""
-        for retry in range(1, self._retries.count + 1):
+        for retry in range(1, self.retries.count + 1):
             try:
                 return update()
             except Exception as error:
-                if not may_pass(error) or self._stopping.is_set():
+                if not is_transient(error) or self._ending.is_set():
                     raise
                 on_retry(error)
-                if self._stopping.wait(self._retries.wait_before(retry)):
+                if self._ending.wait(self.retries.wait_before(retry)):
                     raise
         return update()

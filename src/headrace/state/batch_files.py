@@ -132,7 +132,7 @@ def batch_in(layout: Layout, content: pa.Buffer, bounds: tuple[float, ...]) -> S
         codes = (pc.run_end_decode(found) if encoded else found).to_numpy()
     codes = np.asarray(codes, np.int64)
     if rows.is_plain:
-        return SortedBatch(codes, frame, bounds)
+        return SortedBatch(codes, rows.frame, bounds)
     return PackedBatch(codes, rows, bounds)
 
 

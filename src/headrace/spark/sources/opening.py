@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial, singledispatch
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.errors import BadInput, UnreadableSource, WrongType
@@ -67,23 +68,28 @@ _SETTINGS = {
 }
 
 
+_setting = RLock()
+"""Lock of these settings: runs in several threads may share a session."""
+
+
 @contextmanager
 def named_sources_enabled(spark: SparkSession, named: bool) -> Iterator[None]:
     """Enable names for streaming sources and queries inside a block, and restore the setting afterwards."""
     if not named:
         yield
         return
-    before = {key: spark.conf.get(key, None) for key in _SETTINGS}
-    for key, value in _SETTINGS.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            if value is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, value)
+    with _setting:
+        before = {key: spark.conf.get(key, None) for key in _SETTINGS}
+        for key, value in _SETTINGS.items():
+            spark.conf.set(key, value)
+        try:
+            yield
+        finally:
+            for key, value in before.items():
+                if value is None:
+                    spark.conf.unset(key)
+                else:
+                    spark.conf.set(key, value)
 
 
 def spark_name(source: str) -> str:
