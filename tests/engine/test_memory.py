@@ -98,9 +98,9 @@ def test_lists_come_back_as_lists() -> None:
 def test_files_of_a_slot_that_nobody_has_any_more_take_no_room() -> None:
     folder = ScratchFolder()
     spilled = folder.add_slot(Form())
-    spilled.mapping.update(dict.fromkeys(range(2000), "x" * 100))
+    spilled.mapping.update({at: f"{at:0100}" for at in range(2000)})
     spilled.write()
-    assert spilled.mapping[7] == "x" * 100
+    assert spilled.mapping[7] == f"{7:0100}"
     mapped = Path("/proc/self/maps")
     assert not mapped.exists() or str(folder.path) in mapped.read_text()
     path = folder.path
