@@ -210,6 +210,7 @@ def test_without_spark_only_a_table_whose_inputs_are_as_they_were_is_up_to_date(
     assert published(project) == expected([*ROWS, (3, 77)], KINDS)
 
 
+@pytest.mark.verify
 def test_a_run_that_dies_at_any_step_leaves_its_keys_to_the_next_one(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +234,7 @@ def test_a_run_that_dies_at_any_step_leaves_its_keys_to_the_next_one(
     assert published(project) == expected(ROWS + more, KINDS)
 
 
+@pytest.mark.verify
 def test_a_table_that_has_lost_rows_is_made_from_all(project: Project) -> None:
     project.run()
     next(project.path("groups").glob("*.parquet")).unlink()

@@ -147,6 +147,7 @@ def test_a_view_whose_function_answers_otherwise(tmp_path: Path, spark: SparkSes
     assert project.rows("bills") == Counter([(1, 1, 21), (2, 2, 25)])
 
 
+@pytest.mark.verify
 def test_a_view_with_state_is_repaired_and_then_made_anew(tmp_path: Path, spark: SparkSession) -> None:
     project = new_project(tmp_path / "project", spark)
     add_orders(project, 1, (1, 1, 10), (2, 2, 10))
@@ -167,6 +168,7 @@ def test_a_view_with_state_is_repaired_and_then_made_anew(tmp_path: Path, spark:
     assert project.rows("days") == sums(project.rows("priced"))
 
 
+@pytest.mark.verify
 def test_dropped_rows_of_the_part_are_computed_again_too(tmp_path: Path, spark: SparkSession) -> None:
     project = new_project(tmp_path / "project", spark)
     expecting = "from headrace.pipelines import expect, expect_or_drop\n" + PYTHON.replace(

@@ -211,6 +211,7 @@ def test_a_rollback_is_a_run_that_can_be_undone(
     assert published(project) == now == expected(project)
 
 
+@pytest.mark.verify
 def test_without_the_setting_state_is_made_anew(tmp_path: Path, spark: SparkSession) -> None:
     project = new_project(tmp_path / "project", spark, retention="")
     for number in range(1, 4):
@@ -229,6 +230,7 @@ def test_without_the_setting_state_is_made_anew(tmp_path: Path, spark: SparkSess
     assert delivered(project) == published(project)["logged"]
 
 
+@pytest.mark.verify
 def test_a_table_that_was_not_there_yet_is_made_by_the_next_run(tmp_path: Path, spark: SparkSession) -> None:
     project = new_project(tmp_path / "project", spark)
     more(project, random.Random(1), 1)
@@ -246,6 +248,7 @@ def test_a_table_that_was_not_there_yet_is_made_by_the_next_run(tmp_path: Path, 
     assert project.rows("late") == Counter((k, v) for k, _, v in project.rows("totals"))
 
 
+@pytest.mark.verify
 def test_a_table_that_was_dropped_since_stays_so(tmp_path: Path, spark: SparkSession) -> None:
     project = new_project(tmp_path / "project", spark)
     more(project, random.Random(1), 1)
@@ -261,6 +264,7 @@ def test_a_table_that_was_dropped_since_stays_so(tmp_path: Path, spark: SparkSes
     assert published(project) == expected(project)
 
 
+@pytest.mark.verify
 def test_rows_that_are_missing_are_no_run_to_go_back_to(tmp_path: Path, spark: SparkSession) -> None:
     project = new_project(tmp_path / "project", spark)
     for number in range(1, 3):
@@ -327,6 +331,7 @@ def test_a_delta_table_is_brought_in_line(tmp_path: Path, spark: SparkSession) -
     assert there == project.rows("logged") == expected(project)["logged"]
 
 
+@pytest.mark.verify
 def test_sinks_keep_what_they_were_given(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -251,6 +251,7 @@ def test_a_run_of_one_table_refreshes_its_part_and_others_catch_up(shop: Shop) -
     shop.check()
 
 
+@pytest.mark.verify
 def test_rows_that_are_taken_back_stay_in_the_files_of_a_part_for_a_while(shop: Shop) -> None:
     def files() -> dict[str, bool]:
         """Return the files of the part's rows, and whether their rows have weights."""
@@ -278,6 +279,7 @@ def test_rows_that_are_taken_back_stay_in_the_files_of_a_part_for_a_while(shop: 
     shop.check()
 
 
+@pytest.mark.verify
 def test_a_table_that_is_made_anew_has_its_part_made_anew(shop: Shop) -> None:
     (part,) = shop.parts
     folder = PipelineCatalog.states(shop.project.spec.storage, TableName(SHARED, part)).path
@@ -307,6 +309,7 @@ def test_a_run_that_ends_before_any_file_operation(tmp_path: Path, spark: SparkS
         shop.check()
 
 
+@pytest.mark.verify
 def test_readers_go_on_from_a_part_that_a_dead_run_has_left(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -336,6 +339,7 @@ def test_readers_go_on_from_a_part_that_a_dead_run_has_left(
 # --- changes of the project -------------------------------------------------------------------------
 
 
+@pytest.mark.verify
 def test_a_view_is_added_and_removed_without_work_for_others(shop: Shop) -> None:
     parts = shop.parts
     more = {"totals": "SELECT count(*) AS n, sum(cents) AS cents FROM lines"}
@@ -357,6 +361,7 @@ def test_a_view_is_added_and_removed_without_work_for_others(shop: Shop) -> None
     shop.check()
 
 
+@pytest.mark.verify
 def test_a_part_that_no_table_has_any_more_is_removed(shop: Shop) -> None:
     storage = shop.project.spec.storage
     shop.queries = {"by_city": "SELECT city, count(*) AS n FROM orders GROUP BY city"}
@@ -378,6 +383,7 @@ def test_a_part_that_no_table_has_any_more_is_removed(shop: Shop) -> None:
     assert shop.parts
 
 
+@pytest.mark.verify
 def test_a_part_with_another_condition_is_another_part(shop: Shop) -> None:
     (part,) = shop.parts
     text = views(VIEWS).replace("o.cents > 5", "o.cents > 7")
@@ -391,6 +397,7 @@ def test_a_part_with_another_condition_is_another_part(shop: Shop) -> None:
     shop.check()
 
 
+@pytest.mark.verify
 def test_a_part_gets_the_columns_that_a_new_view_reads(shop: Shop) -> None:
     shop.queries = VIEWS | {"by_grade": "SELECT grade, count(*) AS n FROM lines GROUP BY grade, id"}
     parts = shop.parts
@@ -415,6 +422,7 @@ def parts_of(project: Project) -> list[str]:
         ]
 
 
+@pytest.mark.verify
 def test_what_is_recomputed_shares_nothing(tmp_path: Path, spark: SparkSession) -> None:
     of = {
         "a": BY_CITY,
@@ -433,6 +441,7 @@ def test_what_is_recomputed_shares_nothing(tmp_path: Path, spark: SparkSession) 
     assert parts_of(project) == ["a strict"]
 
 
+@pytest.mark.verify
 def test_a_product_that_readers_filter_is_no_part(tmp_path: Path, spark: SparkSession) -> None:
     product = (
         "CREATE TEMPORARY VIEW pairs AS SELECT o.*, c.name, c.customer AS other FROM orders o, customers c;"
@@ -447,6 +456,7 @@ def test_a_product_that_readers_filter_is_no_part(tmp_path: Path, spark: SparkSe
     assert parts_of(project) == []
 
 
+@pytest.mark.verify
 def test_a_table_and_its_dropped_rows_share_their_query(tmp_path: Path, spark: SparkSession) -> None:
     text = (
         LINES + "CREATE MATERIALIZED VIEW by_city (CONSTRAINT few EXPECT (n < 3) ON VIOLATION DROP ROW) AS "
@@ -502,6 +512,7 @@ def test_the_setting_is_true_or_false(tmp_path: Path, spark: SparkSession) -> No
     assert_golden(MESSAGES / "pipeline_shared_parts_setting.txt", told(refused.value, project.root))
 
 
+@pytest.mark.verify
 def test_what_spark_refuses_to_cut_is_not_shared(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
