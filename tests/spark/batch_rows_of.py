@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import reduce
@@ -79,7 +80,7 @@ def batch_bags(spark: SparkSession, flow: Flow, inputs: Mapping[str, list[Change
 
 
 def told_in_json(rows: Bag, schema: Schema) -> Counter[str]:
-    """Numbers, text, lists and rows as Spark's `to_json` tells them, without columns that are null."""
+    """Numbers, text, bytes, lists and rows as Spark's `to_json` tells them, without columns that are null."""
     told: Counter[str] = Counter()
     for row, count in rows.items():
         columns = _told(row, StructType(schema.fields))
@@ -93,6 +94,8 @@ def _told(value: Any, type: DataType) -> Any:
     if value is not None and isinstance(type, StructType):
         parts = zip(type.fields, value, strict=True)
         return {field.name: _told(part, field.type) for field, part in parts if part is not None}
+    if isinstance(value, bytes):
+        return b64encode(value).decode("ascii")
     return value
 
 
