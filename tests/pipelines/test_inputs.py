@@ -100,7 +100,8 @@ def to_out():
     assert {table: rows_read(report, table) for table in ("events", "twice", "of_both", "out")} == {
         "events": 3,
         "twice": 3,
-        "of_both": 3 + 3,
+        # Without Spark, equal rows that come are one change.
+        "of_both": (3 if place is Place.SPARK else 2) + 3,
         "out": 2,
     }
     # Files that no row is wanted of are not read by Spark.

@@ -81,11 +81,11 @@ class InProcessUpdater(Updater):
             return Updated(self._entry(before.version, {name: now}), self.plan.method, 0)
         with TemporaryDirectory(prefix="headrace-tick-") as folder:
             state = TableState(Path(folder))
-            self._run_flow(state, changes)
+            rows_in = self._run_flow(state, changes)
             ticks = state.ticks_after(0)
             version = self._writer.apply_ticks(ticks) if ticks else before.version
         gone = {k: v for k, v in before.positions.items() if self.plan.method is Method.APPEND}
-        return Updated(self._entry(version, {**gone, name: now}), self.plan.method, _rows_in(changes))
+        return Updated(self._entry(version, {**gone, name: now}), self.plan.method, rows_in)
 
     def _reads_nothing_new(self, query: AnalysedQuery, now: Positions, read: Positions) -> bool:
         """Return whether a table of streams has no rows to read, whatever its other inputs are."""
@@ -186,17 +186,6 @@ class InProcessUpdater(Updater):
         if result.stopped_by is not None:
             raise Stopped(result.stopped_by)
         return result.rows_in
-
-
-def _rows_in(changes: Mapping[str, pa.Table]) -> int:
-    """Return the number of rows that came and went."""
-    import pyarrow.compute as pc
-
-    compute: Any = pc
-    return sum(
-        compute.sum(compute.abs(each[WEIGHT])).as_py() or 0 if WEIGHT in each.column_names else len(each)
-        for each in changes.values()
-    )
 
 
 _METHODS: Mapping[Method, Callable[[InProcessUpdater], Updated]] = {
