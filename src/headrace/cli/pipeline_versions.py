@@ -58,6 +58,7 @@ def outcome_of_rollback(done: RolledBack) -> str:
 
 def print_diff(found: TableDiff, limit: int, format: RowsFormat) -> None:
     """Print a difference: its rows, and on standard error where it is from and how many there are."""
+    from headrace.pipelines.stored_rows import is_number
     from headrace.pipelines.table_diff import plain, text_of
 
     rows = found.rows(limit)
@@ -65,18 +66,12 @@ def print_diff(found: TableDiff, limit: int, format: RowsFormat) -> None:
         for weight, row in rows:
             typer.echo(json.dumps({"weight": weight, "row": plain(row)}, ensure_ascii=False))
     elif rows:
-        table = create_table("", *(f">{name}" if _is_number(found, name) else name for name in rows[0][1]))
+        types = {field.name: field.type for field in found.changes.schema}
+        table = create_table("", *(f">{name}" if is_number(types[name]) else name for name in rows[0][1]))
         for weight, row in rows:
             table.add_row(_sign(weight), *(_cell(value, text_of) for value in row.values()))
         create_console().print(table)
     typer.echo(_summary(found, len(rows)), err=format is RowsFormat.JSON)
-
-
-def _is_number(found: TableDiff, name: str) -> bool:
-    import pyarrow.types as kinds
-
-    kind: Any = found.changes.schema.field(name).type
-    return kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind)
 
 
 def _sign(weight: int) -> str:

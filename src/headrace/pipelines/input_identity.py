@@ -198,7 +198,7 @@ class InputContents:
     def _look_at(self, path: str, seen: FileMark) -> None:
         before = self.known.pop(path, None)
         digest = _digest(path)
-        if digest is None or _mark_of(path) != seen:
+        if digest is None or mark_at(path) != seen:
             return  # It changes right now: the next run knows more.
         same = before is not None and before.mark[0] == seen[0] and before.digest == digest
         self.known[path] = _Known(seen, before.mark if same and before else seen, digest)
@@ -213,7 +213,7 @@ class InputContents:
         copied = sum(size for size, _ in found.values()) <= COPIED
         for path, mark in found.items():
             known, kept = self.known.get(path), self._place(path, mark)
-            if known is None or known.mark != mark or _mark_of(kept) == mark:
+            if known is None or known.mark != mark or mark_at(kept) == mark:
                 continue
             with suppress(OSError):
                 kept.parent.mkdir(parents=True, exist_ok=True)
@@ -223,18 +223,18 @@ class InputContents:
                     os.utime(kept, ns=(mark[1], mark[1]))
                 elif known.seen == mark:  # A second name has the time of the file.
                     os.link(path, kept)
-            if _mark_of(path) != known.seen:
+            if mark_at(path) != known.seen:
                 self.distrust(path, mark)
 
     def kept(self, path: str, mark: FileMark) -> Path | None:
         """Return the stored file with the content that `mark` identifies; None if it is not kept."""
         kept = self._place(path, mark)
-        return kept if _mark_of(kept) == mark else None
+        return kept if mark_at(kept) == mark else None
 
     def is_current(self, path: str, mark: FileMark) -> bool:
         """Return whether a file still has the content of a mark, as far as its size and time tell."""
         known = self.known.get(path)
-        return _mark_of(path) == (known.seen if known is not None and known.mark == mark else mark)
+        return mark_at(path) == (known.seen if known is not None and known.mark == mark else mark)
 
     def base(self, root: str) -> str:
         """Return the folder that mirrors `root` with kept contents."""
@@ -251,7 +251,7 @@ class InputContents:
         """
         for path, mark in found.items():
             known = self.known.get(path)
-            if known is None or _mark_of(path) != known.seen:
+            if known is None or mark_at(path) != known.seen:
                 self.distrust(path, mark)
 
     def distrust(self, path: str, mark: FileMark) -> None:
@@ -288,7 +288,8 @@ def mark_of(stat: os.stat_result) -> FileMark:
     return [stat.st_size, stat.st_mtime_ns]
 
 
-def _mark_of(path: str | Path) -> FileMark | None:
+def mark_at(path: str | Path) -> FileMark | None:
+    """Return the mark of the file at a path; None if there is none."""
     try:
         return mark_of(os.stat(path))
     except OSError:

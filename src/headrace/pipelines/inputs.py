@@ -23,7 +23,14 @@ from headrace.pipelines.definitions import RESERVED
 from headrace.pipelines.delta_source import delta_table, reporting_version, rows_of_version, spark_schema
 from headrace.pipelines.errors import NeedsSpark, PipelineError
 from headrace.pipelines.graph import StoredTable, empty_frame
-from headrace.pipelines.leaves import ConstantLeaf, DeltaLeaf, Leaf, TableLeaf, rows_of_files, spark_columns
+from headrace.pipelines.leaves import (
+    ConstantLeaf,
+    DeltaLeaf,
+    Leaf,
+    TableLeaf,
+    row_count_of_files,
+    spark_columns,
+)
 from headrace.pipelines.table_versions import TableVersions, adds_only, count_rows
 from headrace.pipelines.weighted_rows import (
     WEIGHT,
@@ -352,7 +359,7 @@ class DeltaInput(RunInput[DeltaLeaf]):
         files = self.run.changed_files(self.leaf, before) if isinstance(before, str) else None
         if files is None or files.whole or files.removed:
             return None
-        return rows_of_files(file.path for file in (*files.added, *files.feed))
+        return row_count_of_files(file.path for file in (*files.added, *files.feed))
 
     def _schema(self) -> StructType:
         """Return the columns of an input. Raises `PipelineError` if they are not those of the query."""

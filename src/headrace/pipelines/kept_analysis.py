@@ -36,7 +36,7 @@ from headrace.file_system import make_private_file, make_private_folder, remove_
 from headrace.pipelines.definitions import Dataset, DatasetKind, Policy, TableName
 from headrace.pipelines.errors import NeedsSpark
 from headrace.pipelines.graph import Graph, StoredTable
-from headrace.pipelines.input_identity import without_secret_options
+from headrace.pipelines.input_identity import mark_at, without_secret_options
 from headrace.pipelines.leaves import (
     GLOB,
     NAMED_IN_SQL,
@@ -323,14 +323,6 @@ def _digest_of_folder(path: str) -> str | None:
         return None
 
 
-def _mark(path: str) -> list[int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return [found.st_size, found.st_mtime_ns]
-
-
 def _surroundings(spec: PipelineSpec, policy: Policy | None) -> dict[str, Any]:
     """Return what an analysis depends on besides files."""
     import pyspark
@@ -422,7 +414,7 @@ def _why_not_kept(
     if sources.inferred - read - {0}:
         return "its definitions look at columns of files that no table reads"
     for file in (*own, *map(Path, installed)):
-        mark = _mark(str(file))
+        mark = mark_at(str(file))
         if mark is not None and mark[1] >= sources.began:
             return f"{file.name} was written while the project was analysed"
     return next(filter(None, (_why_it_varies(file) for file in own if file.suffix == ".py")), "")
@@ -535,7 +527,7 @@ def keep(
         "session": session,
         "own": {str(path): _digest_of_file(path) for path in own},
         "folders": {path: _digest_of_folder(path) for path in sorted(_folders_of(spec, sources))},
-        "installed": {path: _mark(path) for path in installed},
+        "installed": {path: mark_at(path) for path in installed},
         "environment": sources.environment,
         "inferred": inferred,
         "parts": {name: _digest(content) for name, content in parts.items()},
@@ -628,7 +620,7 @@ def _what_changed(spec: PipelineSpec, policy: Policy | None, session: str, body:
         if _digest_of_folder(path) != digest:
             return f"the files in {path} have changed"
     for path, mark in body["installed"].items():
-        if _mark(path) != mark:
+        if mark_at(path) != mark:
             return f"{path} has changed"
     for name, digest in body["environment"].items():
         value = os.environ.get(name)

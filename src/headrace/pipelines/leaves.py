@@ -535,7 +535,7 @@ def _files_in(root: str) -> dict[str, FileMark]:
     return found
 
 
-def rows_of_files(paths: Iterable[str]) -> int | None:
+def row_count_of_files(paths: Iterable[str]) -> int | None:
     """Return the number of rows in Parquet files; None if one of them has no readable count."""
     import pyarrow.parquet as pq
 

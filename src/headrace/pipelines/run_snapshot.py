@@ -33,7 +33,7 @@ from headrace.pipelines.leaves import (
     TableLeaf,
     files_there,
     relation_of_files,
-    rows_of_files,
+    row_count_of_files,
     spark_columns,
 )
 from headrace.pipelines.table_versions import TableVersions
@@ -301,7 +301,7 @@ class FileInput(RunInput[FilesLeaf]):
             here = self.files.differences_here.get((self.leaf.exact, found))
             _, count = self.files.differences.get((self.leaf.exact, found), (None, None))
             return count if here is None else len(here)
-        return rows_of_files(found.added) if self.leaf.knows_its_rows or not found.added else None
+        return row_count_of_files(found.added) if self.leaf.knows_its_rows or not found.added else None
 
     def unread(self, before: Position | None, table: StoredTable) -> DataFrame:
         return self._new_rows(self.file_changes(before).added, count=before is not None)

@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 from headrace.pipelines.catalog import PipelineCatalog
+from headrace.pipelines.input_identity import FileMark, mark_at, mark_of
 
 if TYPE_CHECKING:
     from headrace.pipelines.spec import PipelineSpec
@@ -40,10 +40,10 @@ class Watch:
         # A file that is being written is looked at again after the run.
         self._seen = now
 
-    def _look(self) -> dict[str, tuple[int, int]]:
+    def _look(self) -> dict[str, FileMark]:
         """Return the sizes and times of the files, by path."""
         own = (self.spec.file, *(file for file, _ in self.spec.files()))
-        return dict(_marks(self._folders())) | {str(file): mark for file in own if (mark := _mark(file))}
+        return dict(_marks(self._folders())) | {str(file): mark for file in own if (mark := mark_at(file))}
 
     def _folders(self) -> set[str]:
         """Return the folders from which tables were made."""
@@ -67,19 +67,11 @@ def places_of(key: str) -> list[str]:
     return [os.path.join(place, "_delta_log")] if named else []
 
 
-def _mark(file: Path) -> tuple[int, int] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_size, found.st_mtime_ns
-
-
-def _marks(folders: set[str]) -> Iterator[tuple[str, tuple[int, int]]]:
+def _marks(folders: set[str]) -> Iterator[tuple[str, FileMark]]:
     for folder in folders:
         with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
                 with suppress(OSError):  # It may be gone by now.
                     found = entry.stat()
                     if entry.is_file():
-                        yield entry.path, (found.st_size, found.st_mtime_ns)
+                        yield entry.path, mark_of(found)

@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
@@ -20,6 +19,7 @@ from headrace.errors import HeadraceError, UnreadableSource
 from headrace.pipelines.catalog import SINK, PipelineCatalog, TableEntry
 from headrace.pipelines.definitions import CATALOG, DROPPED, TableName
 from headrace.pipelines.event_log import RUN, RUNNING, TABLE, EventFollower, EventLog, EventRecord
+from headrace.pipelines.input_identity import mark_at
 from headrace.pipelines.kept_analysis import KeptAnalysis, load_with_any_policy
 from headrace.pipelines.stored_rows import RowPage, StoredVersion, is_number, page_of
 from headrace.pipelines.table_diff import diff_table
@@ -117,7 +117,7 @@ class PipelinePage:
         storage = self._spec.storage
         files = [self._spec.file, storage / "analysis/kept.json", storage / "catalog/current/catalog.json"]
         with_project = [*files, *(file for file, _ in self._spec.files())]
-        return [(str(file), _mark(file)) for file in with_project]
+        return [(str(file), mark_at(file)) for file in with_project]
 
     def version(self) -> int:
         return self._version
@@ -358,14 +358,6 @@ class _Compared:
     def columns(self) -> Mapping[str, bool]:
         """Names of the columns, and whether they are numeric."""
         return {each.name: is_number(each.type) for each in self.rows.schema}
-
-
-def _mark(file: Path) -> tuple[int, int] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_size, found.st_mtime_ns
 
 
 def _label(name: TableName, database: str) -> str:
