@@ -54,14 +54,16 @@ def rows_of_files(leaf: FilesLeaf, contents: Mapping[str, str], folders: Iterabl
 
     Raises `NeedsSpark`.
     """
+    wanted = arrow_columns(spark_columns(leaf))
+    partitions = _Partitions.of(leaf, {*map(os.path.dirname, contents), *folders})
+    if not contents:
+        return wanted.empty_table()
     read = _READERS.get(leaf.form)
     if read is None:
         raise NeedsSpark(f"Spark reads files of the format {leaf.form}")
     for key, _ in leaf.options:
         if key.lower() != "path" and key.lower() not in _RATES:
             raise NeedsSpark(f"Spark reads files with the option {key}")
-    wanted = arrow_columns(spark_columns(leaf))
-    partitions = _Partitions.of(leaf, {*map(os.path.dirname, contents), *folders})
     inside = arrow_columns(partitions.inside)
     tables = [wanted.empty_table()]
     for path in sorted(contents):
