@@ -169,16 +169,15 @@ def explain_row(
             dataset=str(version.name),
         )
     inputs = _Inputs(version.storage, entries, InputContents.open(version.storage))
-    (query, *_) = plan.table.queries
-    read = version.entry.positions.get(query.query.name, {})
-    if plan.undivided is not None:
+    read = plan.table.positions_in(version.entry)
+    if plan.undivided is not None and read is not None:
         below = _positions_below(read, entries)
         (query,) = plan.undivided.table.queries
         if all(leaf.key in below for leaf in query.leaves):
             plan, read = plan.undivided, below
     # Loaded at once: what a kept flow needs to be unpickled may be missing.
     flow = plan.loaded().flow if plan.inputs is not None else None
-    if flow is None:
+    if flow is None or read is None:
         return _unexplained(plan, version, row, inputs)
     limits = ReplayLimits(seconds=seconds)
     if plan.method in (Method.STATELESS, Method.APPEND):

@@ -340,7 +340,8 @@ def _news_of_files(
     new = len(found.keys() - position.keys())
     # Of a pattern, only a run finds which files it names.
     is_pattern = given.key.endswith(f"{os.sep}*") or (
-        isinstance(given.leaf, FilesLeaf) and "pattern" in given.leaf.elsewhere
+        isinstance(given.leaf, FilesLeaf)
+        and ("pattern" in given.leaf.elsewhere or "pathglobfilter" in given.leaf.named_options)
     )
     parts = [
         counted(new, "new file") if new and not is_pattern else "",
