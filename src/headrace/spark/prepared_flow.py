@@ -83,10 +83,11 @@ class PreparedFlow:
         return self._stages.get((shards, dict(tables), loops), cut)
 
     def compiled(self, plan: TickPlan) -> Compiled:
-        """Compile a plan. Where the run keeps its state and writes its output is no part of the code."""
+        """Compile a plan. Where the run keeps its state and writes its output is not in the code."""
         # The value holds these stages, so no others have their number.
         key = (id(plan.stages), plan.inputs, plan.names, plan.bounds)
-        return replace(self._compiled.get(key, lambda: compiled(plan)), plan=plan)
+        without_targets = replace(plan, outputs={})
+        return replace(self._compiled.get(key, lambda: compiled(without_targets)), plan=plan)
 
     def bind(
         self,
