@@ -82,8 +82,10 @@ class _Composition:
         if not isinstance(given.leaf, TableLeaf) or given.leaf.name.database != SHARED:
             return None
         plan, entry = self.plans.get(given.leaf.name), self.entries.get(given.leaf.name)
-        same = plan is not None and entry is not None and entry.fingerprint == plan.fingerprint
-        return (plan, entry) if same and entry.version == given.position and plan.inputs else None
+        if plan is None or entry is None or not plan.inputs:
+            return None
+        same = (entry.fingerprint, entry.version) == (plan.fingerprint, given.position)
+        return (plan, entry) if same else None
 
     def add(self, flow: Flow, inputs: Mapping[str, ReadInput]) -> Any:
         """Add the operators of another flow, and return the stream of its answer."""
