@@ -16,7 +16,7 @@ from headrace.pipelines.catalog import Positions, TableState
 from headrace.pipelines.errors import NeedsSpark
 from headrace.pipelines.table_plan import ANSWER, Method
 from headrace.pipelines.table_update import Stopped, Updated, Updater
-from headrace.pipelines.weighted_rows import WEIGHT, may_hold_negative_zero
+from headrace.pipelines.weighted_rows import MAX_BYTES, WEIGHT, may_hold_negative_zero
 from headrace.tables.version_folders import WEIGHT as SOURCE_WEIGHT
 
 if TYPE_CHECKING:
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from headrace.pipelines.catalog import Position, TableEntry
     from headrace.pipelines.graph import AnalysedQuery
     from headrace.spark.prepared_flow import PreparedFlow
-
-MAX_BYTES = 1 << 28
-"""Bytes of changed files of a table's inputs up to which they are read into memory."""
 
 MAX_ROWS = 500_000
 """Changed rows of a table's inputs from which on the start of Spark pays."""

@@ -613,13 +613,8 @@ def load(
     except Exception as error:  # What unpickles parts may raise any.
         return f"the kept analysis cannot be read: {type(error).__name__}"
     flows = {name: partial(parts.flow, folder, digest) for name, digest in body["parts"].items()}
-    named = {name: _with_flows(plan, _part_name(name), flows) for name, plan in plans.items()}
+    named = {name: replace(plan, load=flows.get(_part_name(name))) for name, plan in plans.items()}
     return KeptAnalysis(graph, named)
-
-
-def _with_flows(plan: TablePlan, name: str, flows: Mapping[str, Callable[[], PreparedFlow]]) -> TablePlan:
-    undivided = plan.undivided and _with_flows(plan.undivided, f"{name}{_UNDIVIDED}", flows)
-    return replace(plan, load=flows.get(name), undivided=undivided)
 
 
 def load_with_any_policy(spec: PipelineSpec) -> KeptAnalysis | str:
@@ -685,21 +680,9 @@ def _parts_of(kept: KeptAnalysis) -> dict[str, bytes]:
     """Return the parts of an analysis as bytes, by name: the graph, and the flow of each table."""
     from headrace.spark.ticks.plan import pickled
 
-    both = {_part_name(name): plan for name, plan in kept.plans.items()}
-    both |= {f"{name}{_UNDIVIDED}": plan.undivided for name, plan in both.items() if plan.undivided}
-    plans = {name: _without_flows(plan) for name, plan in kept.plans.items()}
-    return {
-        _GRAPH: pickled((kept.graph, plans)),
-        **{name: pickled(plan.flow) for name, plan in both.items() if plan.flow is not None},
-    }
-
-
-_UNDIVIDED = " undivided"
-
-
-def _without_flows(plan: TablePlan) -> TablePlan:
-    undivided = plan.undivided and _without_flows(plan.undivided)
-    return replace(plan, flow=None, load=None, undivided=undivided)
+    plans = {name: replace(plan, flow=None, load=None) for name, plan in kept.plans.items()}
+    flows = {_part_name(name): plan.flow for name, plan in kept.plans.items() if plan.flow is not None}
+    return {_GRAPH: pickled((kept.graph, plans)), **{name: pickled(flow) for name, flow in flows.items()}}
 
 
 def _unpickled(folder: Path, digest: str) -> Any:
@@ -722,9 +705,7 @@ def _without_jvm(
 
 def _plan_without_jvm(plan: TablePlan, table: StoredTable, sources: AnalysisSources) -> TablePlan:
     inputs = plan.inputs and {each: _kept_leaf(leaf, sources) for each, leaf in plan.inputs.items()}
-    whole = plan.undivided
-    undivided = whole and _plan_without_jvm(whole, _table_without_jvm(whole.table, sources), sources)
-    return replace(plan, table=table, inputs=inputs, undivided=undivided)
+    return replace(plan, table=table, inputs=inputs)
 
 
 def _table_without_jvm(table: StoredTable, sources: AnalysisSources) -> StoredTable:

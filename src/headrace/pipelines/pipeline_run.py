@@ -414,7 +414,7 @@ class _Run:
         return table, self.workers, update
 
     def _report_retry(self, table: StoredTable, error: Exception) -> None:
-        self._observe(Event(table.dataset, UpdateState.QUEUED, error=error))
+        self.observer(Event(table.dataset, UpdateState.QUEUED, error=error))
 
     def _fail(self, table: StoredTable, error: Exception) -> None:
         seconds = self.started[table.name].seconds
@@ -431,11 +431,7 @@ class _Run:
             changed = entry is None or entry.version != updated.entry.version
             self.events[name] = Event(dataset, UpdateState.COMPLETED, updated, changed, seconds=seconds)
         self._is_done(table)
-        self._observe(self.events[table.name])
-
-    def _observe(self, event: Event) -> None:
-        if event.dataset.kind is not DatasetKind.SHARED:
-            self.observer(event)
+        self.observer(self.events[table.name])
 
     def _is_done(self, table: StoredTable) -> None:
         self.done |= {table.name, *(each.name for each in self.graph.beside(table.name))}
@@ -443,7 +439,7 @@ class _Run:
     def _report(self, event: Event) -> None:
         for dataset in (event.dataset, *(each.dataset for each in self.graph.beside(event.table))):
             self.events[dataset.name] = replace(event, dataset=dataset)
-        self._observe(event)
+        self.observer(event)
 
 
 def _located(error: Exception, table: StoredTable) -> Exception:

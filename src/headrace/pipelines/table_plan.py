@@ -55,7 +55,8 @@ class AffectedKeys:
     """Key by which a table is recomputed in part.
 
     columns: names of the columns that are the key.
-    fixed:   positions' names of the inputs whose rows lack it: if they change, all rows are recomputed.
+    fixed:   keys in positions of the inputs to which the key cannot be traced. If one of them changes, all
+             rows are recomputed.
     """
 
     columns: tuple[str, ...]
@@ -76,7 +77,6 @@ class TablePlan:
     column_origins: of a table without a flow, the columns that its query hands on unchanged, by the `exact`
              of the input that they come from, with their names there.
     keys:    of a table that is recomputed in part.
-    undivided: of a table that reads shared parts, the plan without them, by which its rows are explained.
     """
 
     table: StoredTable
@@ -93,7 +93,6 @@ class TablePlan:
     only_spark: str = ""
     column_origins: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, "Mapping[str, str]"])
     keys: AffectedKeys | None = None
-    undivided: TablePlan | None = None
 
     def loaded(self) -> TablePlan:
         """Return the plan with its flow, which a kept analysis has in a part of its own."""

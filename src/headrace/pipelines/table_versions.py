@@ -35,6 +35,7 @@ from headrace.pipelines.definitions import RESERVED
 from headrace.pipelines.errors import CatalogDamaged, NeedsSpark, PipelineError, is_absent
 from headrace.pipelines.graph import StoredTable, empty_frame, stored_schema
 from headrace.pipelines.weighted_rows import (
+    MAX_BYTES,
     WEIGHT,
     can_be_grouped,
     consolidate,
@@ -55,9 +56,6 @@ FILE = f"{RESERVED}file"
 
 MANY = 64
 """Small files of a table from which on they are merged."""
-
-_MAX_REWRITTEN = 1 << 28
-"""Bytes of files up to which they are written anew in memory."""
 
 _SMALL, _LARGE = 1 << 23, 1 << 27
 """Bytes of a file that counts as small, and of one that small ones are merged into."""
@@ -122,10 +120,9 @@ class TableVersions:
 
     def _weighted_files(self, version: int) -> list[Path]:
         """Return the files of a version of a part whose rows have weights."""
-        import pyarrow.parquet as pq
+        from headrace.pipelines.table_files import weighted_files
 
-        files = data_files(self._rows_folder(version)) if self.table.dataset.shared_by else []
-        return [file for file in files if WEIGHT in pq.read_schema(file).names]
+        return weighted_files(data_files(self._rows_folder(version))) if self.table.dataset.shared_by else []
 
     def has_project_layout(self, entry: TableEntry) -> bool:
         """Return whether a version has the columns and files that the table has in the project."""
@@ -357,7 +354,7 @@ class TableVersions:
             return False
         held = self._rows_folder(before.version)
         weighted = changes + sum(map(_rows_in, self._weighted_files(before.version)))
-        large = sum(file.stat().st_size for file in data_files(held)) > _MAX_REWRITTEN
+        large = sum(file.stat().st_size for file in data_files(held)) > MAX_BYTES
         return weighted <= max(before.rows // 2, MANY) or (large and is_absent(self.spark))
 
     def _rewrite_here(
@@ -373,7 +370,7 @@ class TableVersions:
         held, parts = self._rows_folder(before.version), self.table.dataset.partitioned_by
         removed = changes.filter(compute.less(changes[WEIGHT], 0))
         anew = files_with_rows(held, removed, columns, parts)
-        if is_absent(self.spark) and sum(file.stat().st_size for file in anew) > _MAX_REWRITTEN:
+        if is_absent(self.spark) and sum(file.stat().st_size for file in anew) > MAX_BYTES:
             raise NeedsSpark(f"many files of {self.table.name} are to be written anew")
         rows = pa.concat_tables(
             [columns.empty_table(), *(read_data_file(held, file, columns, parts) for file in anew)]

@@ -28,6 +28,9 @@ COPY = f"{RESERVED}copy"
 FEW = 20_000
 """Rows up to which they are read into this process."""
 
+MAX_BYTES = 1 << 28
+"""Bytes of files up to which they are."""
+
 
 def with_weight(rows: DataFrame, weight: int) -> DataFrame:
     """Return rows as changes with the same weight."""
