@@ -37,6 +37,7 @@ from headrace.pipelines.query_errors import message_of
 from headrace.pipelines.table_files import read_data_file
 from headrace.pipelines.table_versions import TableVersions, adds_only, save, write_table
 from headrace.pipelines.weighted_rows import (
+    MAX_BYTES,
     WEIGHT,
     can_be_grouped,
     comparable_schema,
@@ -64,9 +65,6 @@ FILES = frozenset({"parquet", "json", "csv", "orc", "text"})
 """Formats of sinks that are folders of files."""
 
 CONSOLE = "console"
-
-MAX_BYTES_HERE = 1 << 28
-"""Bytes of changes up to which they are delivered in this process."""
 
 
 def check_sink(table: StoredTable) -> None:
@@ -118,7 +116,7 @@ def stage_here(catalog: PipelineCatalog, table: StoredTable, rows: pa.Table) -> 
     if not len(rows):
         return (before.version if before else 0), 0
     version = catalog.new_version(table.name)
-    write_table(rows, catalog.rows(table.name).folder(version))
+    write_table(rows, catalog.rows(table.name).folder(version), durable=True)
     return version, len(rows)
 
 
@@ -262,7 +260,7 @@ class ChangelogPublisher:
             raise NeedsSpark(f"the changelog of {self.versions.table.name} begins, or has other columns")
         changes = consolidate_arrow(_few_changes(self.versions, last))
         names = [CHANGELOG_WEIGHT if name == WEIGHT else name for name in changes.column_names]
-        write_table(changes.rename_columns(names), ticks.folder(version))
+        write_table(changes.rename_columns(names), ticks.folder(version), durable=True)
 
     def _has_same_layout(self) -> bool:
         """Return whether the changelog has the columns of the table."""
@@ -288,7 +286,7 @@ def _few_changes(versions: TableVersions, before: int) -> pa.Table:
     """Return the weighted changes since a version, unless they are many. Raises `NeedsSpark`."""
     folders = versions.change_folders(before) or ()
     size = sum(file.stat().st_size for folder in folders for file in data_files(folder))
-    if size > MAX_BYTES_HERE:
+    if size > MAX_BYTES:
         raise NeedsSpark(f"{size:,} bytes of changes of {versions.table.name} are to be delivered")
     return versions.changes_here(before)
 
@@ -395,7 +393,7 @@ class DeltaPublisher:
         import pyarrow as pa
 
         columns, files = comparable_schema(self._table.schema), sorted(staged.rglob("*.parquet"))
-        if columns is None or sum(file.stat().st_size for file in files) > MAX_BYTES_HERE:
+        if columns is None or sum(file.stat().st_size for file in files) > MAX_BYTES:
             raise NeedsSpark(f"Spark delivers the rows of {self._table.name}")
         rows = [read_data_file(staged, file, columns, ()) for file in files]
         return _reader_of(pa.concat_tables(rows), _arrow_schema(self._table.schema.fields))

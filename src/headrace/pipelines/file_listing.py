@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from headrace.file_system import local_path
@@ -89,11 +90,12 @@ def files_without_spark(leaf: FilesLeaf) -> dict[str, FileMark]:
 def _files_named(leaf: FilesLeaf, pattern: str) -> dict[str, FileMark]:
     """List the files of a folder with names of a pattern."""
     matching, found = _matching(pattern), dict[str, FileMark]()
-    for entry in _visible(os.path.dirname(leaf.roots[0])):
+    for entry in _visible(os.path.dirname(leaf.roots[0]), _refuse):
         if matching.fullmatch(entry.name):
             if entry.is_dir():
-                raise NeedsSpark(f"{entry.path} is a folder")
-            found[entry.path] = mark_of(entry.stat())
+                _refuse(entry)
+            with suppress(FileNotFoundError):
+                found[entry.path] = mark_of(entry.stat())
     if not found:
         raise NeedsSpark(f"{leaf.key} are not there")
     return found
@@ -106,41 +108,52 @@ def _files_of_roots(leaf: FilesLeaf) -> dict[str, FileMark]:
     if len({*roots}) < len(roots):
         raise NeedsSpark(f"one of the folders {', '.join(roots)} is read twice")
     for root in roots:
-        listed = _files_in(root, leaf.is_recursive) if os.path.isdir(root) else {root: mark_of(os.stat(root))}
+        if os.path.isdir(root):
+            listed = dict(files_in(root, _refuse, recursive=leaf.is_recursive))
+        else:
+            listed = {root: mark_of(os.stat(root))}
         if len(roots) > 1 and not leaf.is_recursive and any(os.path.dirname(p) != root for p in listed):
             raise NeedsSpark(f"{root} has folders of partitions, beside other folders")
         found |= listed
     return found
 
 
-def _files_in(root: str, recursive: bool) -> dict[str, FileMark]:
-    """List the files in a folder, and in its folders of partitions. Raises `NeedsSpark` for other folders.
+def _refuse(entry: os.DirEntry[str]) -> None:
+    what = "folder" if entry.is_dir() else "file"
+    raise NeedsSpark(ascii(f"{os.path.dirname(entry.path)} has a {what} {entry.name}")[1:-1])
 
+
+def files_in(
+    root: str, other: Callable[[os.DirEntry[str]], object], *, recursive: bool = False
+) -> Iterator[tuple[str, FileMark]]:
+    """Yield the files in a folder that Spark reads, and in its folders of partitions, with their marks.
+
+    other: called for what else only Spark understands: other folders, files that sum up others, odd names.
     recursive: whether all folders are looked into.
     """
-    found: dict[str, FileMark] = {}
-    for entry in _visible(root):
+    for entry in _visible(root, other):
         if not entry.is_dir():
-            found[entry.path] = mark_of(entry.stat())
+            with suppress(FileNotFoundError):  # It may be gone by now.
+                yield entry.path, mark_of(entry.stat())
         elif recursive or "=" in entry.name:
-            found |= _files_in(entry.path, recursive)
+            yield from files_in(entry.path, other, recursive=recursive)
         else:
-            raise NeedsSpark(f"{root} has a folder {entry.name}")
-    return found
+            other(entry)
 
 
-def _visible(folder: str) -> Iterator[os.DirEntry[str]]:
-    """Yield the entries of a folder that Spark does not pass over. Raises `NeedsSpark` for odd names."""
+def _visible(folder: str, other: Callable[[os.DirEntry[str]], object]) -> Iterator[os.DirEntry[str]]:
+    """Yield the entries of a folder that Spark does not pass over. other: see `files_in`."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.startswith(("_metadata", "_common_metadata")):
-                raise NeedsSpark(f"{folder} has a file {entry.name}")
             hidden = entry.name.startswith(".") or (entry.name.startswith("_") and "=" not in entry.name)
-            if hidden or entry.name.endswith("._COPYING_"):
+            if entry.name.startswith(("_metadata", "_common_metadata")):
+                other(entry)
+            elif hidden or entry.name.endswith("._COPYING_"):
                 continue
-            if not entry.name.isprintable():
-                raise NeedsSpark(f"{folder} has a file with a name that is no plain text: {entry.name!a}")
-            yield entry
+            elif not entry.name.isprintable():
+                other(entry)
+            else:
+                yield entry
 
 
 def row_count_of_files(paths: Iterable[str]) -> int | None:
