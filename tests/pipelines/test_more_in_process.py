@@ -192,7 +192,7 @@ def test_files_by_patterns_in_several_folders_and_at_any_depth(tmp_path: Path, s
 
     (project.root / "named/a1-dir").mkdir()
     put("named/a1-dir.json/z.json", 15)
-    assert "is a folder" in needs_spark(project, "by_pattern")
+    assert "has a folder" in needs_spark(project, "by_pattern")
     project.run()
     assert_as_by_spark(project, "by_pattern")
 
