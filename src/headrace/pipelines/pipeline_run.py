@@ -27,7 +27,7 @@ from headrace.pipelines.errors import AbsentSpark, BadDefinition, NeedsSpark, Pi
 from headrace.pipelines.expectation_checks import update_with_expectations
 from headrace.pipelines.graph import Graph, StoredTable
 from headrace.pipelines.in_process_update import InProcessUpdater
-from headrace.pipelines.kept_analysis import KeptAnalysis
+from headrace.pipelines.kept_analysis import KeptAnalysis, ReadParts
 from headrace.pipelines.kept_analysis import load as load_analysis
 from headrace.pipelines.planned_project import Project
 from headrace.pipelines.query_errors import message_of
@@ -121,6 +121,7 @@ def run_pipeline(
     skip_invalid: bool = False,
     only_news: bool = False,
     place: Place = Place.AUTO,
+    parts: ReadParts | None = None,
 ) -> RunReport:
     """Bring the tables of a pipeline up to date and publish them.
 
@@ -128,6 +129,7 @@ def run_pipeline(
     listeners:    are told when the run begins and ends.
     skip_invalid: leave out files, statements and tables with errors, instead of raising these.
     only_news: leave runs in which nothing changes or fails out of the event log.
+    parts: of the project's kept analysis, which earlier runs of this process have read and compiled.
 
     A table that fails, and those that read it, keep their rows; so do those that are not selected. Whatever
     ends the run before it publishes leaves all tables as they were.
@@ -140,7 +142,7 @@ def run_pipeline(
         ExitStack() as closing,
     ):
         project = Project(spec, spark, policy, closing, skip_invalid=skip_invalid)
-        kept = "" if place is Place.SPARK else load_analysis(spec, policy, project.settings)
+        kept = "" if place is Place.SPARK else load_analysis(spec, policy, project.settings, parts=parts)
         if isinstance(kept, KeptAnalysis):
             graph, plans = kept.graph, kept.plans
         elif place is Place.HERE:
