@@ -133,7 +133,7 @@ class HllSketch:
     """
 
     lg_k: int = DEFAULT_LG_K
-    coupons: Collection[int] = ()
+    coupons: Collection[int] | Words = ()
     has_registers: bool = False
     in_order: float | None = None
 
@@ -152,7 +152,7 @@ class HllSketch:
             return _with_registers(lg_k, coupons)
         packed = struct.pack(f"<{len(coupons)}I", *sorted(coupons))
         if len(coupons) <= _LISTED:
-            flags = 0 if coupons else _EMPTY
+            flags = 0 if len(coupons) else _EMPTY
             head = bytes((2, 1, _FAMILY, lg_k, 3, flags, len(coupons), _HLL_8 << 2 | _LIST))
             return head + packed.ljust(32, b"\0")
         lg_size = max(5, (len(coupons) * 4 // 3).bit_length())
@@ -160,17 +160,15 @@ class HllSketch:
         return head + struct.pack("<I", len(coupons)) + packed
 
 
-def _with_registers(lg_k: int, coupons: Iterable[int]) -> bytes:
-    registers = bytearray(1 << lg_k)
-    mask = len(registers) - 1
-    for coupon in coupons:
-        at, rank = coupon & mask, coupon >> ADDRESS_BITS
-        if registers[at] < rank:
-            registers[at] = rank
-    counts = [registers.count(rank) for rank in range(64)]
+def _with_registers(lg_k: int, coupons: Collection[int] | Words) -> bytes:
+    registers = np.zeros(1 << lg_k, np.uint8)
+    # The greatest rank of a register comes last, and stays.
+    ordered = np.sort(coupons if isinstance(coupons, np.ndarray) else np.array([*coupons], np.int64))
+    registers[ordered & (len(registers) - 1)] = ordered >> ADDRESS_BITS
+    counts = np.bincount(registers, minlength=64).tolist()
     large, small = (sum(counts[rank] * 2.0**-rank for rank in part) for part in (range(32), range(32, 64)))
     head = bytes((10, 1, _FAMILY, lg_k, 0, _OUT_OF_ORDER, 0, _HLL_8 << 2 | _REGISTERS))
-    return head + struct.pack("<3d2I", 0.0, large, small, counts[0], 0) + registers
+    return head + struct.pack("<3d2I", 0.0, large, small, counts[0], 0) + registers.tobytes()
 
 
 def hll_sketch(data: bytes) -> HllSketch:

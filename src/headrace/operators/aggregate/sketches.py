@@ -338,7 +338,7 @@ class Coupons(CodeCounts):
     def answers(self, groups: Numbers, codes: Numbers, count: int) -> pl.Series:
         ends = np.searchsorted(groups, np.arange(count), "right")
         each = np.split(codes, ends[:-1])
-        made = [HllSketch(self.lg_k, coupons.tolist()).to_bytes() for coupons in each]
+        made = [HllSketch(self.lg_k, coupons).to_bytes() for coupons in each]
         return pl.Series(made, dtype=pl.Binary)
 
 
