@@ -163,7 +163,8 @@ class HllSketch:
 def _with_registers(lg_k: int, coupons: Collection[int] | Words) -> bytes:
     registers = np.zeros(1 << lg_k, np.uint8)
     # The greatest rank of a register comes last, and stays.
-    ordered = np.sort(coupons if isinstance(coupons, np.ndarray) else np.array([*coupons], np.int64))
+    listed: Any = coupons if isinstance(coupons, np.ndarray) else [*coupons]
+    ordered = np.sort(np.asarray(listed, np.int64))
     registers[ordered & (len(registers) - 1)] = ordered >> ADDRESS_BITS
     counts = np.bincount(registers, minlength=64).tolist()
     large, small = (sum(counts[rank] * 2.0**-rank for rank in part) for part in (range(32), range(32, 64)))
