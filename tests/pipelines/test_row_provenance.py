@@ -74,6 +74,7 @@ GROUP BY city;
 CREATE MATERIALIZED VIEW best AS SELECT city, id, cents FROM (
   SELECT *, row_number() OVER (PARTITION BY city ORDER BY cents DESC, id) AS place FROM located
 ) WHERE place = 1;
+CREATE MATERIALIZED VIEW following AS SELECT o.id, l.city FROM orders o JOIN located l ON o.id = l.id + 1;
 CREATE MATERIALIZED VIEW cheap (CONSTRAINT few EXPECT (cents < 60) ON VIOLATION DROP ROW)
 AS SELECT id, cents FROM orders;
 CREATE MATERIALIZED VIEW handed_on TBLPROPERTIES ('headrace.refresh_policy' = 'full')
@@ -136,7 +137,7 @@ def test_each_row_of_each_table_with_a_flow_is_explained(project: Project) -> No
         seen.add(table)
     assert seen == {
         "orders", "records", "customers", "sized", "of_spark", "revenue", "best", "cheap",
-        "cheap__headrace_dropped", "handed_on", "priced",
+        "cheap__headrace_dropped", "following", "handed_on", "priced",
     }  # fmt: skip
 
 
@@ -155,6 +156,10 @@ def test_a_row_that_only_competes_is_not_needed(project: Project) -> None:
         "orders": {cork["id"]},
         "customers": {cork["customer"]},
     }
+
+
+def test_what_a_table_and_its_shared_part_read_is_one_input(project: Project) -> None:
+    assert needed(project, "following", id=6) == {"orders": {6, 5}, "customers": {1}}
 
 
 def test_rows_that_a_python_function_computes_come_from_one_row(project: Project) -> None:
@@ -220,8 +225,9 @@ def test_rows_of_another_query_are_not_explained(project: Project) -> None:
     version = StoredVersion(project.spec.storage, name, entries[name])
     row = version.find({"city": "bath"})
     assert row is not None
+    other = {**kept.plans, name: replace(kept.plans[name], fingerprint="other")}
     with pytest.raises(QueryRefused, match="has changed since"):
-        explain_row(replace(kept.plans[name], fingerprint="other"), version, row, entries)
+        explain_row(other, version, row, entries)
 
 
 @pytest.mark.parametrize(

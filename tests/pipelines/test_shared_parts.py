@@ -21,6 +21,7 @@ from headrace.pipelines import pipeline_run, shared_parts
 from headrace.pipelines.catalog import PipelineCatalog
 from headrace.pipelines.definitions import SHARED, Place, TableName
 from headrace.pipelines.errors import BadDefinition, NeedsSpark
+from headrace.pipelines.event_log import EventLog
 from headrace.pipelines.maintenance import explain_pipeline
 from headrace.pipelines.pipeline_run import RunReport, run_pipeline
 from headrace.pipelines.planned_project import planned
@@ -238,6 +239,18 @@ def test_users_see_their_tables_only(tmp_path: Path, spark: SparkSession) -> Non
     # The bytes of the run are of the parts, too.
     of_tables = sum(each.state_bytes for each in runs[-1].tables)
     assert runs[-1].run.state_bytes > of_tables
+    log = EventLog(shop.project.spec.storage)
+    part, later = (each for each in log.records() if each.kind == "part")
+    assert (later.run, later.rows_read, later.version_after) == (2, 0, part.version_after)
+    ((name, version),) = shop.parts.items()
+    assert (part.table_name, part.version_after) == (str(TableName(SHARED, name)), version)
+    assert part.reason.startswith("shared part of spark_catalog.default.")
+    # Rows that can join nothing are left out as they are read.
+    joined = f"read_parquet('{shop.project.root}/orders/*.parquet') WHERE cents > 5 AND customer IS NOT NULL"
+    assert duckdb.sql(f"SELECT count(*) + 6 FROM {joined}").fetchall() == [(part.rows_read,)]
+    assert part.rows == part.rows_inserted
+    assert min(part.seconds, part.state_bytes, part.file_bytes) > 0
+    assert runs[-1].run.state_bytes == of_tables + part.state_bytes
 
 
 def test_a_run_of_one_table_refreshes_its_part_and_others_catch_up(shop: Shop) -> None:

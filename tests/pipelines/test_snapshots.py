@@ -181,11 +181,11 @@ def test_secrets_are_not_told(tmp_path: Path, spark: SparkSession) -> None:
     project.put([])
     report = project.run()
     (snapshot,) = snapshots(report)
-    told = (
+    text = (
         f"{report.events[snapshot].dataset} {message_of(report.events[snapshot].error or AssertionError())}"
     )
-    assert "password=*** is wrong" in told
-    assert "gehe1m" not in told
+    assert "password=*** is wrong" in text
+    assert "gehe1m" not in text
     assert report.events[snapshot].dataset.title == "snapshot of ledger (table=rows.json)"
     # Another password is another way to the same rows.
     project.write("a.py", SOURCE.format(root=str(project.root)) + VIEWS)

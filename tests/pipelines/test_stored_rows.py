@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
+import shutil
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -16,8 +18,10 @@ from hypothesis import strategies as st
 from headrace.errors import UnreadableSource
 from headrace.pipelines import stored_rows
 from headrace.pipelines.catalog import PipelineCatalog, TableEntry
+from headrace.pipelines.definitions import SHARED, TableName
+from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.stored_rows import MAX_TEXT, StoredVersion, page_of
-from headrace.pipelines.table_files import partition_columns
+from headrace.pipelines.table_files import ReadLimit, partition_columns
 from headrace.pipelines.weighted_rows import WEIGHT
 from tests.pipelines.stored_pipeline import StoredPipeline, name_of
 
@@ -158,6 +162,36 @@ def test_kept_changes_are_found_until_a_folder_is_gone(pipeline: StoredPipeline)
     page = page_of(stored(pipeline).kept_changes(1), "", 0)
     assert [(row.values, row.weight) for row in page.rows] == [(("6", "row 6"), 1), (("7", "row 7"), -1)]
     assert stored(pipeline).kept_changes(0) is None
+
+
+def test_of_a_part_only_rows_that_others_take_back_are_read_as_a_whole(pipeline: StoredPipeline) -> None:
+    pipeline.run({"t": [numbers(0, 250)]})
+    name = TableName(SHARED, "part")
+    folder = PipelineCatalog.rows_in(pipeline.storage, name).folder(1)
+    shutil.copytree(stored(pipeline).folder(), folder)
+    limit = ReadLimit(rows=251)
+    part = StoredVersion(pipeline.storage, name, pipeline.entries[name_of("t")], ReadLimit(rows=1))
+    assert len(texts(part, offset=200)) == 50
+    back = numbers(3, 1).append_column(WEIGHT, pa.array([-1]))
+    pq.write_table(back, folder / "zz.parquet")
+    with pytest.raises(PipelineError, match="251 rows"):
+        part.page("", 0)
+    page = replace(part, limit=limit).page("", 200)
+    assert (len(page.rows), page.more) == (49, False)
+    assert texts(replace(part, limit=limit), "row 3") == [
+        (str(at), f"row {at}") for at in range(250) if at != 3 and str(at)[0] == "3"
+    ]
+
+
+def test_changes_beyond_the_limit_are_not_read(pipeline: StoredPipeline) -> None:
+    pipeline.run({"t": [numbers(0, 1)]})
+    pipeline.run({"t": [numbers(0, 2)]})
+    kept = PipelineCatalog.changes_in(pipeline.storage, name_of("t")).folder(2)
+    kept.mkdir(parents=True)
+    pq.write_table(numbers(6, 4), kept / "1.parquet")
+    with pytest.raises(PipelineError, match=r"the changes of the run take .* with 4 rows") as refused:
+        replace(stored(pipeline), limit=ReadLimit(rows=3)).kept_changes(1)
+    assert "headrace pipeline diff" in refused.value.fix
 
 
 def test_versions_that_are_gone_or_damaged_are_told(pipeline: StoredPipeline) -> None:

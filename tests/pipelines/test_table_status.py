@@ -12,12 +12,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from headrace.pipelines import leaves
 from headrace.pipelines.definitions import SHARED, SNAPSHOTS, TableName
 from headrace.pipelines.event_log import EventFollower, EventLog, EventRecord, Retention, timestamp
 from headrace.pipelines.input_identity import mark_of
 from headrace.pipelines.table_status import Health, TableStatus, known_tables, table_statuses
 from tests.pipelines.stored_pipeline import StoredPipeline, name_of
 
+os_scandir = os.scandir
 ROWS = pa.table({"id": [1, 2]})
 
 
@@ -58,6 +60,18 @@ def test_tables_come_after_those_that_they_read(pipeline: StoredPipeline) -> Non
         (name_of("c"), False),
     ]
     assert {each.health for each in found.values()} == {Health.FRESH}
+
+
+def test_a_folder_is_listed_once_however_many_tables_read_it(
+    pipeline: StoredPipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, listed = tmp_path / "in", list[str]()
+    put(folder, "1.json")
+    put(folder / "day=1", "2.json")
+    pipeline.run({key: [ROWS] for key in "abc"}, reads={key: {f"files {folder}": {}} for key in "abc"})
+    monkeypatch.setattr(leaves.os, "scandir", lambda path: listed.append(path) or os_scandir(path))
+    assert [each.news for each in statuses(pipeline).values()] == [{f"files {folder}": "2 new files"}] * 3
+    assert sorted(each for each in listed if str(folder) in str(each)) == [str(folder), f"{folder}/day=1"]
 
 
 def test_what_runs_have_added_is_told_from_tables(pipeline: StoredPipeline) -> None:

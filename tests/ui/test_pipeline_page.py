@@ -18,8 +18,10 @@ pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
 from headrace.errors import UnreadableSource
+from headrace.pipelines.definitions import SHARED, TableName
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.event_log import EventRecord
+from headrace.pipelines.table_files import ReadLimit
 from headrace.ui import serving_page
 from headrace.ui.pipeline_page import PipelinePage
 from headrace.ui.server import Page, RunHistory
@@ -104,6 +106,20 @@ def test_runs_are_listed_newest_first_with_their_tables(pipeline: StoredPipeline
     assert [each["kind"] for each in page.runs("", 1)["records"]] == ["run", "table", "table", "run"]
 
 
+def test_what_a_run_spent_on_shared_parts_is_shown(pipeline: StoredPipeline) -> None:
+    part = TableName(SHARED, "join_1")
+    record = EventRecord("part", table_name=str(part), state="COMPLETED", method="incremental",
+                         reason="shared part of a, b", rows_read=7, cpu_seconds=1.5,
+                         spark_cpu_seconds=0.25)  # fmt: skip
+    pipeline.run({"orders": [ORDERS]}, records=[record])
+    page = page_of(pipeline)
+    last, *others = page.runs("", 0)["records"]
+    assert (last["part_cpu_seconds"], last["tables"]) == (1.75, 1)
+    assert [each["part_cpu_seconds"] for each in others] == [0, 0]
+    (shown,) = page.runs(str(part), 0)["records"]
+    assert (shown["rows_read"], shown["reason"], shown["comparable"]) == (7, "shared part of a, b", False)
+
+
 def test_what_changed_in_a_run(pipeline: StoredPipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     page = page_of(pipeline)
     found = page.changes(T, 2, "", 0)
@@ -113,9 +129,12 @@ def test_what_changed_in_a_run(pipeline: StoredPipeline, monkeypatch: pytest.Mon
     ]
     assert (found["total"], found["numbers"]) == (2, [False, True])
     assert [row["weight"] for row in page.changes(T, 2, "25", 0)["rows"]] == [1]
-    monkeypatch.setattr("headrace.ui.pipeline_page.MAX_COMPARED", 100)
+    monkeypatch.setattr("headrace.ui.pipeline_page.LIMIT", ReadLimit(bytes=100))
     assert found["total"] == page.changes(T, 2, "", 100)["total"]  # It is compared once.
-    with pytest.raises(PipelineError, match="differ by"):
+    with pytest.raises(PipelineError, match=r"differences take .* bytes of files with 6 rows"):
+        page_of(pipeline).changes(T, 2, "", 0)
+    monkeypatch.setattr("headrace.ui.pipeline_page.LIMIT", ReadLimit(rows=5))
+    with pytest.raises(PipelineError, match="and 5 rows are read"):
         page_of(pipeline).changes(T, 2, "", 0)
     assert "first version" in page.changes(T, 1, "", 0)["why_not"]
     assert "no record" in page.changes(T, 7, "", 0)["why_not"]
@@ -166,7 +185,7 @@ def test_expectations_have_counts_and_dropped_rows(pipeline: StoredPipeline) -> 
 
 
 def test_the_page_follows_runs(pipeline: StoredPipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.ui.pipeline_page._BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr("headrace.ui.pipeline_page._POLL_SECONDS", 0.0)
     page = page_of(pipeline)
     version, edition = page.version(), page.status(0)["edition"]
     page.refresh()
@@ -185,7 +204,7 @@ def test_the_page_follows_runs(pipeline: StoredPipeline, monkeypatch: pytest.Mon
 def test_a_damaged_catalogue_is_told_and_the_page_goes_on(
     pipeline: StoredPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.ui.pipeline_page._BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr("headrace.ui.pipeline_page._POLL_SECONDS", 0.0)
     page = page_of(pipeline)
     file = pipeline.storage / "catalog/current/catalog.json"
     whole = file.read_bytes()
@@ -280,7 +299,8 @@ def test_why_needs_a_kept_analysis(pipeline: StoredPipeline) -> None:
 def test_rows_of_a_version_that_a_run_removes_meanwhile_are_told(pipeline: StoredPipeline) -> None:
     page = page_of(pipeline)
     entry = pipeline.entries[name_of("orders")]
-    page._entries = {name_of("orders"): replace(entry, version=77)}  # pyright: ignore[reportPrivateUsage]
+    gone = {name_of("orders"): replace(entry, version=77)}
+    page._state = replace(page._state, entries=gone)  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(UnreadableSource, match=r"version 77 of .* is no longer kept"):
         page.rows(T, "", 0)
 

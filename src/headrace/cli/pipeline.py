@@ -110,6 +110,7 @@ def run(
     file with an error then leaves its tables as they are, and the others go on.
     """
     from headrace.cli.pipeline_events import JSON_PRINTER, TEXT_PRINTER, News
+    from headrace.pipelines.kept_analysis import ReadParts
     from headrace.pipelines.lineage import lineage_listeners
     from headrace.pipelines.pipeline_run import Selection, run_pipeline
     from headrace.pipelines.run_metrics import metrics_listeners
@@ -124,7 +125,7 @@ def run(
     selection = Selection(_names(refresh), _names(full_refresh), full_refresh_all)
     try:
         with _session(spec) as (project, start), _observer(log_format) as observer:
-            watch = Watch(project)
+            watch, parts = Watch(project), ReadParts()
             report = run_pipeline(
                 project,
                 start,
@@ -133,6 +134,7 @@ def run(
                 observer=observer,
                 listeners=listeners,
                 place=on,
+                parts=parts,
             )
             selection = Selection((*selection.refresh, *selection.full))
             if continuous:
@@ -153,6 +155,7 @@ def run(
                         skip_invalid=True,
                         place=on,
                         only_news=True,
+                        parts=parts,
                     )
                     news.report(report)
                 except HeadraceError as error:

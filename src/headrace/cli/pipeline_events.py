@@ -61,12 +61,12 @@ _VIOLATED = {OnViolation.WARN: "failed", OnViolation.DROP: "dropped", OnViolatio
 def _expectations(event: Event) -> str:
     """Describe the expectations of rows that came; empty if none came."""
     assert event.updated is not None
-    told: list[str] = []
+    shown: list[str] = []
     for each in event.dataset.expectations:
         counts = event.updated.expectations.get(each.name)
         if counts is not None and sum(counts):
-            told.append(f"{each.name} {_VIOLATED[each.on_violation]} {counts.failed:,} of {sum(counts):,}")
-    return f"; expectations: {', '.join(told)}" if told else ""
+            shown.append(f"{each.name} {_VIOLATED[each.on_violation]} {counts.failed:,} of {sum(counts):,}")
+    return f"; expectations: {', '.join(shown)}" if shown else ""
 
 
 def json_lines(event: Event) -> None:

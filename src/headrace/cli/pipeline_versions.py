@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -59,7 +59,7 @@ def outcome_of_rollback(done: RolledBack) -> str:
 def print_diff(found: TableDiff, limit: int, format: RowsFormat) -> None:
     """Print a difference: its rows, and on standard error where it is from and how many there are."""
     from headrace.pipelines.stored_rows import is_number
-    from headrace.pipelines.table_diff import plain, text_of
+    from headrace.pipelines.table_diff import plain, value_text
 
     rows = found.rows(limit)
     if format is RowsFormat.JSON:
@@ -69,7 +69,7 @@ def print_diff(found: TableDiff, limit: int, format: RowsFormat) -> None:
         types = {field.name: field.type for field in found.changes.schema}
         table = create_table("", *(f">{name}" if is_number(types[name]) else name for name in rows[0][1]))
         for weight, row in rows:
-            table.add_row(_sign(weight), *(_cell(value, text_of) for value in row.values()))
+            table.add_row(_sign(weight), *(_cell(value, value_text) for value in row.values()))
         create_console().print(table)
     typer.echo(_summary(found, len(rows)), err=format is RowsFormat.JSON)
 
@@ -80,7 +80,7 @@ def _sign(weight: int) -> str:
     return sign if abs(weight) == 1 else f"{sign}{abs(weight):,}"
 
 
-def _cell(value: Any, text_of: Any) -> str:
+def _cell(value: Any, text_of: Callable[[Any], str]) -> str:
     return "null" if value is None else printable(text_of(value))
 
 

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import floor, log
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from headrace.errors import EvaluationError
 from headrace.expr.hyperloglog import tables
@@ -143,7 +143,7 @@ class HllSketch:
             return _of_coupons(len(self.coupons))
         if self.in_order is not None:
             return self.in_order
-        return _of_registers(self.lg_k, [coupon >> ADDRESS_BITS for coupon in self.coupons])
+        return _of_registers(self.lg_k, _as_words(self.coupons) >> ADDRESS_BITS)
 
     def to_bytes(self) -> bytes:
         """Return the sketch in the format of Apache DataSketches, as a function of its set of coupons."""
@@ -160,12 +160,13 @@ class HllSketch:
         return head + struct.pack("<I", len(coupons)) + packed
 
 
+def _as_words(coupons: Collection[int] | Words) -> Words:
+    return cast("Words", coupons if isinstance(coupons, np.ndarray) else np.fromiter(coupons, np.int64))
+
+
 def _with_registers(lg_k: int, coupons: Collection[int] | Words) -> bytes:
-    registers = np.zeros(1 << lg_k, np.uint8)
-    # The greatest rank of a register comes last, and stays.
-    listed: Any = coupons if isinstance(coupons, np.ndarray) else [*coupons]
-    ordered = np.sort(np.asarray(listed, np.int64))
-    registers[ordered & (len(registers) - 1)] = ordered >> ADDRESS_BITS
+    given, registers = _as_words(coupons), np.zeros(1 << lg_k, np.uint8)
+    np.maximum.at(registers, given & len(registers) - 1, (given >> ADDRESS_BITS).astype(np.uint8))
     counts = np.bincount(registers, minlength=64).tolist()
     large, small = (sum(counts[rank] * 2.0**-rank for rank in part) for part in (range(32), range(32, 64)))
     head = bytes((10, 1, _FAMILY, lg_k, 0, _OUT_OF_ORDER, 0, _HLL_8 << 2 | _REGISTERS))
@@ -181,8 +182,9 @@ def hll_sketch(data: bytes) -> HllSketch:
         if valid and mode == _REGISTERS and words == 10 and registers <= _HLL_8:
             in_order = None if flags & _OUT_OF_ORDER else struct.unpack_from("<d", data, 8)[0]
             ranks = _READERS[registers](data, 1 << lg_k, count)
-            coupons = [rank << ADDRESS_BITS | at for at, rank in enumerate(ranks) if rank]
-            return HllSketch(lg_k, coupons, True, in_order)
+            found = np.fromiter(ranks, np.int64, 1 << lg_k)
+            used = np.flatnonzero(found)
+            return HllSketch(lg_k, (found[used] << ADDRESS_BITS | used).tolist(), True, in_order)
         if valid and (mode, words) in ((_LIST, 2), (_SET, 3)):
             if mode == _SET:
                 (count,) = struct.unpack_from("<I", data, 8)
@@ -278,10 +280,11 @@ def _of_coupons(count: int) -> float:
     return max(float(count), _interpolated(known["coupons"], known["of_coupons"], count))
 
 
-def _of_registers(lg_k: int, ranks: Collection[int]) -> float:
+def _of_registers(lg_k: int, ranks: Words) -> float:
     """Return the number of distinct values, of the ranks of the registers that are used."""
     size, used = 1 << lg_k, len(ranks)
-    total = sum(2.0**-rank for rank in ranks) + (size - used)
+    counts = enumerate(np.bincount(ranks).tolist())
+    total = sum(count * 2.0**-rank for rank, count in counts) + (size - used)
     factor = {4: 0.673, 5: 0.697, 6: 0.709}.get(lg_k) or 0.7213 / (1 + 1.079 / size)
     raw = factor * size * size / total
     known = tables()["datasketches_hll"]

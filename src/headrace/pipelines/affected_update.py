@@ -18,6 +18,7 @@ from headrace.pipelines.run_snapshot import RunSnapshot
 from headrace.pipelines.table_versions import TableVersions
 from headrace.pipelines.weighted_rows import (
     FEW,
+    MAX_BYTES,
     WEIGHT,
     as_changes,
     comparable_schema,
@@ -31,9 +32,6 @@ from headrace.queries.planning import PlanCopier
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
-
-MAX_BYTES = 1 << 28
-"""Bytes of a table's files, and of changed files, up to which they are read into this process."""
 
 _BROADCAST = 1_000_000
 """Keys up to which each task gets all of them."""

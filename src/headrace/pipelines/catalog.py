@@ -28,8 +28,9 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 from uuid import uuid4
@@ -188,6 +189,15 @@ class PipelineCatalog:
         """Return the tables of a storage as the last run left them. Raises `CatalogDamaged`."""
         link = storage / "catalog" / _CURRENT
         return _read_file(link / _FILE).tables if link.is_symlink() else {}
+
+    @staticmethod
+    def identity_of_last(storage: Path) -> tuple[int, ...] | None:
+        """Return what tells the catalogue of the last run from all others; None if there is none."""
+        try:
+            found = os.stat(storage / "catalog" / _CURRENT / _FILE)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
     @staticmethod
     def published_runs(storage: Path) -> list[PublishedRun]:
@@ -453,10 +463,15 @@ def _body(
     gone: Mapping[TableName, int] | None = None,
 ) -> dict[str, Any]:
     def listed(entries: Mapping[TableName, TableEntry]) -> list[Any]:
-        return [[name.database, name.table, asdict(each)] for name, each in entries.items()]
+        return [[name.database, name.table, _fields(each)] for name, each in entries.items()]
 
     missing = [[name.database, name.table, version] for name, version in (gone or {}).items()]
     return {"tables": listed(entries), "ahead": listed(ahead or {}), "gone": missing}
+
+
+def _fields(entry: TableEntry) -> dict[str, Any]:
+    # `asdict` copies the positions, which may have thousands of files.
+    return {field.name: getattr(entry, field.name) for field in fields(entry)}
 
 
 def _read_file(file: Path) -> _CatalogFile:
@@ -506,6 +521,7 @@ def _damaged(file: Path, why: str) -> CatalogDamaged:
     )
 
 
+@lru_cache(maxsize=1 << 12)
 def _escaped(name: TableName) -> Path:
     return subfolder_for(subfolder_for(Path(), name.database), name.table)
 

@@ -46,14 +46,16 @@ class ExpectationRecord(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class EventRecord:
-    """Record of a run, or of a table or delivery in it.
+    """Record of a run, or of a table, shared part or delivery in it.
 
-    kind:     "run", "table", "delivery" of a table's version that failed, or "schema".
+    kind:     "run", "table", "part" that tables share, "delivery" of a table's version that failed, or
+              "schema".
     run:      number of the run, that of the catalogue which it publishes. run_id: UUID of it.
     at:       when it was written.
-    table_name: of the table; empty for a run.
+    table_name: of the table or part; empty for a run.
     state:    of a table COMPLETED, FAILED or SKIPPED; of a run RUNNING, COMPLETED, FAILED, STOPPED or DIED.
-    method, from_all_rows, reason: how the table was brought up to date, and why not otherwise.
+    method, from_all_rows, reason: how the table was brought up to date, and why not otherwise; of a part,
+              also the tables that share it.
     rows_read: changes and rows of streams that were read. inserted, deleted: rows by which the new version
               differs from the one before. rows: of the new version. None: not known.
     seconds:  of the clock. cpu_seconds: of this process; spark_cpu_seconds: of the processes that it has
@@ -107,7 +109,7 @@ class EventRecord:
 
 _FIELDS = tuple(field.name for field in fields(EventRecord))
 
-RUN, TABLE, DELIVERY = "run", "table", "delivery"
+RUN, TABLE, PART, DELIVERY = "run", "table", "part", "delivery"
 RUNNING, DIED = "RUNNING", "DIED"
 
 _SCHEMA = EventRecord("schema", expectations=[ExpectationRecord(name="", passed=0, failed=0)])
@@ -238,7 +240,7 @@ class EventLogWriter:
         if not os.fstat(self._handle).st_size:
             self._remove_old()
             yield replace(_SCHEMA, run=self.last.run, at=timestamp(datetime.now(UTC)))
-        if self.last.kind in (TABLE, DELIVERY) or self.last.state == RUNNING:
+        if self.last.kind in (TABLE, PART, DELIVERY) or self.last.state == RUNNING:
             yield EventRecord(RUN, self.last.run, self.last.run_id, timestamp(datetime.now(UTC)), state=DIED)
 
     def _remove_old(self) -> None:
@@ -339,14 +341,15 @@ def _first_run(file: Path) -> int:
 
 def find_table(log: EventLog, text: str, database: str) -> str:
     """Return the name of a table that the log has records of. Raises `UnknownDataset`."""
-    known = {each.table_name for each in log.records() if each.table_name}
+    known = {each.table_name: each.kind for each in log.records() if each.table_name}
     wanted = str(parse_table_name(text, database)).lower()
     for name in known:
         if name.lower() == wanted:
             return name
+    tables = sorted(name for name, kind in known.items() if kind != PART)
     raise UnknownDataset(
         f"the event log has no table {text!r}",
-        fix=f"give one of: {', '.join(sorted(known)) or 'there is none yet'}",
+        fix=f"give one of: {', '.join(tables) or 'there is none yet'}",
         dataset=text,
     )
 

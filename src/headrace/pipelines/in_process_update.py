@@ -6,10 +6,9 @@ from there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import BadInput, CheckpointDamaged, FlowChanged, WrongType
@@ -17,17 +16,16 @@ from headrace.pipelines.catalog import Positions, TableState
 from headrace.pipelines.errors import NeedsSpark
 from headrace.pipelines.table_plan import ANSWER, Method
 from headrace.pipelines.table_update import Stopped, Updated, Updater
-from headrace.pipelines.weighted_rows import WEIGHT, may_hold_negative_zero
+from headrace.pipelines.weighted_rows import MAX_BYTES, WEIGHT, may_hold_negative_zero
 from headrace.tables.version_folders import WEIGHT as SOURCE_WEIGHT
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from headrace.io.in_process import ArrowTable
     from headrace.pipelines.catalog import Position, TableEntry
     from headrace.pipelines.graph import AnalysedQuery
-
-MAX_BYTES = 1 << 28
-"""Bytes of changed files of a table's inputs up to which they are read into memory."""
+    from headrace.spark.prepared_flow import PreparedFlow
 
 MAX_ROWS = 500_000
 """Changed rows of a table's inputs from which on the start of Spark pays."""
@@ -79,13 +77,14 @@ class InProcessUpdater(Updater):
             raise NeedsSpark("it reads -0.0, or floats in lists or structs")
         if self.plan.method is Method.STATELESS and self._inputs_unchanged(query, read):
             return Updated(self._entry(before.version, {name: now}), self.plan.method, 0)
-        with TemporaryDirectory(prefix="headrace-tick-") as folder:
-            state = TableState(Path(folder))
-            rows_in = self._run_flow(state, changes)
-            ticks = state.ticks_after(0)
-            version = self._writer.apply_ticks(ticks) if ticks else before.version
+        from headrace.spark.stateless_tick import run_stateless_tick
+
+        with _needing_spark_for_refusals():
+            tick = run_stateless_tick(self._prepared_flow(), _sources_of(changes))
+        made = tick.changes.get(ANSWER)
+        version = before.version if made is None else self._writer.apply_tick(made)
         gone = {k: v for k, v in before.positions.items() if self.plan.method is Method.APPEND}
-        return Updated(self._entry(version, {**gone, name: now}), self.plan.method, rows_in)
+        return Updated(self._entry(version, {**gone, name: now}), self.plan.method, tick.rows_in)
 
     def _reads_nothing_new(self, query: AnalysedQuery, now: Positions, read: Positions) -> bool:
         """Return whether a table of streams has no rows to read, whatever its other inputs are."""
@@ -155,37 +154,51 @@ class InProcessUpdater(Updater):
             raise NeedsSpark(f"{count:,} rows have changed, for which Spark pays")
         return found
 
-    def _run_flow(self, state: TableState, changes: Mapping[str, pa.Table]) -> int:
-        """Run the flow on changes, in one tick; return their number."""
-        from headrace.io.files.changelog import Changelog
-        from headrace.io.in_process import ArrowTable
-        from headrace.spark.run_command import run
-
+    def _prepared_flow(self) -> PreparedFlow:
         try:
-            flow = self.plan.loaded().flow
+            flow = self.plan.prepared()
         except Exception as error:  # What unpickles a part may raise any.
             raise NeedsSpark(f"its kept flow cannot be read: {type(error).__name__}") from None
         assert flow is not None
-        sources = {
-            name: ArrowTable(
-                table.rename_columns([SOURCE_WEIGHT if c == WEIGHT else c for c in table.column_names])
-            )
-            for name, table in changes.items()
-        }
-        try:
+        return flow
+
+    def _run_flow(self, state: TableState, changes: Mapping[str, pa.Table]) -> int:
+        """Run the flow on changes, in one tick; return their number."""
+        from headrace.io.files.changelog import Changelog
+        from headrace.spark.run_command import run
+
+        with _needing_spark_for_refusals():
             result = run(
-                flow,
+                self._prepared_flow(),
                 way="here",
-                sources=sources,
+                sources=_sources_of(changes),
                 sinks={ANSWER: Changelog(state.sink)},
                 checkpoint=state.checkpoint,
                 keep_ticks=self._ticks_to_keep(state),
             )
-        except (FlowChanged, CheckpointDamaged, WrongType, BadInput) as error:
-            raise NeedsSpark(error.what) from None
         if result.stopped_by is not None:
             raise Stopped(result.stopped_by)
         return result.rows_in
+
+
+def _sources_of(changes: Mapping[str, pa.Table]) -> dict[str, ArrowTable]:
+    from headrace.io.in_process import ArrowTable
+
+    return {
+        name: ArrowTable(
+            table.rename_columns([SOURCE_WEIGHT if c == WEIGHT else c for c in table.column_names])
+        )
+        for name, table in changes.items()
+    }
+
+
+@contextmanager
+def _needing_spark_for_refusals() -> Generator[None]:
+    """Raise `NeedsSpark` for what a flow in this process refuses to go on with."""
+    try:
+        yield
+    except (FlowChanged, CheckpointDamaged, WrongType, BadInput) as error:
+        raise NeedsSpark(error.what) from None
 
 
 _METHODS: Mapping[Method, Callable[[InProcessUpdater], Updated]] = {

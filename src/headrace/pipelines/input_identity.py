@@ -262,16 +262,19 @@ class InputContents:
 
     def clean(self, needed: Iterable[tuple[str, FileMark]]) -> None:
         """Remove all contents except `needed`, and the records of all other files."""
-        paths, places = set[str](), set[Path]()
+        # Of inputs that are read once, thousands of files are needed, and none is stored.
+        paths, places, stored = set[str](), set[str](), self.folder / "of"
+        has_stored = stored.is_dir()
         for path, mark in needed:
             paths.add(path)
-            places.add(self._place(path, mark).parent)
+            if has_stored:
+                places.add(str(self._place(path, mark).parent))
         if gone := self.known.keys() - paths:
             for path in gone:
                 del self.known[path]
             self._write()
-        for at, folders, names in os.walk(self.folder / "of", topdown=False):
-            if names and Path(at) not in places:
+        for at, folders, names in os.walk(stored, topdown=False):
+            if names and at not in places:
                 remove_folder(Path(at))
             elif not names and not any(os.path.isdir(os.path.join(at, each)) for each in folders):
                 os.rmdir(at)

@@ -53,6 +53,7 @@ from headrace.version import __version__
 if TYPE_CHECKING:
     from headrace.pipelines.spec import PipelineSpec
     from headrace.pipelines.table_plan import TablePlan
+    from headrace.spark.prepared_flow import PreparedFlow
 
 _FOLDER, _FILE = "analysis", "kept.json"
 
@@ -549,19 +550,59 @@ def _folders_of(spec: PipelineSpec, sources: AnalysisSources) -> Iterator[str]:
             yield path
 
 
-def load(spec: PipelineSpec, policy: Policy | None, session: str = "") -> KeptAnalysis | str:
+@dataclass(slots=True)
+class ReadParts:
+    """Parts of a kept analysis that this process has read: those of the last analysis that it loaded.
+
+    file: identity of the file that named them. body: its content.
+    parts: by digest; flows as prepared for runs.
+    """
+
+    file: tuple[int, ...] = ()
+    body: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    parts: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def read(self, file: Path) -> Mapping[str, Any]:
+        """Return the content of the file that names the parts. Raises `PermissionError` and others."""
+        found = os.lstat(file)
+        # A change of its owner or its mode is one of its time of change, too.
+        identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        if self.file != identity:
+            self.body = parse_checked(file, _read_own(file).decode("ascii"))
+            self.file = identity
+            named = set(self.body["parts"].values())
+            self.parts = {digest: part for digest, part in self.parts.items() if digest in named}
+        return self.body
+
+    def part(self, folder: Path, digest: str) -> Any:
+        """Return a part. Raises whatever unpickling it does."""
+        if digest not in self.parts:
+            self.parts[digest] = _unpickled(folder, digest)
+        return self.parts[digest]
+
+    def flow(self, folder: Path, digest: str) -> PreparedFlow:
+        """Return the flow that is a part. Raises like `part`."""
+        from headrace.spark.prepared_flow import PreparedFlow
+
+        self.parts[digest] = prepared = PreparedFlow.of(self.part(folder, digest))
+        return prepared
+
+
+def load(
+    spec: PipelineSpec, policy: Policy | None, session: str = "", *, parts: ReadParts | None = None
+) -> KeptAnalysis | str:
     """Return the kept analysis of a project, or why there is none that holds.
 
-    session: settings of the session, if one was given.
+    session: settings of the session, if one was given. parts: need not be read again.
     """
-    folder = spec.storage / _FOLDER
+    folder, parts = spec.storage / _FOLDER, parts or ReadParts()
     if not (folder / _FILE).exists():
         return "no analysis is kept"
     try:
-        body = parse_checked(folder / _FILE, _read_own(folder / _FILE).decode("ascii"))
+        body = parts.read(folder / _FILE)
         if changed := _what_changed(spec, policy, session, body):
             return changed
-        graph, plans = _unpickled(folder, body["parts"][_GRAPH])
+        graph, plans = parts.part(folder, body["parts"][_GRAPH])
         for exact, found in body["inferred"].items():
             if not _infers_the_same(_leaf_of(graph, exact), found):
                 return f"the columns of {_leaf_of(graph, exact).key} may have changed"
@@ -571,14 +612,9 @@ def load(spec: PipelineSpec, policy: Policy | None, session: str = "") -> KeptAn
         return str(error)
     except Exception as error:  # What unpickles parts may raise any.
         return f"the kept analysis cannot be read: {type(error).__name__}"
-    flows = {name: partial(_unpickled, folder, digest) for name, digest in body["parts"].items()}
-    named = {name: _with_flows(plan, _part_name(name), flows) for name, plan in plans.items()}
+    flows = {name: partial(parts.flow, folder, digest) for name, digest in body["parts"].items()}
+    named = {name: replace(plan, load=flows.get(_part_name(name))) for name, plan in plans.items()}
     return KeptAnalysis(graph, named)
-
-
-def _with_flows(plan: TablePlan, name: str, flows: Mapping[str, Callable[[], Any]]) -> TablePlan:
-    undivided = plan.undivided and _with_flows(plan.undivided, f"{name}{_UNDIVIDED}", flows)
-    return replace(plan, load=flows.get(name), undivided=undivided)
 
 
 def load_with_any_policy(spec: PipelineSpec) -> KeptAnalysis | str:
@@ -644,21 +680,9 @@ def _parts_of(kept: KeptAnalysis) -> dict[str, bytes]:
     """Return the parts of an analysis as bytes, by name: the graph, and the flow of each table."""
     from headrace.spark.ticks.plan import pickled
 
-    both = {_part_name(name): plan for name, plan in kept.plans.items()}
-    both |= {f"{name}{_UNDIVIDED}": plan.undivided for name, plan in both.items() if plan.undivided}
-    plans = {name: _without_flows(plan) for name, plan in kept.plans.items()}
-    return {
-        _GRAPH: pickled((kept.graph, plans)),
-        **{name: pickled(plan.flow) for name, plan in both.items() if plan.flow is not None},
-    }
-
-
-_UNDIVIDED = " undivided"
-
-
-def _without_flows(plan: TablePlan) -> TablePlan:
-    undivided = plan.undivided and _without_flows(plan.undivided)
-    return replace(plan, flow=None, load=None, undivided=undivided)
+    plans = {name: replace(plan, flow=None, load=None) for name, plan in kept.plans.items()}
+    flows = {_part_name(name): plan.flow for name, plan in kept.plans.items() if plan.flow is not None}
+    return {_GRAPH: pickled((kept.graph, plans)), **{name: pickled(flow) for name, flow in flows.items()}}
 
 
 def _unpickled(folder: Path, digest: str) -> Any:
@@ -681,9 +705,7 @@ def _without_jvm(
 
 def _plan_without_jvm(plan: TablePlan, table: StoredTable, sources: AnalysisSources) -> TablePlan:
     inputs = plan.inputs and {each: _kept_leaf(leaf, sources) for each, leaf in plan.inputs.items()}
-    whole = plan.undivided
-    undivided = whole and _plan_without_jvm(whole, _table_without_jvm(whole.table, sources), sources)
-    return replace(plan, table=table, inputs=inputs, undivided=undivided)
+    return replace(plan, table=table, inputs=inputs)
 
 
 def _table_without_jvm(table: StoredTable, sources: AnalysisSources) -> StoredTable:
@@ -730,4 +752,12 @@ def _folders_named(root: Path, own: Iterable[Path]) -> frozenset[str]:
     return frozenset(os.path.normpath(root / name.removeprefix("file:")) for name in names)
 
 
-__all__ = ["AnalysisSources", "KeptAnalysis", "keep", "load", "load_with_any_policy", "noting_sources"]
+__all__ = [
+    "AnalysisSources",
+    "KeptAnalysis",
+    "ReadParts",
+    "keep",
+    "load",
+    "load_with_any_policy",
+    "noting_sources",
+]

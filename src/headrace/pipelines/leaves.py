@@ -13,6 +13,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -510,29 +511,37 @@ def files_of_folder(leaf: FilesLeaf) -> dict[str, FileMark]:
     (root,) = leaf.roots
     if not os.path.isdir(root):
         return {root: mark_of(os.stat(root))}
-    found = _files_in(root)
+    found = dict(files_in(root, _refuse))
     if len({path.count(os.sep) for path in found}) > 1:
         raise NeedsSpark(f"{root} has files at several depths")
     return found
 
 
-def _files_in(root: str) -> dict[str, FileMark]:
-    """List the files in a folder, and in its folders of partitions. Raises `NeedsSpark` for other folders."""
-    found: dict[str, FileMark] = {}
+def _refuse(entry: os.DirEntry[str]) -> None:
+    what = "folder" if entry.is_dir() else "file"
+    raise NeedsSpark(f"{os.path.dirname(entry.path)} has a {what} {entry.name}")
+
+
+def files_in(root: str, other: Callable[[os.DirEntry[str]], object]) -> Iterator[tuple[str, FileMark]]:
+    """Yield the files in a folder that Spark reads, and in its folders of partitions, with their marks.
+
+    other: called for what else only Spark understands: other folders, and files that sum up others.
+    """
     with os.scandir(root) as entries:
         for entry in entries:
             if entry.name.startswith(("_metadata", "_common_metadata")):
-                raise NeedsSpark(f"{root} has a file {entry.name}")
+                other(entry)
+                continue
             hidden = entry.name.startswith(".") or (entry.name.startswith("_") and "=" not in entry.name)
             if hidden or entry.name.endswith("._COPYING_"):
                 continue
             if not entry.is_dir():
-                found[entry.path] = mark_of(entry.stat())
+                with suppress(FileNotFoundError):  # It may be gone by now.
+                    yield entry.path, mark_of(entry.stat())
             elif "=" in entry.name:
-                found |= _files_in(entry.path)
+                yield from files_in(entry.path, other)
             else:
-                raise NeedsSpark(f"{root} has a folder {entry.name}")
-    return found
+                other(entry)
 
 
 def row_count_of_files(paths: Iterable[str]) -> int | None:

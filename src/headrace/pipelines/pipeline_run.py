@@ -27,7 +27,7 @@ from headrace.pipelines.errors import AbsentSpark, BadDefinition, NeedsSpark, Pi
 from headrace.pipelines.expectation_checks import update_with_expectations
 from headrace.pipelines.graph import Graph, StoredTable
 from headrace.pipelines.in_process_update import InProcessUpdater
-from headrace.pipelines.kept_analysis import KeptAnalysis
+from headrace.pipelines.kept_analysis import KeptAnalysis, ReadParts
 from headrace.pipelines.kept_analysis import load as load_analysis
 from headrace.pipelines.planned_project import Project
 from headrace.pipelines.query_errors import message_of
@@ -121,6 +121,7 @@ def run_pipeline(
     skip_invalid: bool = False,
     only_news: bool = False,
     place: Place = Place.AUTO,
+    parts: ReadParts | None = None,
 ) -> RunReport:
     """Bring the tables of a pipeline up to date and publish them.
 
@@ -128,6 +129,7 @@ def run_pipeline(
     listeners:    are told when the run begins and ends.
     skip_invalid: leave out files, statements and tables with errors, instead of raising these.
     only_news: leave runs in which nothing changes or fails out of the event log.
+    parts: of the project's kept analysis, which earlier runs of this process have read and compiled.
 
     A table that fails, and those that read it, keep their rows; so do those that are not selected. Whatever
     ends the run before it publishes leaves all tables as they were.
@@ -140,7 +142,7 @@ def run_pipeline(
         ExitStack() as closing,
     ):
         project = Project(spec, spark, policy, closing, skip_invalid=skip_invalid)
-        kept = "" if place is Place.SPARK else load_analysis(spec, policy, project.settings)
+        kept = "" if place is Place.SPARK else load_analysis(spec, policy, project.settings, parts=parts)
         if isinstance(kept, KeptAnalysis):
             graph, plans = kept.graph, kept.plans
         elif place is Place.HERE:
@@ -412,7 +414,7 @@ class _Run:
         return table, self.workers, update
 
     def _report_retry(self, table: StoredTable, error: Exception) -> None:
-        self._observe(Event(table.dataset, UpdateState.QUEUED, error=error))
+        self.observer(Event(table.dataset, UpdateState.QUEUED, error=error))
 
     def _fail(self, table: StoredTable, error: Exception) -> None:
         seconds = self.started[table.name].seconds
@@ -429,11 +431,7 @@ class _Run:
             changed = entry is None or entry.version != updated.entry.version
             self.events[name] = Event(dataset, UpdateState.COMPLETED, updated, changed, seconds=seconds)
         self._is_done(table)
-        self._observe(self.events[table.name])
-
-    def _observe(self, event: Event) -> None:
-        if event.dataset.kind is not DatasetKind.SHARED:
-            self.observer(event)
+        self.observer(self.events[table.name])
 
     def _is_done(self, table: StoredTable) -> None:
         self.done |= {table.name, *(each.name for each in self.graph.beside(table.name))}
@@ -441,7 +439,7 @@ class _Run:
     def _report(self, event: Event) -> None:
         for dataset in (event.dataset, *(each.dataset for each in self.graph.beside(event.table))):
             self.events[dataset.name] = replace(event, dataset=dataset)
-        self._observe(event)
+        self.observer(event)
 
 
 def _located(error: Exception, table: StoredTable) -> Exception:

@@ -210,11 +210,7 @@ def _plans_of_shared(
     anew = [table for table in shared.tables if known.get(table.name) is not table]
     plans = {table.name: _plan_of_shared(table, default, shared, spark) for table in anew}
     failing = frozenset(name for name, plan in plans.items() if plan is None)
-    undivided = {
-        name: _plan(known[name], Policy.AUTO, before.names, spark) for name in plans if name in known
-    }
-    made = {name: plan for name, plan in plans.items() if plan is not None}
-    return {name: replace(plan, undivided=undivided.get(name)) for name, plan in made.items()}, failing
+    return {name: plan for name, plan in plans.items() if plan is not None}, failing
 
 
 def _may_share(table: StoredTable, default: Policy, spark: SparkSession) -> bool:

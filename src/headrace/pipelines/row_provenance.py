@@ -30,7 +30,7 @@ from headrace.expr.tree import Column
 from headrace.io.arrow import arrow_schema, table_to_rows, values_to_array
 from headrace.io.in_process import ArrowTable
 from headrace.operators.endpoints import TICK_TIME
-from headrace.pipelines.catalog import SINK, PipelineCatalog, Position, Positions, TableEntry
+from headrace.pipelines.catalog import SINK, PipelineCatalog, Position, TableEntry
 from headrace.pipelines.definitions import SHARED, TableName, parse_table_name
 from headrace.pipelines.errors import NeedsSpark, QueryRefused, UnknownDataset
 from headrace.pipelines.in_process_inputs import arrow_columns, rows_of_files
@@ -39,8 +39,9 @@ from headrace.pipelines.kept_analysis import KeptAnalysis, load_with_any_policy
 from headrace.pipelines.leaves import ConstantLeaf, DeltaLeaf, FilesLeaf, Leaf, TableLeaf, spark_columns
 from headrace.pipelines.planned_project import Sessions, known
 from headrace.pipelines.stored_rows import StoredVersion, reading, text_of, version_is_gone
-from headrace.pipelines.table_files import partition_columns, read_data_file, rows_of_part
+from headrace.pipelines.table_files import LIMIT, partition_columns, read_data_file, rows_of_part
 from headrace.pipelines.table_plan import ANSWER, Method, TablePlan
+from headrace.pipelines.undivided_flow import ReadInput, UndividedFlow, undivided_flow
 from headrace.tables.version_folders import data_files
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def explain_row_of_table(
             raise UnknownDataset(
                 f"the project does not define {name}", fix="ask about one of its tables", dataset=str(name)
             )
-        return explain_row(plans[name], version, row, entries, seconds=seconds)
+        return explain_row(plans, version, row, entries, seconds=seconds)
 
 
 def _found(version: StoredVersion, wanted: Mapping[str, str | None]) -> pa.Table:
@@ -149,7 +150,7 @@ def _found(version: StoredVersion, wanted: Mapping[str, str | None]) -> pa.Table
 
 
 def explain_row(
-    plan: TablePlan,
+    plans: Mapping[TableName, TablePlan],
     version: StoredVersion,
     row: pa.Table,
     entries: Mapping[TableName, TableEntry],
@@ -158,10 +159,11 @@ def explain_row(
 ) -> Witness | Unexplained:
     """Explain a row of a table's published version. row: a table of one row, with the table's types.
 
-    entries: of all published tables.
+    plans: of all tables. entries: of all published ones.
 
     Raises `QueryRefused` if the query has changed since, and `UnreadableSource` for files that are gone.
     """
+    plan = plans[version.name]
     if version.entry.fingerprint != plan.fingerprint:
         raise QueryRefused(
             f"the query of {version.name} has changed since its rows were made",
@@ -170,64 +172,34 @@ def explain_row(
         )
     inputs = _Inputs(version.storage, entries, InputContents.open(version.storage))
     (query, *_) = plan.table.queries
-    read = version.entry.positions.get(query.query.name, {})
-    if plan.undivided is not None:
-        below = _positions_below(read, entries)
-        (query,) = plan.undivided.table.queries
-        if all(leaf.key in below for leaf in query.leaves):
-            plan, read = plan.undivided, below
-    # Loaded at once: what a kept flow needs to be unpickled may be missing.
-    flow = plan.loaded().flow if plan.inputs is not None else None
-    if flow is None:
+    found = undivided_flow(plan, version.entry.positions.get(query.query.name, {}), plans, entries)
+    if found is None:
         return _unexplained(plan, version, row, inputs)
     limits = ReplayLimits(seconds=seconds)
-    if plan.method in (Method.STATELESS, Method.APPEND):
+    if plan.method in (Method.STATELESS, Method.APPEND) and not found.has_parts:
         # A row comes from one row of each input: halves are soon small.
         limits = replace(limits, shrink=limits.rows)
-    return _witness(flow, plan.inputs or {}, read, row, inputs, limits)
-
-
-def _positions_below(read: Positions, entries: Mapping[TableName, TableEntry]) -> Positions:
-    """Return positions with those up to which shared parts have read their inputs in place of the parts.
-
-    A part of another version than the one that was read stays.
-    """
-    found: dict[str, Position | None] = {}
-    parts = {name.keys[0]: entry for name, entry in entries.items() if name.database == SHARED}
-    for key, position in read.items():
-        part = parts.get(key)
-        if part is None or part.version != position:
-            found[key] = position
-        else:
-            for own in part.positions.values():
-                found.update(_positions_below(own, entries))
-    return found
+    return _witness(found, row, inputs, limits)
 
 
 # --- by the flow ----------------------------------------------------------------------------------
 
 
-def _witness(
-    flow: Flow,
-    leaves: Mapping[str, Leaf],
-    read: Positions,
-    row: pa.Table,
-    inputs: _Inputs,
-    limits: ReplayLimits,
-) -> Witness:
+def _witness(found: UndividedFlow, row: pa.Table, inputs: _Inputs, limits: ReplayLimits) -> Witness:
+    flow, given = found.flow, found.inputs
     graph = flow.graph()
     schema = graph.nodes[graph.sinks[ANSWER]].schema
     columns = arrow_schema(schema)
     (internal,) = table_to_rows(row.select(columns.names).cast(columns), schema)
     keyed = restrict_sources(graph, ANSWER, internal, keys_only=True)
-    wanted = {name: keyed[name] for name in leaves if name in keyed and name != TICK_TIME}
-    read_rows = {name: inputs.read(leaves[name], read, each, limits.rows) for name, each in wanted.items()}
-    found = _searched(flow, read_rows, internal, limits)
-    if not found.found and any(each.is_part for each in read_rows.values()):
+    wanted = {name: keyed[name] for name in given if name in keyed and name != TICK_TIME}
+    rows = {name: inputs.read(given[name], each, limits.rows) for name, each in wanted.items()}
+    witness = _searched(flow, rows, internal, limits)
+    if not witness.found and any(each.is_part for each in rows.values()):
         anything = Restriction(None)
-        read_rows = {name: inputs.read(leaves[name], read, anything, limits.rows) for name in wanted}
-        found = _searched(flow, read_rows, internal, limits)
-    return found
+        rows = {name: inputs.read(given[name], anything, limits.rows) for name in wanted}
+        witness = _searched(flow, rows, internal, limits)
+    return witness
 
 
 def _searched(
@@ -254,20 +226,19 @@ def _unexplained(plan: TablePlan, version: StoredVersion, row: pa.Table, inputs:
         read = version.entry.positions.get(query.query.name, {})
         for leaf in query.leaves:
             handed_on = plan.column_origins.get(leaf.exact, {})
-            found[leaf.key] = _agreeing(leaf, handed_on, read, row, inputs)
+            given = ReadInput(leaf, read.get(leaf.key))
+            found[leaf.key] = _agreeing(given, handed_on, row, inputs)
     texts = [statement_at(query.query.location) for query in plan.table.queries]
     where = ", ".join(str(query.query.location) for query in plan.table.queries)
     return Unexplained(why, "\n\n".join(filter(None, texts)), where, found)
 
 
-def _agreeing(
-    leaf: Leaf, handed_on: Mapping[str, str], read: Positions, row: pa.Table, inputs: _Inputs
-) -> AgreeingRows:
+def _agreeing(given: ReadInput, handed_on: Mapping[str, str], row: pa.Table, inputs: _Inputs) -> AgreeingRows:
     if not handed_on:
         return AgreeingRows({}, why_not="The query hands on none of its columns unchanged.")
     columns = {column: text_of(row[name])[0].as_py() for name, column in handed_on.items()}
     equal = Restriction((tuple((Column(c), row[name][0]) for name, c in handed_on.items()),))
-    found = inputs.read(leaf, read, equal, MAX_AGREEING, count=True)
+    found = inputs.read(given, equal, MAX_AGREEING, count=True)
     if found.rows is None:
         return AgreeingRows(columns, why_not=found.why_not)
     return AgreeingRows(columns, found.rows, found.agreeing)
@@ -334,16 +305,14 @@ class _Inputs:
     entries: Mapping[TableName, TableEntry]
     contents: InputContents
 
-    def read(
-        self, leaf: Leaf, positions: Positions, wanted: Restriction, most: int, *, count: bool = False
-    ) -> InputRows:
+    def read(self, given: ReadInput, wanted: Restriction, most: int, *, count: bool = False) -> InputRows:
         """Read the rows that meet a restriction, `most` of them. count: go on counting after these."""
-        columns = arrow_columns(spark_columns(leaf))
+        columns = arrow_columns(spark_columns(given.leaf))
         kept = [columns.empty_table()]
         looked = agreeing = 0
         is_part = False
         try:
-            for table in self._tables(leaf, positions.get(leaf.key)):
+            for table in self._tables(given.leaf, given.position):
                 mask = _mask(table, wanted)
                 found = table if mask is None else table.filter(mask)
                 looked, agreeing = looked + len(table), agreeing + len(found)
@@ -372,7 +341,9 @@ class _Inputs:
         columns = arrow_columns(spark_columns(leaf))
         with reading(leaf.name):
             if leaf.name.database == SHARED:
-                yield rows_of_part(folder, columns)
+                files = sorted(data_files(folder))
+                LIMIT.check(files, f"the rows of {leaf.name}", "run the pipeline, and ask again")
+                yield rows_of_part(files, columns)
                 return
             for file in sorted(data_files(folder)):
                 yield read_data_file(folder, file, columns, partition_columns(entry.layout))

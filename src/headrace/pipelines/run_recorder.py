@@ -21,9 +21,10 @@ from uuid import uuid4
 
 from headrace.errors import HeadraceError
 from headrace.pipelines.catalog import PipelineCatalog, TableEntry, TableState
-from headrace.pipelines.definitions import SHARED, Dataset, TableName
+from headrace.pipelines.definitions import SHARED, Dataset, DatasetKind, TableName
 from headrace.pipelines.event_log import (
     DELIVERY,
+    PART,
     RUN,
     RUNNING,
     TABLE,
@@ -158,13 +159,14 @@ class RunRecorder:
     # -- what the run calls -----------------------------------------------------------------------------
 
     def observe(self, event: Event) -> None:
-        """Record an event of a table, and hand it on."""
+        """Record an event of a table, and hand it on; that of a shared part is recorded only."""
         try:
             with self._lock:
                 self._record(event)
         except Exception as error:  # A damaged file that it counts is the run's to find, not ours.
             self._report(f"{event.table} could not be recorded", error)
-        self._observer(event)
+        if event.dataset.kind is not DatasetKind.SHARED:
+            self._observer(event)
 
     def restored(self, name: TableName, before: TableEntry | None, after: TableEntry, reason: str) -> None:
         """Record a table that was published as it was after an earlier run."""
@@ -216,8 +218,9 @@ class RunRecorder:
         if event.state.value not in _FINAL:
             return
         record = self._of_table(event, self._costs.end(name))
-        tables, datasets = [*self._seen.tables, record], {**self._seen.datasets, name: event.dataset}
-        self._seen = replace(self._seen, tables=tables, datasets=datasets)
+        if record.kind != PART:  # Listeners know tables, with the costs of parts in those of the run.
+            tables, datasets = [*self._seen.tables, record], {**self._seen.datasets, name: event.dataset}
+            self._seen = replace(self._seen, tables=tables, datasets=datasets)
         if event.changed:
             self._release()
         self._append(record)
@@ -228,8 +231,10 @@ class RunRecorder:
         before = self._before.get(name)
         after = self._catalog.entries.get(name) if updated is None else updated.entry
         version = before.version if before else 0
+        is_part = event.dataset.kind is DatasetKind.SHARED
+        shared = event.dataset.title if is_part else ""
         record = EventRecord(
-            DELIVERY if recorded else TABLE,
+            PART if is_part else DELIVERY if recorded else TABLE,
             self._seen.run.run,
             self._seen.run.run_id,
             timestamp(datetime.now(UTC)),
@@ -245,6 +250,7 @@ class RunRecorder:
             version_after=after.version if after else 0,
             error_code=_code_of(event.error),
             error="" if event.error is None else _text_of(event.error),
+            reason=shared,
         )
         if updated is None:
             return record
@@ -253,7 +259,7 @@ class RunRecorder:
             record,
             method=updated.method.value,
             from_all_rows=updated.whole,
-            reason=updated.why,
+            reason="; ".join(filter(None, (shared, updated.why))),
             rows_read=updated.rows_in,
             rows_inserted=inserted,
             rows_deleted=deleted,

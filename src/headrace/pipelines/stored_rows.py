@@ -23,12 +23,15 @@ from headrace.errors import UnreadableSource
 from headrace.pipelines.catalog import PipelineCatalog, TableEntry
 from headrace.pipelines.definitions import SHARED, TableName
 from headrace.pipelines.in_process_inputs import arrow_columns, partition_of
-from headrace.pipelines.table_diff import sorted_changes
+from headrace.pipelines.table_diff import FIX_OF_DIFF, sorted_changes, value_text
 from headrace.pipelines.table_files import (
+    LIMIT,
+    ReadLimit,
     partition_columns,
     read_changes_file,
     read_data_file,
     rows_of_part,
+    weighted_files,
 )
 from headrace.pipelines.weighted_rows import WEIGHT, as_changes, comparable_schema, consolidate_arrow
 from headrace.tables.version_folders import data_files
@@ -88,17 +91,8 @@ def text_of(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
             return column.cast(pa.string())
         except pa.ArrowNotImplementedError:
             pass
-    return pa.array([_text_of_value(value) for value in column.to_pylist()], pa.string())
-
-
-def _text_of_value(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False, default=_text_within)
-
-
-def _text_within(value: Any) -> str:
-    return value.hex() if isinstance(value, bytes) else str(value)
+    texts = (None if value is None else value_text(value) for value in column.to_pylist())
+    return pa.array(texts, pa.string())
 
 
 def _cut(texts: Any) -> list[str | None]:
@@ -188,12 +182,16 @@ def _letters(kind: pa.DataType) -> frozenset[str] | None:
 class StoredVersion:
     """A version of a table in a storage, as its entry in a catalogue describes it.
 
+    limit: on what is read as a whole: changes, and a shared part some of whose files take back rows of
+    others. Beyond it, methods raise `PipelineError`.
+
     Its methods raise `UnreadableSource` for files that are not there, or cannot be read.
     """
 
     storage: Path
     name: TableName
     entry: TableEntry
+    limit: ReadLimit = LIMIT
 
     @cached_property
     def schema(self) -> StructType:
@@ -225,11 +223,13 @@ class StoredVersion:
         """Return a page of the rows of which a value contains a text."""
         with reading(self.name):
             pager = _Pager(self.columns, search, offset)
-            if self.name.database == SHARED:
-                rows = rows_of_part(self.folder(), arrow_columns(self.schema))
+            files = self._files()
+            if self.name.database == SHARED and weighted_files(files):
+                self.limit.check(files, "the rows of this shared part", "look at the tables that have it")
+                rows = rows_of_part(files, arrow_columns(self.schema))
                 return pager.page(rows.to_batches(_BATCH_ROWS))
             skip = None if search else pager
-            return pager.page(batch for file in self._files() for batch in self._batches(file, skip))
+            return pager.page(batch for file in files for batch in self._batches(file, skip))
 
     def _batches(self, file: Path, skip: _Pager | None = None) -> Iterator[pa.Table]:
         """Yield the rows of a file in batches. skip: passes over row groups that come before its offset."""
@@ -284,6 +284,7 @@ class StoredVersion:
             return None
         with reading(self.name):
             files = [file for folder in folders for file in data_files(folder)]
+            self.limit.check(files, "the changes of the run", FIX_OF_DIFF)
             made = [read_changes_file(file, columns) for file in files]
             whole = pa.concat_tables([as_changes(columns.empty_table()), *made])
         return sorted_changes(consolidate_arrow(whole))

@@ -18,15 +18,19 @@ import pyarrow.parquet as pq
 
 from headrace.pipelines.catalog import SINK, PipelineCatalog, PublishedRun, TableEntry
 from headrace.pipelines.definitions import TableName
-from headrace.pipelines.errors import BadDefinition, CatalogDamaged, NeedsSpark, PipelineError, UnknownDataset
+from headrace.pipelines.errors import BadDefinition, CatalogDamaged, NeedsSpark, UnknownDataset
 from headrace.pipelines.in_process_inputs import partition_of
 from headrace.pipelines.run_history import find_run, find_stored_table
-from headrace.pipelines.table_files import partition_columns, read_data_file
+from headrace.pipelines.table_files import ReadLimit, partition_columns, read_data_file
 from headrace.pipelines.weighted_rows import WEIGHT, as_changes, comparable_schema, consolidate_arrow
 from headrace.tables.version_folders import data_files
 
 if TYPE_CHECKING:
     from headrace.pipelines.spec import PipelineSpec
+
+
+FIX_OF_DIFF = "headrace pipeline diff TABLE --from RUN --to RUN"
+"""Way out where a difference is too large for a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +72,14 @@ def diff_table(
     *,
     before: int | None = None,
     after: int | None = None,
-    most_bytes: int | None = None,
+    limit: ReadLimit | None = None,
 ) -> TableDiff:
     """Compare a table after two runs. after: the last one by default; before: by default the one before that.
 
-    most_bytes: of the files that are to be read; None for any number.
+    limit: on the files that are read; None for any size.
 
-    Raises `UnknownDataset`, `RunNotKept`, `BadDefinition` for a sink, `CatalogDamaged`, and `PipelineError`
-    for more bytes than that.
+    Raises `UnknownDataset`, `RunNotKept`, `BadDefinition` for a sink, `CatalogDamaged`, and the error of
+    `limit`.
     """
     runs = PipelineCatalog.published_runs(spec.storage)
     name = find_stored_table(table, spec.database, _shown(runs))
@@ -100,7 +104,7 @@ def diff_table(
         )
     folders = PipelineCatalog.rows_in(spec.storage, name)
     old, new = (entry and _Side(folders.folder(entry.version), entry) for entry in entries)
-    changes, columns = _compared(old, new, most_bytes)
+    changes, columns = _compared(old, new, limit)
     versions = (old.entry.version if old else 0, new.entry.version if new else 0)
     return TableDiff(name, first.number, last.number, versions, changes, columns)
 
@@ -187,10 +191,12 @@ def _lost(file: Path, why: str = "") -> CatalogDamaged:
 
 def _as_text(column: Any) -> pa.Array:
     """Return values as texts that are equal if the values are."""
-    return pa.array([None if value is None else text_of(value) for value in column.to_pylist()], pa.string())
+    return pa.array(
+        [None if value is None else value_text(value) for value in column.to_pylist()], pa.string()
+    )
 
 
-def text_of(value: Any) -> str:
+def value_text(value: Any) -> str:
     """Return a value as text. Entries of maps are in order."""
     return value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False, default=str)
 
@@ -201,8 +207,8 @@ def plain(value: Any) -> Any:
         case dict():
             return {str(key): plain(each) for key, each in value.items()}
         case list() if value and all(isinstance(each, tuple) and len(each) == 2 for each in value):
-            entries = sorted(value, key=lambda entry: text_of(entry[0]))  # of a map
-            return {text_of(key): plain(each) for key, each in entries}
+            entries = sorted(value, key=lambda entry: value_text(entry[0]))  # of a map
+            return {value_text(key): plain(each) for key, each in entries}
         case list() | tuple():
             return [plain(each) for each in value]
         case bytes():
@@ -216,23 +222,19 @@ def plain(value: Any) -> Any:
 
 
 def _compared(
-    before: _Side | None, after: _Side | None, most_bytes: int | None
+    before: _Side | None, after: _Side | None, limit: ReadLimit | None
 ) -> tuple[pa.Table, Mapping[str, str]]:
     """Return the weighted rows that differ, and the columns that do."""
     old_types, new_types = (side.types if side else {} for side in (before, after))
     columns = _columns_changed(old_types, new_types) if before and after else {}
     old, new = (side.files() if side else {} for side in (before, after))
     same = frozenset[Any]() if columns else old.keys() & new.keys()
-    size = sum(key[1] for files in (old, new) for key in files if key not in same)
-    if most_bytes is not None and size > most_bytes:
-        raise PipelineError(
-            f"the versions differ by {size:,} bytes of files",
-            why=f"Up to {most_bytes:,} bytes are compared here.",
-            fix="headrace pipeline diff TABLE --from RUN --to RUN",
-        )
+    differing = [[path for key, path in files.items() if key not in same] for files in (old, new)]
+    if limit is not None:
+        limit.check([file for files in differing for file in files], "the versions' differences", FIX_OF_DIFF)
     sides = [
-        (side.read(path for key, path in files.items() if key not in same), weight)
-        for side, files, weight in ((before, old, -1), (after, new, 1))
+        (side.read(files), weight)
+        for side, files, weight in zip((before, after), differing, (-1, 1), strict=True)
         if side is not None
     ]
     names = [*(new_types or old_types), *(name for name in old_types if new_types and name not in new_types)]

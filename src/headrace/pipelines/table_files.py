@@ -6,17 +6,21 @@ Columns that a table is partitioned by are in the names of folders only: `month=
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.pipelines.errors import NeedsSpark
+from headrace.pipelines.errors import NeedsSpark, PipelineError
 from headrace.pipelines.in_process_inputs import NULL_PARTITION, columns_of_table, partition_of
-from headrace.pipelines.weighted_rows import WEIGHT, as_changes, consolidate_arrow, expand_arrow
+from headrace.pipelines.weighted_rows import MAX_BYTES, WEIGHT, as_changes, consolidate_arrow, expand_arrow
 from headrace.tables.version_folders import data_files
+
+MAX_ROWS = 5_000_000
+"""Rows of files up to which they are read for a page: of some tables, few bytes hold many."""
 
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f" + "".join(map(chr, range(1, 32))))
 
@@ -54,6 +58,29 @@ def _escaped(text: str) -> str:
     return "".join(f"%{ord(each):02X}" if each in _ESCAPED else each for each in text)
 
 
+@dataclass(frozen=True, slots=True)
+class ReadLimit:
+    """Limit on files that are read into memory as a whole. rows: of Parquet files, which record them."""
+
+    bytes: int = MAX_BYTES
+    rows: int = MAX_ROWS
+
+    def check(self, files: Sequence[Path], what: str, fix: str) -> None:
+        """Raise `PipelineError` for files beyond the limit. what: is in them. Raises OSError."""
+        size = sum(file.stat().st_size for file in files)
+        rows = sum(pq.read_metadata(file).num_rows for file in files if file.suffix == ".parquet")
+        if size > self.bytes or rows > self.rows:
+            raise PipelineError(
+                f"{what} take {size:,} bytes of files with {rows:,} rows",
+                why=f"Up to {self.bytes:,} bytes and {self.rows:,} rows are read into memory here.",
+                fix=fix,
+            )
+
+
+LIMIT = ReadLimit()
+"""Limit where a person waits for an answer."""
+
+
 def partition_columns(layout: str) -> list[str]:
     """Return the columns by which a table's files are partitioned, from the layout in its entry.
 
@@ -88,12 +115,17 @@ def read_data_file(
     return columns_of_table(str(file), found, wanted)
 
 
-def rows_of_part(folder: Path, columns: pa.Schema) -> pa.Table:
-    """Read a version of a shared part, whose files may hold rows that later ones take back.
+def weighted_files(files: Iterable[Path]) -> list[Path]:
+    """Return those files of a version whose rows have weights: they may take back rows of others."""
+    return [file for file in files if WEIGHT in pq.read_schema(file).names]
+
+
+def rows_of_part(files: Sequence[Path], columns: pa.Schema) -> pa.Table:
+    """Read the files of a shared part's version, which may hold rows that later ones take back.
 
     Raises `NeedsSpark` for a file that holds other types.
     """
-    made = [read_changes_file(file, columns) for file in sorted(data_files(folder))]
+    made = [read_changes_file(file, columns) for file in files]
     whole = consolidate_arrow(pa.concat_tables([as_changes(columns.empty_table()), *made]))
     return whole.drop_columns([WEIGHT]) if (rows := expand_arrow(whole)) is None else rows
 

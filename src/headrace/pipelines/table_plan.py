@@ -24,6 +24,7 @@ from headrace.pipelines.leaves import FilesLeaf, Leaf
 
 if TYPE_CHECKING:
     from headrace.flow.flow import Flow
+    from headrace.spark.prepared_flow import PreparedFlow
 
 
 ANSWER = "rows"
@@ -54,7 +55,8 @@ class AffectedKeys:
     """Key by which a table is recomputed in part.
 
     columns: names of the columns that are the key.
-    fixed:   positions' names of the inputs whose rows lack it: if they change, all rows are recomputed.
+    fixed:   keys in positions of the inputs to which the key cannot be traced. If one of them changes, all
+             rows are recomputed.
     """
 
     columns: tuple[str, ...]
@@ -75,7 +77,6 @@ class TablePlan:
     column_origins: of a table without a flow, the columns that its query hands on unchanged, by the `exact`
              of the input that they come from, with their names there.
     keys:    of a table that is recomputed in part.
-    undivided: of a table that reads shared parts, the plan without them, by which its rows are explained.
     """
 
     table: StoredTable
@@ -88,15 +89,22 @@ class TablePlan:
     inputs: Mapping[str, Leaf] | None = None
     chooses: bool = False
     parts: Mapping[str, str] = field(default_factory=dict[str, str])
-    load: Callable[[], Flow] | None = None
+    load: Callable[[], PreparedFlow] | None = None
     only_spark: str = ""
     column_origins: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, "Mapping[str, str]"])
     keys: AffectedKeys | None = None
-    undivided: TablePlan | None = None
 
     def loaded(self) -> TablePlan:
         """Return the plan with its flow, which a kept analysis has in a part of its own."""
-        return self if self.load is None else replace(self, flow=self.load(), load=None)
+        return self if self.load is None else replace(self, flow=self.load().flow, load=None)
+
+    def prepared(self) -> PreparedFlow | None:
+        """Return the flow prepared for runs in this process; None without one."""
+        from headrace.spark.prepared_flow import PreparedFlow
+
+        if self.load is not None:
+            return self.load()
+        return None if self.flow is None else PreparedFlow(self.flow)
 
     @property
     def compared_files(self) -> Iterator[str]:

@@ -11,18 +11,19 @@ import json
 import os
 import re
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.pipelines.catalog import SINK, PipelineCatalog, Position, TableEntry, expectation_totals
 from headrace.pipelines.definitions import SHARED, SNAPSHOTS, TableName
-from headrace.pipelines.event_log import RUN, RUNNING, TABLE, EventRecord
-from headrace.pipelines.input_identity import InputContents, mark_of
-from headrace.pipelines.leaves import FilesLeaf, Leaf, TableLeaf
+from headrace.pipelines.event_log import PART, RUN, RUNNING, TABLE, EventRecord
+from headrace.pipelines.input_identity import FileMark, InputContents
+from headrace.pipelines.leaves import FilesLeaf, Leaf, TableLeaf, files_in
 from headrace.pipelines.watch import places_of
 
 if TYPE_CHECKING:
@@ -212,15 +213,15 @@ def table_statuses(
 
     tables:  each after those that it reads. records: of the last runs, oldest first.
     """
-    contents = InputContents.open(storage)
+    look = InputLook(InputContents.open(storage))
     by_table: dict[str, list[EventRecord]] = {}
     for each in records:
-        if each.kind == TABLE:
+        if each.kind in (TABLE, PART):
             by_table.setdefault(each.table_name, []).append(each)
     running = running_since(storage, records)
     found: dict[TableName, TableStatus] = {}
     for table in tables:
-        status = _status(storage, table, entries, by_table.get(str(table.name), []), contents, running)
+        status = _status(storage, table, entries, by_table.get(str(table.name), []), look, running)
         above = (found[each.table].health for each in table.inputs if each.table in found)
         if status.health is Health.FRESH and not {Health.FRESH, Health.RUNNING}.issuperset(above):
             status = replace(status, health=Health.BEHIND)
@@ -233,7 +234,7 @@ def _status(
     table: KnownTable,
     entries: Mapping[TableName, TableEntry],
     records: Sequence[EventRecord],
-    contents: InputContents,
+    look: InputLook,
     running: EventRecord | None,
 ) -> TableStatus:
     entry = entries.get(table.name)
@@ -241,7 +242,7 @@ def _status(
     last = done[-1] if done else None
     failure = records[-1] if records and records[-1].state != "COMPLETED" else None
     changes = [each for each in done if each.version_after != each.version_before]
-    news = {each.key: news_of(each, entry, entries, contents) for each in table.inputs} if entry else {}
+    news = {each.key: news_of(each, entry, entries, look) for each in table.inputs} if entry else {}
     names = [each.name for each in table.expectations]
     status = TableStatus(
         table,
@@ -302,11 +303,28 @@ def _is_alive(process: int) -> bool:
 # --- news of inputs -------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class InputLook:
+    """One look at the inputs of a pipeline, which lists each folder once however many tables read it."""
+
+    contents: InputContents
+    _listed: dict[str, Mapping[str, FileMark]] = field(default_factory=dict[str, "Mapping[str, FileMark]"])
+
+    def files_in(self, folder: str) -> Mapping[str, FileMark]:
+        """Return the files of a folder with their marks: of many, one more than `MAX_LISTED`."""
+        if folder not in self._listed:
+            found: dict[str, FileMark] = {}
+            with suppress(OSError):  # What cannot be listed is for a run to find.
+                found.update(islice(files_in(folder, lambda entry: None), MAX_LISTED + 1))
+            self._listed[folder] = found
+        return self._listed[folder]
+
+
 def news_of(
     given: KnownInput,
     entry: TableEntry,
     entries: Mapping[TableName, TableEntry],
-    contents: InputContents,
+    look: InputLook,
 ) -> str | None:
     """Return what an input has that a table has not read; empty for nothing, None where a run has to tell."""
     found = [positions[given.key] for positions in entry.positions.values() if given.key in positions]
@@ -318,25 +336,22 @@ def news_of(
         count = there.version - position if there and isinstance(position, int) else 0
         return counted(count, "newer version") if count > 0 else ""
     if isinstance(position, dict):
-        return _news_of_files(given, position, contents)
+        return _news_of_files(given, position, look)
     return _news_of_delta(given.key, position)
 
 
-def _news_of_files(
-    given: KnownInput, position: Mapping[str, list[int]], contents: InputContents
-) -> str | None:
+def _news_of_files(given: KnownInput, position: Mapping[str, list[int]], look: InputLook) -> str | None:
     found: dict[str, list[int]] = {}
-    places = places_of(given.key)
-    for path, mark in _files_in(places):
-        if len(found) >= MAX_LISTED:
-            return None
-        found[path] = mark
+    for place in places_of(given.key):
+        found |= look.files_in(place)
+    if len(found) > MAX_LISTED:
+        return None
     changed = gone = 0
     for path, mark in position.items():
         if given.streaming:
             continue  # A stream reads no file twice.
         gone += path not in found and not os.path.exists(path)
-        changed += path in found and not contents.is_current(path, mark)
+        changed += path in found and not look.contents.is_current(path, mark)
     new = len(found.keys() - position.keys())
     # Of a pattern, only a run finds which files it names.
     is_pattern = given.key.endswith(f"{os.sep}*") or (
@@ -349,17 +364,6 @@ def _news_of_files(
     ]
     said = ", ".join(filter(None, parts))
     return None if new and is_pattern and not said else said
-
-
-def _files_in(places: Iterable[str]) -> Iterator[tuple[str, list[int]]]:
-    for place in places:
-        for folder, folders, names in os.walk(place.removesuffix(f"{os.sep}*")):
-            folders[:] = [each for each in folders if "=" in each and not each.startswith(".")]
-            for name in names:
-                if not name.startswith((".", "_")) and not name.endswith("._COPYING_"):
-                    with suppress(OSError):  # It may be gone by now.
-                        path = os.path.join(folder, name)
-                        yield path, mark_of(os.stat(path))
 
 
 _COMMIT = re.compile(r"(\d{20})\.json")

@@ -9,9 +9,12 @@ with a negative weight; the files are written anew once such changes are half as
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -32,6 +35,7 @@ from headrace.pipelines.definitions import RESERVED
 from headrace.pipelines.errors import CatalogDamaged, NeedsSpark, PipelineError, is_absent
 from headrace.pipelines.graph import StoredTable, empty_frame, stored_schema
 from headrace.pipelines.weighted_rows import (
+    MAX_BYTES,
     WEIGHT,
     can_be_grouped,
     consolidate,
@@ -40,6 +44,7 @@ from headrace.pipelines.weighted_rows import (
     holds_map,
     with_weight,
 )
+from headrace.state.chain import make_durable
 from headrace.tables.version_folders import WEIGHT as SINK_WEIGHT
 from headrace.tables.version_folders import data_files, share_files
 
@@ -51,9 +56,6 @@ FILE = f"{RESERVED}file"
 
 MANY = 64
 """Small files of a table from which on they are merged."""
-
-_MAX_REWRITTEN = 1 << 28
-"""Bytes of files up to which they are written anew in memory."""
 
 _SMALL, _LARGE = 1 << 23, 1 << 27
 """Bytes of a file that counts as small, and of one that small ones are merged into."""
@@ -118,10 +120,9 @@ class TableVersions:
 
     def _weighted_files(self, version: int) -> list[Path]:
         """Return the files of a version of a part whose rows have weights."""
-        import pyarrow.parquet as pq
+        from headrace.pipelines.table_files import weighted_files
 
-        files = data_files(self._rows_folder(version)) if self.table.dataset.shared_by else []
-        return [file for file in files if WEIGHT in pq.read_schema(file).names]
+        return weighted_files(data_files(self._rows_folder(version))) if self.table.dataset.shared_by else []
 
     def has_project_layout(self, entry: TableEntry) -> bool:
         """Return whether a version has the columns and files that the table has in the project."""
@@ -319,6 +320,16 @@ class TableVersions:
             return self.apply(self.read_ticks(ticks))
         return self.apply_here(few.read_ticks(ticks, columns), columns)
 
+    def apply_tick(self, changes: pa.Table) -> int:
+        """Write a version with the changes of a flow's tick applied in this process, like `append`.
+
+        changes: with the weights of a changelog. Raises `NeedsSpark`.
+        """
+        columns = weighted_rows.comparable_schema(self.table.schema)
+        if columns is None or self._comparable is None or self.table.dataset.format != "parquet":
+            raise NeedsSpark("its rows cannot be compared here, or its files have another form")
+        return self.apply_here(weighted_rows.changes_of_tick(changes, columns), columns)
+
     def apply_here(self, changes: pa.Table, columns: pa.Schema) -> int:
         """Write a version with few consolidated changes applied in this process, like `append`."""
         before, few = self._comparable, weighted_rows
@@ -330,18 +341,19 @@ class TableVersions:
         version = self.catalog.new_version(self.table.name)
         folder, changed = self._rows_folder(version), self._changes_folder(version)
         added = few.expand_arrow(changes)
-        if self.keeps_changes:
-            _write_table(changes, changed)
+        made = _write_table(changes, changed) if self.keeps_changes else []
         if added is not None:
-            _write_table(added, folder, self.table.dataset.partitioned_by)
-            self._take_over(before.version, folder)
+            made += _write_table(added, folder, self.table.dataset.partitioned_by)
+            self._take_over(before.version, folder, durable=False)
         elif self._keeps_removed(before, len(changes)):
-            _write_table(changes, folder)
-            self._take_over(before.version, folder)
+            made += _write_table(changes, folder)
+            self._take_over(before.version, folder, durable=False)
         elif self.table.dataset.shared_by:
-            self._rewrite_part(before, version, changes, columns)
+            made += self._rewrite_part(before, version, changes, columns)
         else:
-            self._rewrite_here(before, version, changes, columns)
+            made += self._rewrite_here(before, version, changes, columns)
+        # Nobody reads the version before the catalogue names it. At once takes hardly longer than one alone.
+        make_durable({*made, *(each for made_in in (folder, changed) for each in _folders_in(made_in))})
         return version
 
     def _keeps_removed(self, before: TableEntry, changes: int) -> bool:
@@ -350,11 +362,13 @@ class TableVersions:
             return False
         held = self._rows_folder(before.version)
         weighted = changes + sum(map(_rows_in, self._weighted_files(before.version)))
-        large = sum(file.stat().st_size for file in data_files(held)) > _MAX_REWRITTEN
+        large = sum(file.stat().st_size for file in data_files(held)) > MAX_BYTES
         return weighted <= max(before.rows // 2, MANY) or (large and is_absent(self.spark))
 
-    def _rewrite_here(self, before: TableEntry, version: int, changes: pa.Table, columns: pa.Schema) -> None:
-        """Write a version by applying changes to the previous one, see `_rewrite`."""
+    def _rewrite_here(
+        self, before: TableEntry, version: int, changes: pa.Table, columns: pa.Schema
+    ) -> list[Path]:
+        """Write a version by applying changes to the previous one, see `_rewrite`; return its new files."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -364,7 +378,7 @@ class TableVersions:
         held, parts = self._rows_folder(before.version), self.table.dataset.partitioned_by
         removed = changes.filter(compute.less(changes[WEIGHT], 0))
         anew = files_with_rows(held, removed, columns, parts)
-        if is_absent(self.spark) and sum(file.stat().st_size for file in anew) > _MAX_REWRITTEN:
+        if is_absent(self.spark) and sum(file.stat().st_size for file in anew) > MAX_BYTES:
             raise NeedsSpark(f"many files of {self.table.name} are to be written anew")
         rows = pa.concat_tables(
             [columns.empty_table(), *(read_data_file(held, file, columns, parts) for file in anew)]
@@ -372,18 +386,21 @@ class TableVersions:
         stay, touched = weighted_rows.split_by_rows(rows, removed)
         made = self._expanded(pa.concat_tables([changes, weighted_rows.as_changes(touched)]))
         folder = self._rows_folder(version)
-        _write_table(pa.concat_tables([stay, made]), folder, parts)
-        self._take_over(before.version, folder, without=frozenset(anew))
+        written = _write_table(pa.concat_tables([stay, made]), folder, parts)
+        self._take_over(before.version, folder, without=frozenset(anew), durable=False)
+        return written
 
-    def _rewrite_part(self, before: TableEntry, version: int, changes: pa.Table, columns: pa.Schema) -> None:
-        """Write a version of a part by applying changes to all rows of the previous one."""
+    def _rewrite_part(
+        self, before: TableEntry, version: int, changes: pa.Table, columns: pa.Schema
+    ) -> list[Path]:
+        """Write a version of a part by applying changes to all rows of the previous one; return its files."""
         import pyarrow as pa
 
         from headrace.pipelines.table_files import read_changes_file
 
         files = data_files(self._rows_folder(before.version))
         rows = [read_changes_file(file, columns) for file in files]
-        _write_table(self._expanded(pa.concat_tables([changes, *rows])), self._rows_folder(version))
+        return _write_table(self._expanded(pa.concat_tables([changes, *rows])), self._rows_folder(version))
 
     def _expanded(self, changes: pa.Table) -> pa.Table:
         """Return the rows that changes add up to. Raises `PipelineError` for a negative number of one."""
@@ -482,19 +499,21 @@ class TableVersions:
             columns.append(column)
         return rows.select(*columns, *further)
 
-    def _take_over(self, version: int, folder: Path, without: frozenset[Path] = frozenset()) -> None:
+    def _take_over(
+        self, version: int, folder: Path, without: frozenset[Path] = frozenset(), *, durable: bool = True
+    ) -> None:
         """Add files of a version to a folder that has others; many small ones are merged."""
         held = self._rows_folder(version)
         kept = [file for file in data_files(held) if file not in without]
         small = [file for file in kept if file.stat().st_size < _SMALL]
         if len(small) < MANY or self.table.layout != "parquet":
-            share_files(kept, held, folder)
+            share_files(kept, held, folder, durable=durable)
             return
         merged = folder.with_name(f".{folder.name}.merged")
         if is_absent(self.spark) or self.table.dataset.shared_by:
             columns = weighted_rows.comparable_schema(self.table.schema)
             if columns is None:
-                share_files(kept, held, folder)
+                share_files(kept, held, folder, durable=durable)
                 return
             import pyarrow as pa
 
@@ -505,7 +524,7 @@ class TableVersions:
             if self.table.dataset.shared_by:
                 changes = weighted_rows.consolidate_arrow(changes)
             rows = weighted_rows.expand_arrow(changes)
-            _write_table(changes if rows is None else rows, merged)
+            make_durable(_write_table(changes if rows is None else rows, merged))
         else:
             self._merge_by_spark(small, merged)
         for file in {*kept} - {*small} | {*data_files(merged)}:
@@ -534,17 +553,27 @@ def save(writer: DataFrameWriter, folder: Path) -> None:
     _publish(staged, folder)
 
 
-def _write_table(rows: pa.Table, folder: Path, partitioned_by: Sequence[str] = ()) -> None:
+def _write_table(rows: pa.Table, folder: Path, partitioned_by: Sequence[str] = ()) -> list[Path]:
+    """Write rows to a folder of files. Return these; `make_durable` before the catalogue names them."""
     import pyarrow.parquet as pq
 
     from headrace.pipelines.table_files import parts_of
 
     staged = stage_beside(folder)
     staged.mkdir()
+    written: list[Path] = []
     for at, part in parts_of(rows, partitioned_by):
         (staged / at).mkdir(parents=True, exist_ok=True)
-        pq.write_table(part, staged / at / f"part-{uuid4()}.parquet", compression="zstd")
-    _publish(staged, folder)
+        name = f"part-{uuid4()}.parquet"
+        pq.write_table(part, staged / at / name, compression="zstd")
+        written.append(folder / at / name)
+    publish_folder(staged, folder, durable=False)
+    return written
+
+
+def _folders_in(folder: Path) -> set[Path]:
+    """Return a folder, if it is there, and the folders of partitions in it."""
+    return {Path(at) for at, _, _ in os.walk(folder)}
 
 
 def _publish(staged: Path, folder: Path) -> None:
@@ -580,10 +609,32 @@ def _span_of_weights(files: Iterable[Path], column: str) -> tuple[int, int]:
     return min(found, default=1), max(found, default=1)
 
 
+@dataclass(frozen=True, slots=True)
+class _KnownFile:
+    """A file as it is now: the same for all versions that share it."""
+
+    path: Path = dataclasses.field(compare=False)
+    device: int
+    number: int
+    size: int
+    changed: int
+
+    @classmethod
+    def at(cls, path: Path) -> _KnownFile:
+        found = os.stat(path)
+        return cls(path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
 def _rows_in(file: Path) -> int:
+    """Return the number of rows in a Parquet file."""
+    return _rows_of(_KnownFile.at(file))
+
+
+@lru_cache(maxsize=1 << 14)
+def _rows_of(file: _KnownFile) -> int:
     import pyarrow.parquet as pq
 
-    return pq.read_metadata(file).num_rows
+    return pq.read_metadata(file.path).num_rows
 
 
 def _weights_in(file: Path) -> int:
@@ -600,10 +651,8 @@ def _weights_in(file: Path) -> int:
 
 def count_rows(folder: Path) -> int:
     """Return the number of rows in a folder of Parquet files."""
-    import pyarrow.parquet as pq
-
     try:
-        return sum(pq.read_metadata(file).num_rows for file in data_files(folder))
+        return sum(map(_rows_in, data_files(folder)))
     except (OSError, ValueError) as error:  # pyarrow's own errors are of these kinds
         raise CatalogDamaged(
             f"files in {folder} cannot be read",

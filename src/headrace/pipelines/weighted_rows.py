@@ -28,6 +28,9 @@ COPY = f"{RESERVED}copy"
 FEW = 20_000
 """Rows up to which they are read into this process."""
 
+MAX_BYTES = 1 << 28
+"""Bytes of files up to which they are."""
+
 
 def with_weight(rows: DataFrame, weight: int) -> DataFrame:
     """Return rows as changes with the same weight."""
@@ -192,14 +195,18 @@ def read_ticks(ticks: Iterable[Path], columns: pa.Schema) -> pa.Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    files = (file for folder in ticks for file in folder.glob("*.parquet"))
+    return changes_of_tick(pa.concat_tables(pq.ParquetFile(file).read() for file in files), columns)
+
+
+def changes_of_tick(made: pa.Table, columns: pa.Schema) -> pa.Table:
+    """Return changes of a flow with the columns of a table, consolidated. Raises like `read_ticks`."""
+    import pyarrow as pa
+
     from headrace.pipelines.in_process_inputs import columns_of_table
 
-    made: list[pa.Table] = []
-    for file in (file for folder in ticks for file in folder.glob("*.parquet")):
-        table = pq.ParquetFile(file).read()
-        typed = columns_of_table(str(file), table.drop_columns([SINK_WEIGHT]), columns)
-        made.append(typed.append_column(WEIGHT, table[SINK_WEIGHT].cast(pa.int64())))
-    return consolidate_arrow(pa.concat_tables(made))
+    typed = columns_of_table("the table's flow", made.drop_columns([SINK_WEIGHT]), columns)
+    return consolidate_arrow(typed.append_column(WEIGHT, made[SINK_WEIGHT].cast(pa.int64())))
 
 
 def consolidate_arrow(changes: pa.Table) -> pa.Table:

@@ -13,7 +13,6 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from headrace.analysis.column_lineage import live_graph
 from headrace.engine.endpoints import (
     as_read_by,
     as_sink,
@@ -23,7 +22,6 @@ from headrace.engine.endpoints import (
     table_sources,
     with_tick_time,
 )
-from headrace.engine.engine import Engine
 from headrace.engine.interrupt import Interrupt
 from headrace.engine.progress import Observer, Progress, check_observers, combine_observers
 from headrace.engine.progress_display import run_display
@@ -34,14 +32,9 @@ from headrace.errors import BadInput, NotOnSpark
 from headrace.file_system import local_path, raising_disk_full, subfolder_for
 from headrace.graph.node import graph_of
 from headrace.operators.endpoints import SourceOperator
-from headrace.spark.placing.earliest_stages import check_loops_run_in_rounds
-from headrace.spark.placing.pushdown import (
-    NativeChain,
-    insert_partial_operators,
-    native_parts,
-    without_native,
-)
-from headrace.spark.placing.stages import LOOP_ROWS, StagePlan, cut_stages
+from headrace.spark.placing.pushdown import NativeChain, native_parts, without_native
+from headrace.spark.placing.stages import LOOP_ROWS, StagePlan
+from headrace.spark.prepared_flow import PreparedFlow
 from headrace.spark.resumption import Loops, SparkResumeBinding
 from headrace.spark.session import is_local, tasks_at_a_time
 from headrace.spark.sources import pull_source, record_frames
@@ -57,12 +50,12 @@ from headrace.spark.sources.opening import (
 from headrace.spark.ticks.failures import explained_deaths
 from headrace.spark.ticks.messages import CostMeter
 from headrace.spark.ticks.output import bucket_route, task_target
-from headrace.spark.ticks.plan import SinkOutput, TickPlan, compiled
+from headrace.spark.ticks.plan import SinkOutput, TickPlan
 from headrace.spark.ticks.tick_sequence import GIVEN, Query
 from headrace.spark.ticks.ticker import Ticker, Way, open_outlets
 from headrace.state.checkpoint import Checkpoint
 from headrace.state.commit import KEEP_TICKS
-from headrace.state.manifest import Manifest
+from headrace.state.manifest import Bind, Manifest
 from headrace.state.rewind import skipped_files, telling_ways_past
 
 if TYPE_CHECKING:
@@ -77,7 +70,7 @@ SOURCES = (pull_source, record_frames)
 
 
 def run(
-    flow: Flow,
+    flow: Flow | PreparedFlow,
     spark: SparkSession | None = None,
     *,
     sources: Mapping[str, Any],
@@ -98,6 +91,7 @@ def run(
 ) -> RunResult:
     """Run `flow` on Spark until its sources end and no deferred rows remain.
 
+    flow:       a flow; or a `PreparedFlow`, if this process runs it again and again.
     spark:      the session; by default `headrace.spark.session()`. Not needed with way="here".
     sources:    by name, a source of `headrace.io`, a `headrace.spark.Frame`, or an iterable of rows.
     sinks:      by name, a sink of `headrace.io`, a list to which `Change`s are appended, or a function of
@@ -136,6 +130,8 @@ def run(
     `FlowChanged`, `CheckpointDamaged` and `CheckpointInUse` for the checkpoint; `SparkProcessDied`; and the
     errors of a tick, which is then neither committed nor published.
     """
+    prepared = PreparedFlow.of(flow)
+    flow = prepared.flow
     graph = graph_of(flow, "run")
     sources = with_tick_time(graph, sources)
     check_names(graph, sources, {} if sinks is None else sinks)
@@ -170,7 +166,7 @@ def run(
         on_tick = combine_observers(registered and registered.observe, on_tick, display)
         folder = _checkpoint_folder(checkpoint, closing)
         spark = None if way == "here" else _session(spark)
-        running = _Run(flow, spark, folder, closing, durable=checkpoint is not None)
+        running = _Run(prepared, spark, folder, closing, durable=checkpoint is not None)
         ends = checkpoint is None if end is None else end
         closing.enter_context(telling_ways_past(checkpoint))
         with _explained_deaths(spark, lambda: None):
@@ -240,11 +236,18 @@ class _Run:
     """Assembly of a run; `closing` releases everything it opened."""
 
     def __init__(
-        self, flow: Flow, spark: SparkSession | None, folder: Path, closing: ExitStack, *, durable: bool
+        self,
+        prepared: PreparedFlow,
+        spark: SparkSession | None,
+        folder: Path,
+        closing: ExitStack,
+        *,
+        durable: bool,
     ) -> None:
-        self._engine = Engine(flow)
+        self._prepared = prepared
+        self._engine = prepared.engine
         self._append = self._engine.program.source_append
-        self._graph = live_graph(flow.graph())
+        self._graph = prepared.graph
         self._spark = spark
         self._folder = folder
         self._closing = closing
@@ -266,10 +269,11 @@ class _Run:
         named = not any(map(has_own_name, sources.values()))
         plan_for = partial(self._plan, sinks)
         binding = SparkResumeBinding(self._graph, plan_for, sinks, shards, default, loops, named)
-        checkpoint = self._checkpoint(binding, keep_ticks)
+        options = (dict(sinks), shards, default, loops, named)
+        checkpoint = self._checkpoint(partial(self._prepared.bind, binding, options), keep_ticks)
         plan = binding.plan
         frames = [name for name, source in sources.items() if sends_rows(source)]
-        native = native_parts(insert_partial_operators(self._graph), frames)
+        native = native_parts(self._prepared.divided, frames)
         named = bool(checkpoint.manifest.layout.get("named"))
         positions = SourcePositions(checkpoint, sources, durable=self._durable)
         self._closing.callback(positions.close)
@@ -280,7 +284,8 @@ class _Run:
         with setting:
             opened = self._open_sources(sources, checkpoint, positions, read, follow, native, named, default)
         inputs = tuple(source.input for source in opened)
-        ready = compiled(replace(plan, stages=without_native(plan.stages, native), inputs=inputs))
+        stages = without_native(plan.stages, native) if native else plan.stages
+        ready = self._prepared.compiled(replace(plan, stages=stages, inputs=inputs))
         letters = self._open_dead_letters(sources, checkpoint.tick)
         outlets = open_outlets(
             self._graph, sinks, self._folder, checkpoint.tick, self._durable, self._closing, self._append,
@@ -298,16 +303,13 @@ class _Run:
     def _exchange_names(self, stages: StagePlan) -> tuple[str, ...]:
         from headrace.spark.explanation import sender_label
 
-        whole = insert_partial_operators(self._graph)
+        whole = self._prepared.divided
         return tuple(sender_label(self._graph, whole, e.node) for e in stages.exchanges)
 
     def _plan(self, sinks: Mapping[str, Any], shards: int, loops: Loops) -> TickPlan:
         targets = {name: as_sink(sink) for name, sink in sinks.items()}
         tables = {name: route for name, t in targets.items() if (route := bucket_route(t)) is not None}
-        graph = insert_partial_operators(self._graph)
-        if loops == "rounds":
-            check_loops_run_in_rounds(graph)
-        stages = cut_stages(graph, shards, tables, rounds=loops == "rounds")
+        stages = self._prepared.stages(shards, tables, loops)
         outputs = {name: self._output(name, target) for name, target in targets.items()}
         return TickPlan(stages, (), outputs, str(self._folder), self._durable)
 
@@ -316,10 +318,10 @@ class _Run:
         sources = table_sources(self._graph, self._append, name)
         return SinkOutput(name, schema, task_target(target, name, self._folder), sources)
 
-    def _checkpoint(self, binding: SparkResumeBinding, keep_ticks: int) -> Checkpoint:
+    def _checkpoint(self, bind: Bind, keep_ticks: int) -> Checkpoint:
         checkpoint = Checkpoint.open(
             self._folder,
-            binding,
+            bind,
             keep_ticks=keep_ticks,
             durable=self._durable,
             private=self._is_local,

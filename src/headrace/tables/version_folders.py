@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,14 +105,23 @@ def tick_folders(path: str | os.PathLike[str]) -> VersionFolders:
 
 def data_files(folder: Path) -> list[Path]:
     """List the files of a version, including those in partition folders."""
-    return [each for each in folder.rglob("*") if each.is_file()] if folder.is_dir() else []
+    found: list[Path] = []
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                found += data_files(folder / entry.name)
+            elif entry.is_file():
+                found.append(folder / entry.name)
+    return found
 
 
 def share_files(files: Iterable[Path], old: Path, new: Path, *, durable: bool = True) -> None:
     """Share files of the version `old` with the folder `new`, which may contain others."""
+    folders = dict[Path, Path]()
     for file in files:
-        at = new / file.relative_to(old)
-        at.parent.mkdir(parents=True, exist_ok=True)
-        take_over(file, at)
+        if (at := folders.get(file.parent)) is None:
+            at = folders[file.parent] = new / file.parent.relative_to(old)
+            at.mkdir(parents=True, exist_ok=True)
+        take_over(file, at / file.name)
     for folder in {file.parent for file in new.rglob("*")} if durable else ():
         sync_folder(folder)

@@ -18,11 +18,12 @@ from urllib.parse import quote
 from headrace.errors import HeadraceError, UnreadableSource
 from headrace.pipelines.catalog import SINK, PipelineCatalog, TableEntry
 from headrace.pipelines.definitions import CATALOG, DROPPED, TableName
-from headrace.pipelines.event_log import RUN, RUNNING, TABLE, EventFollower, EventLog, EventRecord
+from headrace.pipelines.event_log import PART, RUN, RUNNING, TABLE, EventFollower, EventLog, EventRecord
 from headrace.pipelines.input_identity import mark_at
 from headrace.pipelines.kept_analysis import KeptAnalysis, load_with_any_policy
 from headrace.pipelines.stored_rows import RowPage, StoredVersion, is_number, page_of
 from headrace.pipelines.table_diff import diff_table
+from headrace.pipelines.table_files import LIMIT
 from headrace.pipelines.table_status import (
     Health,
     KnownTable,
@@ -36,7 +37,7 @@ from headrace.pipelines.weighted_rows import WEIGHT
 from headrace.ui.server import WHY_SECONDS, OneAtATime
 from headrace.ui.view_rows import MAX_ASKED
 from headrace.view import to_svg
-from headrace.view.picture import BoxRole, DrawnInput, DrawnTable, picture_of_tables
+from headrace.view.picture import DrawnInput, DrawnTable, picture_of_tables, shape_of_table
 
 if TYPE_CHECKING:
     from headrace.pipelines.spec import PipelineSpec
@@ -44,73 +45,111 @@ if TYPE_CHECKING:
 
 MAX_RUNS = 100
 """Runs that the page shows: the last ones."""
-MAX_COMPARED = 1 << 28
-"""Bytes of files up to which two versions are compared."""
 MAX_SEARCH = 1_000
 """Characters of a search."""
-_BETWEEN_LOOKS = 1.0
-_BETWEEN_INPUTS = 3.0
-"""Seconds between two looks at the files of inputs."""
+_POLL_SECONDS = 1.0
+"""Seconds between two polls of the storage."""
+_POLL_INPUTS_SECONDS = 3.0
+"""Seconds between two polls of the files of inputs."""
 
 FindWhy: TypeAlias = Callable[[str, str], "JsonObject"]
 
 
+@dataclass(frozen=True, slots=True)
+class PageState:
+    """Everything that a page has read of a pipeline, at one moment.
+
+    version: rises with every change. edition: rises when there are other tables, or others are read.
+    marks:   see `PipelinePage._project_marks`. kept: the analysis; note: why there is none.
+    entries: of the published tables. records: of the last runs, oldest first.
+    problem: text of the error of the last poll; empty without one.
+    polled, inputs_polled: monotonic seconds of the last polls.
+    """
+
+    version: int = 0
+    edition: int = 0
+    marks: Any = None
+    kept: KeptAnalysis | None = None
+    note: str = ""
+    entries: Mapping[TableName, TableEntry] = field(default_factory=dict[TableName, TableEntry])
+    records: Sequence[EventRecord] = ()
+    tables: Sequence[KnownTable] = ()
+    statuses: Sequence[TableStatus] = ()
+    problem: str = ""
+    polled: float = float("-inf")
+    inputs_polled: float = float("-inf")
+
+    def with_rows(self) -> list[TableName]:
+        """Return the published tables that have rows."""
+        names = [table.name for table in self.tables if table.name in self.entries]
+        return [name for name in names if self.entries[name].layout != SINK]
+
+    def drawn(self) -> list[KnownTable]:
+        """Return the tables to draw: dropped rows and violations only if others read them."""
+        read = {each.table for table in self.tables if table.beside is None for each in table.inputs}
+        return [table for table in self.tables if table.beside is None or table.name in read]
+
+    def labels(self, database: str) -> Mapping[TableName, str]:
+        return {table.name: _label_of(table, database) for table in self.tables}
+
+
 class PipelinePage:
-    """Page of a project. find_why: explains a row of a table, given as JSON; takes seconds."""
+    """Page of a project. find_why: explains a row of a table, given as JSON; takes seconds.
+
+    Several threads ask. What they see is one state, which `refresh` replaces as a whole.
+    """
 
     def __init__(self, spec: PipelineSpec, find_why: FindWhy) -> None:
         self._spec = spec
         self._find_why = OneAtATime(find_why)
         self._follower = EventFollower(EventLog(spec.storage), MAX_RUNS)
-        self._kept: KeptAnalysis | None = None
-        self._note = ""
-        self._marks: Any = None
-        self._entries: Mapping[TableName, TableEntry] = {}
-        self._tables: list[KnownTable] = []
-        self._statuses: list[TableStatus] = []
-        self._version = self._edition = 0
-        self._looked = self._inputs_looked = float("-inf")
-        self._looking, self._comparing = Lock(), Lock()
+        self._state = PageState()
+        self._polling, self._comparing = Lock(), Lock()
         self._compared: _Compared | None = None
-        self._problem = ""
 
     # -- what there is ----------------------------------------------------------------------------------
 
     def refresh(self) -> None:
         now = time.monotonic()
-        if now - self._looked < _BETWEEN_LOOKS:
-            return
-        with self._looking:
-            self._looked = now
+        with self._polling:
+            before = self._state
+            if now - before.polled < _POLL_SECONDS:
+                return
             try:
-                self._look(now)
-                problem = ""
+                state = replace(self._polled(before, now), problem="")
             except (HeadraceError, OSError) as error:  # A run replaces files; a damaged one stays so.
-                problem = str(error)
-            if problem != self._problem:
-                self._problem = problem
-                self._version += 1
+                state = replace(before, problem=str(error))
+            if state.problem != before.problem:
+                state = replace(state, version=before.version + 1)
+            self._state = replace(state, polled=now)
 
-    def _look(self, now: float) -> None:
+    def _polled(self, before: PageState, now: float) -> PageState:
+        """Return the state as the storage is now. Raises OSError and the errors of damaged files."""
         marks = self._project_marks()
-        has_records = self._follower.look()
-        if has_records or marks != self._marks or now - self._inputs_looked >= _BETWEEN_INPUTS:
-            self._inputs_looked = now
-            if marks != self._marks:
-                self._read_project()
-                self._marks = marks
-            before = self._tables
-            self._tables = known_tables(self._kept, self._entries, self._follower.records)
-            statuses = table_statuses(self._spec.storage, self._tables, self._entries, self._follower.records)
-            self._edition += before != self._tables
-            self._version += has_records or statuses != self._statuses
-            self._statuses = statuses
+        self._follower.look()
+        records = self._follower.records
+        is_same = marks == before.marks and records is before.records
+        if is_same and now - before.inputs_polled < _POLL_INPUTS_SECONDS:
+            return before
+        state = before if marks == before.marks else replace(self._with_project(before), marks=marks)
+        tables = known_tables(state.kept, state.entries, records)
+        statuses = table_statuses(self._spec.storage, tables, state.entries, records)
+        return replace(
+            state,
+            version=before.version + (records is not before.records or statuses != before.statuses),
+            edition=before.edition + (tables != before.tables),
+            records=records,
+            tables=tables,
+            statuses=statuses,
+            inputs_polled=now,
+        )
 
-    def _read_project(self) -> None:
-        self._entries = PipelineCatalog.last_entries(self._spec.storage)
+    def _with_project(self, state: PageState) -> PageState:
+        """Return a state with the catalogue and the analysis as they are now."""
+        entries = PipelineCatalog.last_entries(self._spec.storage)
         kept = load_with_any_policy(self._spec)
-        self._kept = kept if isinstance(kept, KeptAnalysis) else None
-        self._note = "" if self._kept else str(kept)
+        analysis = kept if isinstance(kept, KeptAnalysis) else None
+        return replace(state, entries=entries, kept=analysis, note="" if analysis else str(kept))
 
     def _project_marks(self) -> list[Any]:
         """Return what tells whether the project, its analysis or its catalogue may be another."""
@@ -120,11 +159,12 @@ class PipelinePage:
         return [(str(file), mark_at(file)) for file in with_project]
 
     def version(self) -> int:
-        return self._version
+        return self._state.version
 
     def overview(self) -> JsonObject:
         self.refresh()
-        drawn = self._drawn()
+        state = self._state
+        drawn, labels = state.drawn(), state.labels(self._spec.database)
         picture = picture_of_tables(self._spec.name, [_drawn(table, self._spec.database) for table in drawn])
         return {
             "kind": "pipeline",
@@ -132,83 +172,56 @@ class PipelinePage:
             "storage": str(self._spec.storage),
             "svg": to_svg(picture),
             "nodes": {f"t{at}": str(table.name) for at, table in enumerate(drawn)},
-            "note": self._note,
+            "note": state.note,
             "why_seconds": WHY_SECONDS,
             "sources": {},
-            "sinks": {str(name): self._labels()[name] for name in self._with_rows()},
-            "tables": [self._described(table) for table in self._tables],
-        }
-
-    def _labels(self) -> Mapping[TableName, str]:
-        return {table.name: _label_of(table, self._spec.database) for table in self._tables}
-
-    def _drawn(self) -> list[KnownTable]:
-        """Return the tables to draw: dropped rows and violations only if others read them."""
-        read = {each.table for table in self._tables if table.beside is None for each in table.inputs}
-        return [table for table in self._tables if table.beside is None or table.name in read]
-
-    def _with_rows(self) -> list[TableName]:
-        names = [table.name for table in self._tables if table.name in self._entries]
-        return [name for name in names if self._entries[name].layout != SINK]
-
-    def _described(self, table: KnownTable) -> JsonObject:
-        dropped = table.name.beside(DROPPED)
-        return {
-            "name": str(table.name),
-            "label": self._labels()[table.name],
-            "title": table.title,
-            "kind": table.kind,
-            "method": table.method,
-            "why": table.why,
-            "where": table.where,
-            "defined": table.defined,
-            "beside": None if table.beside is None else str(table.beside),
-            "dropped": str(dropped) if dropped in self._entries else None,
-            "reads": [str(each.table or each.key) for each in table.inputs],
+            "sinks": {str(name): labels[name] for name in state.with_rows()},
+            "tables": [_described(table, labels[table.name], state.entries) for table in state.tables],
         }
 
     # -- how it is --------------------------------------------------------------------------------------
 
     def status(self, after: int) -> JsonObject:
+        state = self._state
         return {
-            "tick": self._version,
+            "tick": state.version,
             "ticks": [],
             "watermarks": {},
             "late": {},
             "sources": {},
             "state_bytes": None,
-            "edition": self._edition,
-            "views": {str(name): self._entries[name].version for name in self._with_rows()},
-            "figures": self._figures(),
-            "failure": self._failure(),
-            "tables": [_status(each, self._spec.database) for each in self._statuses],
-            "runs": len({each.run for each in self._follower.records}),
+            "edition": state.edition,
+            "views": {str(name): state.entries[name].version for name in state.with_rows()},
+            "figures": self._figures(state),
+            "failure": self._failure(state),
+            "tables": [_status(each, self._spec.database) for each in state.statuses],
+            "runs": len({each.run for each in state.records}),
         }
 
-    def _figures(self) -> list[list[str]]:
-        own = [each for each in self._statuses if _is_of_project(each.table)]
-        runs = [each for each in self._follower.records if each.kind == RUN]
+    def _figures(self, of: PageState) -> list[list[str]]:
+        own = [each for each in of.statuses if _is_of_project(each.table)]
+        runs = [each for each in of.records if each.kind == RUN]
         last = runs[-1] if runs else None
         state = last.state.lower() if last else "never"
         if last and last.state == RUNNING and running_since(self._spec.storage, [last]) is None:
             state = "died"
-        of = {health: sum(each.health is health for each in own) for health in Health}
+        count = {health: sum(each.health is health for each in own) for health in Health}
         return [
             ["Last run", f"{last.run}: {state}" if last else "none yet"],
             ["Tables", f"{len(own):,}"],
-            ["Up to date", f"{of[Health.FRESH]:,} of {len(own):,}"],
-            ["Failed or skipped", f"{of[Health.FAILED] + of[Health.SKIPPED]:,}"],
+            ["Up to date", f"{count[Health.FRESH]:,} of {len(own):,}"],
+            ["Failed or skipped", f"{count[Health.FAILED] + count[Health.SKIPPED]:,}"],
             ["Rows", f"{sum(each.entry.rows for each in own if each.entry):,}"],
         ]
 
-    def _failure(self) -> str:
-        if self._problem:
-            return self._problem
-        failed = [each for each in self._statuses if each.health is Health.FAILED]
+    def _failure(self, of: PageState) -> str:
+        if of.problem:
+            return of.problem
+        failed = [each for each in of.statuses if each.health is Health.FAILED]
         lines = [_first_line(each, self._spec.database) for each in failed]
         if lines:
             return "\n".join([f"{counted(len(lines), 'table')} failed:", *lines])
-        runs = [each for each in self._follower.records if each.kind == RUN]
+        runs = [each for each in of.records if each.kind == RUN]
         return runs[-1].error if runs and runs[-1].state == "FAILED" else ""
 
     def flow(self, view: str) -> JsonObject:
@@ -238,31 +251,34 @@ class PipelinePage:
 
     def _stored(self, view: str) -> StoredVersion:
         """Return the published version of a table. Raises `UnreadableSource`."""
-        for name in self._with_rows():
+        state = self._state
+        for name in state.with_rows():
             if str(name) == view:
-                return StoredVersion(self._spec.storage, name, self._entries[name])
+                return StoredVersion(self._spec.storage, name, state.entries[name], LIMIT)
         raise UnreadableSource(
             "there is no such table, or it has no rows yet", fix="choose another one", source=view[:200]
         )
 
     def why(self, view: str, row: str) -> JsonObject:
         self._stored(view)
-        if self._kept is None:
-            return {"why_not": f"The analysis of the project is needed, and {self._note}. Run the pipeline."}
+        state = self._state
+        if state.kept is None:
+            return {"why_not": f"The analysis of the project is needed, and {state.note}. Run the pipeline."}
         return self._find_why(view, row)
 
     # -- runs -------------------------------------------------------------------------------------------
 
     def runs(self, view: str, run: int) -> JsonObject:
         """Return the records of a table, of a run, or (with neither) of the last runs; the newest first."""
-        records = self._follower.records
+        state = self._state
+        records, labels = state.records, state.labels(self._spec.database)
         if view or run:
             listed = [
                 each
                 for each in records
                 if (not view or each.table_name == view) and (not run or each.run == run)
             ]
-            return {"records": [self._record(each) for each in reversed(listed)]}
+            return {"records": [self._record(each, state, labels) for each in reversed(listed)]}
         tables: dict[int, list[EventRecord]] = {}
         for each in records:
             if each.kind != RUN:
@@ -271,25 +287,24 @@ class PipelinePage:
         running = running_since(self._spec.storage, records)
         return {
             "records": [
-                {**self._record(_ended(end, running)), **_summary(tables.get(number, []))}
+                {**self._record(_ended(end, running), state, labels), **_summary(tables.get(number, []))}
                 for number, end in sorted(ends.items(), reverse=True)
             ]
         }
 
-    def _record(self, record: EventRecord) -> JsonObject:
-        name = next((t.name for t in self._tables if str(t.name) == record.table_name), None)
-        label = record.table_name if name is None else self._labels()[name]
+    def _record(self, record: EventRecord, state: PageState, labels: Mapping[TableName, str]) -> JsonObject:
+        name = next((t.name for t in state.tables if str(t.name) == record.table_name), None)
         return {
             **asdict(record),
             "at": record.seconds_since_epoch,
-            "label": label,
-            "comparable": name is not None and self._is_comparable(name, record),
+            "label": record.table_name if name is None else labels[name],
+            "comparable": name is not None and name in state.entries and self._is_comparable(name, record),
         }
 
     def _is_comparable(self, name: TableName, record: EventRecord) -> bool:
         """Return whether what a run has changed in a table can still be found."""
         before, after = record.version_before, record.version_after
-        if record.kind != TABLE or not before or before == after or name not in self._entries:
+        if record.kind != TABLE or not before or before == after:
             return False
         rows = PipelineCatalog.rows_in(self._spec.storage, name)
         return rows.folder(before).is_dir() and rows.folder(after).is_dir()
@@ -300,7 +315,7 @@ class PipelinePage:
         record = next(
             (
                 each
-                for each in self._follower.records
+                for each in self._state.records
                 if (each.kind, each.table_name, each.run) == (TABLE, view, run)
             ),
             None,
@@ -341,7 +356,7 @@ class PipelinePage:
         if kept is not None:
             return _Compared(key, kept)
         found: Any = diff_table(
-            self._spec, str(version.name), before=record.run - 1, after=record.run, most_bytes=MAX_COMPARED
+            self._spec, str(version.name), before=record.run - 1, after=record.run, limit=LIMIT
         )
         return _Compared(key, found.changes, found.columns)
 
@@ -378,14 +393,30 @@ def _label_of(table: KnownTable, database: str) -> str:
     return f"{_label(table.beside, database)}: {rows}"
 
 
+def _described(table: KnownTable, label: str, entries: Mapping[TableName, TableEntry]) -> JsonObject:
+    dropped = table.name.beside(DROPPED)
+    return {
+        "name": str(table.name),
+        "label": label,
+        "title": table.title,
+        "kind": table.kind,
+        "method": table.method,
+        "why": table.why,
+        "where": table.where,
+        "defined": table.defined,
+        "beside": None if table.beside is None else str(table.beside),
+        "dropped": str(dropped) if dropped in entries else None,
+        "reads": [str(each.table or each.key) for each in table.inputs],
+    }
+
+
 def _drawn(table: KnownTable, database: str) -> DrawnTable:
-    shape = BoxRole.OPAQUE if table.method.startswith("recompute") else BoxRole.OPERATOR
-    shape = {"sink": BoxRole.SINK, "snapshot": BoxRole.SOURCE}.get(table.kind, shape)
     called = table.kind if table.kind == "shared part" else _label_of(table, database)
     inputs = tuple(
         DrawnInput(each.table or each.key, _short(each.key), each.streaming) for each in table.inputs
     )
     # Its last line gets the freshness, which the page writes below the box.
+    shape = shape_of_table(table.kind, table.method)
     return DrawnTable(table.name, (called, table.method or table.kind), shape, inputs)
 
 
@@ -455,6 +486,9 @@ def _ended(record: EventRecord, running: EventRecord | None) -> EventRecord:
 def _summary(records: Sequence[EventRecord]) -> JsonObject:
     return {
         "tables": sum(each.kind == TABLE for each in records),
+        "part_cpu_seconds": round(
+            sum(each.cpu_seconds + each.spark_cpu_seconds for each in records if each.kind == PART), 4
+        ),
         "changed": sum(each.version_after != each.version_before for each in records if each.kind == TABLE),
         "failed": sum(each.state == "FAILED" for each in records),
     }

@@ -206,12 +206,17 @@ def picture_of_pipeline(title: str, graph: Graph, plans: Mapping[TableName, Tabl
 
 def drawn_table(table: StoredTable, plan: TablePlan) -> DrawnTable:
     """Return a table of a pipeline as it is drawn."""
-    shape = BoxRole.OPAQUE if plan.method.value.startswith("recompute") else BoxRole.OPERATOR
-    shape = {"sink": BoxRole.SINK, "snapshot": BoxRole.SOURCE}.get(table.dataset.kind.value, shape)
+    shape = shape_of_table(table.dataset.kind.value, plan.method.value)
     called = table.dataset.input or table.name.table
     leaves = [leaf for query in table.queries for leaf in query.leaves]
     inputs = tuple(DrawnInput(_key(leaf), _title(leaf), leaf.streaming) for leaf in leaves)
     return DrawnTable(table.name, (called, _caption(table, plan)), shape, inputs)
+
+
+def shape_of_table(kind: str, method: str) -> BoxRole:
+    """Return the shape of a table's box. kind: of its dataset. method: empty if it is not known."""
+    shape = BoxRole.OPAQUE if method.startswith("recompute") else BoxRole.OPERATOR
+    return {"sink": BoxRole.SINK, "snapshot": BoxRole.SOURCE}.get(kind, shape)
 
 
 def _key(leaf: Leaf) -> object:

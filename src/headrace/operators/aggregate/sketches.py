@@ -338,6 +338,7 @@ class Coupons(CodeCounts):
     def answers(self, groups: Numbers, codes: Numbers, count: int) -> pl.Series:
         ends = np.searchsorted(groups, np.arange(count), "right")
         each = np.split(codes, ends[:-1])
+        # An array is summed up at once; few coupons are listed.
         made = [HllSketch(self.lg_k, coupons).to_bytes() for coupons in each]
         return pl.Series(made, dtype=pl.Binary)
 

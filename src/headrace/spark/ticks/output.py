@@ -36,9 +36,15 @@ _BUCKETS = 1 << 16
 """Number of buckets for targets without bucket files, enough for any number of shards."""
 
 
+@singledispatch
 def takes_columns(target: object) -> bool:
     """Return whether `write_changes` accepts a target's changes as a table."""
-    return isinstance(target, Changelog)
+    return False
+
+
+@takes_columns.register
+def _(target: Changelog) -> bool:
+    return True
 
 
 @singledispatch

@@ -7,7 +7,7 @@ import { age, button, writeAges } from "./pipeline_panel.js";
 
 const RUNS = [{ title: "Run", number: true }, { title: "Ended" }, { title: "State" }, { title: "Tables", number: true }, { title: "Changed", number: true },
   { title: "Failed", number: true }, { title: "Rows read", number: true }, { title: "Inserted", number: true }, { title: "Deleted", number: true },
-  { title: "Time", number: true }, { title: "Processor", number: true }, { title: "Error" }, { title: "" }];
+  { title: "Time", number: true }, { title: "Processor", number: true }, { title: "of it shared parts", number: true }, { title: "Error" }, { title: "" }];
 const RECORDS = [{ title: "State" }, { title: "Method, reason, expectations" }, { title: "" }, { title: "Rows read", number: true },
   { title: "Inserted", number: true }, { title: "Deleted", number: true }, { title: "Rows", number: true }, { title: "Time", number: true },
   { title: "Processor", number: true }, { title: "State", number: true }, { title: "Files", number: true }];
@@ -79,7 +79,7 @@ function runRow(record, open) {
   const listed = button("Tables", `Tables of run ${record.run}`, () => open(record.run), `run ${record.run}`);
   return [whole(record.run), age(record.at), stateOf(record), whole(record.tables), whole(record.changed), whole(record.failed),
     whole(record.rows_read), whole(record.rows_inserted), whole(record.rows_deleted), duration(record.seconds), processor(record),
-    errorOf(record), listed];
+    record.part_cpu_seconds ? duration(record.part_cpu_seconds) : "", errorOf(record), listed];
 }
 
 const nameOf = (record) => (record.kind === "run" ? "the whole run" : record.label + (record.kind === "delivery" ? " (delivery)" : ""));
