@@ -85,7 +85,7 @@ ROWS: list[Row] = [(None if key == 9 else key, key + at) for key in range(10) fo
 KINDS = [(3, "a"), (4, "b")]
 
 
-@pytest.mark.parametrize("few", [True, False])
+@pytest.mark.parametrize("few", [True, pytest.param(False, marks=pytest.mark.verify)])
 def test_the_rows_of_changed_keys_are_recomputed_and_their_readers_get_the_difference(
     project: Project, monkeypatch: pytest.MonkeyPatch, few: bool
 ) -> None:

@@ -268,14 +268,15 @@ def test_a_backfill_as_it_is_typed(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("rounds", [1, pytest.param(6, marks=pytest.mark.verify)])
 @pytest.mark.seeds(2, verify_from=1)
 def test_any_part_is_as_from_scratch_and_a_killed_backfill_changes_nothing(
-    tmp_path: Path, spark: SparkSession, seed: int
+    tmp_path: Path, spark: SparkSession, seed: int, rounds: int
 ) -> None:
     draw = random.Random(seed)
     project = new_project(tmp_path / "project", spark)
     rows: list[tuple[int, int, int]] = []
-    for number in range(1, 7):
+    for number in range(1, rounds + 1):
         new = [(draw.randrange(9), draw.randrange(5), draw.randrange(9)) for _ in range(draw.randrange(1, 6))]
         rows += new
         add_orders(project, number, *new)

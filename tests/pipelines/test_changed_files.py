@@ -190,24 +190,24 @@ def test_the_reason_of_what_is_made_from_all_rows(tmp_path: Path, spark: SparkSe
     project.add("sales", 1, SALES)
     assert why(project.run(), "big") == "from all rows: first run"
     assert why(project.run(full=["big"]), "big") == "from all rows: --full-refresh"
-    assert why(project.run(), "big") == ""
+    assert why(project.run("big"), "big") == ""
 
     project.write("a.py", PYTHON.replace("shop > 0", "shop > 1"))
-    report = project.run()
+    report = project.run("big", "sums")
     assert why(report, "big") == "from all rows: its query has changed (Filter)"
     assert why(report, "sums") == ""
     project.write(
         "a.py", PYTHON.replace('where("shop > 0")', 'selectExpr("*", "1 AS one").where("shop > 0")')
     )
-    assert "its columns have changed (one is new)" in why(project.run(), "big")
+    assert "its columns have changed (one is new)" in why(project.run("big"), "big")
     project.write("a.py", PYTHON.replace("shop INT, land STRING", "shop LONG, land STRING"))
-    report = project.run()
+    report = project.run("big", "sums")
     assert "its columns have changed" in why(report, "big")
     assert f"its query has changed (Join, input files {project.root / 'shops'}" in why(report, "sums")
 
     spec = project.root / "spark-pipeline.yml"
     spec.write_text(spec.read_text() + "configuration: {spark.sql.caseSensitive: 'true'}\n")
-    assert "spark.sql.caseSensitive is true, was false" in why(project.run(), "sums")
+    assert "spark.sql.caseSensitive is true, was false" in why(project.run("sums"), "sums")
 
 
 def test_a_column_of_files_that_a_query_does_not_read_may_come_and_go(project: Project) -> None:

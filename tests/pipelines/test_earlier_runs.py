@@ -193,14 +193,15 @@ def test_columns_that_came_and_went(tmp_path: Path, spark: SparkSession) -> None
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("runs", [2, pytest.param(5, marks=pytest.mark.verify)])
 @pytest.mark.seeds(2, verify_from=1)
 def test_differences_are_those_of_the_rows_that_were_published(
-    tmp_path: Path, spark: SparkSession, seed: int
+    tmp_path: Path, spark: SparkSession, seed: int, runs: int
 ) -> None:
     draw = random.Random(seed)
     project = new_project(tmp_path / "project", spark, "9 runs")
     was: dict[int, dict[str, Counter[tuple[Any, ...]]]] = {}
-    for number in range(1, 6):
+    for number in range(1, runs + 1):
         project.add(
             "in", number, [record(draw.randrange(5), draw.randrange(9), number * 10 + at) for at in range(3)]
         )

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize("group", EXPRESSIONS)
-@pytest.mark.seeds(2)
+@pytest.mark.seeds(2, verify_from=1)
 def test_values_are_those_of_spark(spark: SparkSession, group: str, seed: int) -> None:
     drawn = rows(seed)
     create_view(spark, drawn)

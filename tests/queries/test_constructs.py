@@ -135,16 +135,16 @@ QUERIES = {
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_the_answer_of_a_query_is_that_of_spark(spark: SparkSession, name: str) -> None:
+@pytest.mark.seeds(3, verify_from=1)
+def test_the_answer_of_a_query_is_that_of_spark(spark: SparkSession, name: str, seed: int) -> None:
     text = QUERIES[name]
     if name == "functions of SQL":
         body = "try_add(x, 9223372036854775806)"
         spark.sql(f"CREATE OR REPLACE TEMPORARY FUNCTION tried(x BIGINT) RETURNS BIGINT RETURN {body}")
         body = "replace(s, 'x', '%') LIKE '!%' ESCAPE '!'"
         spark.sql(f"CREATE OR REPLACE TEMPORARY FUNCTION escaped(s STRING) RETURNS BOOLEAN RETURN {body}")
-    for seed in range(3):
-        flow = hr.sql(text, tables=TABLES, spark=spark)
-        check_answer(spark, flow, lambda _: spark.sql(text), TABLES, draw, seed)
+    flow = hr.sql(text, tables=TABLES, spark=spark)
+    check_answer(spark, flow, lambda _: spark.sql(text), TABLES, draw, seed)
 
 
 def test_columns_of_one_name_are_numbered(spark: SparkSession) -> None:
@@ -282,12 +282,12 @@ FRAMES: dict[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
 
 
 @pytest.mark.parametrize("name", FRAMES)
-def test_the_answer_of_a_dataframe_is_that_of_spark(spark: SparkSession, name: str) -> None:
+@pytest.mark.seeds(2, verify_from=1)
+def test_the_answer_of_a_dataframe_is_that_of_spark(spark: SparkSession, name: str, seed: int) -> None:
     frames = {table: empty_frame(spark, TABLES[table]) for table in ("items", "events")}
     make = FRAMES[name]
-    for seed in range(2):
-        flow = hr.from_dataframe(make(frames["items"], frames["events"]), tables=frames)
-        check_answer(spark, flow, lambda given: make(given["items"], given["events"]), TABLES, draw, seed)
+    flow = hr.from_dataframe(make(frames["items"], frames["events"]), tables=frames)
+    check_answer(spark, flow, lambda given: make(given["items"], given["events"]), TABLES, draw, seed)
 
 
 def test_a_query_calls_registered_functions(spark: SparkSession) -> None:

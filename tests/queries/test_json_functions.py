@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.seeds(3)
+@pytest.mark.seeds(3, verify_from=1)
 def test_parts_are_those_of_spark(spark: SparkSession, seed: int) -> None:
     some = rows(seed, 400)
     create_view(spark, some)
     assert not value_differences(spark, some, PARTS, equal)
 
 
-@pytest.mark.seeds(3)
+@pytest.mark.seeds(3, verify_from=1)
 def test_values_from_json_are_those_of_spark(spark: SparkSession, seed: int) -> None:
     some = rows(seed, 400)
     create_view(spark, some)
@@ -36,7 +36,7 @@ def test_values_from_json_are_those_of_spark(spark: SparkSession, seed: int) -> 
 _NAME = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\w+)\s*:""")
 
 
-@pytest.mark.seeds(3)
+@pytest.mark.seeds(3, verify_from=1)
 def test_maps_are_those_of_spark(spark: SparkSession, seed: int) -> None:
     some = [row for row in rows(seed, 600) if repeats_no_name(row.t or "")]
     create_view(spark, some)
@@ -148,7 +148,7 @@ def test_what_does_not_fit_raises_in_the_mode_failfast(spark: SparkSession) -> N
             answer(spark, of_maps, texts(value))
 
 
-@pytest.mark.seeds(2)
+@pytest.mark.seeds(2, verify_from=1)
 def test_written_texts_are_those_of_spark(spark: SparkSession, seed: int) -> None:
     some = rows(seed, 200)
     create_view(spark, some)
@@ -218,7 +218,7 @@ def answer(spark: SparkSession, text: str, some: list[V]) -> list[tuple[Any, ...
     return sorted((row[:-1] for row in made for _ in range(row[-1])), key=repr)
 
 
-@pytest.mark.seeds(3)
+@pytest.mark.seeds(3, verify_from=1)
 @pytest.mark.parametrize("outer", ["", "OUTER "])
 def test_json_tuple_makes_columns(spark: SparkSession, outer: str, seed: int) -> None:
     some = rows(seed, 400)

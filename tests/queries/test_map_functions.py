@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize("group", EXPRESSIONS)
-@pytest.mark.seeds(2)
+@pytest.mark.seeds(2, verify_from=1)
 def test_values_are_those_of_spark(spark: SparkSession, group: str, seed: int) -> None:
     drawn = rows(seed)
     create_view(spark, drawn)
@@ -86,7 +86,7 @@ QUERIES = {
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@pytest.mark.seeds(2)
+@pytest.mark.seeds(2, verify_from=1)
 def test_maps_pass_through_queries(spark: SparkSession, name: str, seed: int) -> None:
     flow = hr.sql(QUERIES[name], tables=TABLES, spark=spark)
     check_answer(spark, flow, lambda _: spark.sql(QUERIES[name]), TABLES, draw, seed)

@@ -107,11 +107,11 @@ QUERIES = {
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_the_estimate_is_that_of_spark(spark: SparkSession, name: str) -> None:
+@pytest.mark.seeds(2, verify_from=1)
+def test_the_estimate_is_that_of_spark(spark: SparkSession, name: str, seed: int) -> None:
     text = QUERIES[name]
-    for seed in range(2):
-        flow = hr.sql(text, tables=TABLES, spark=spark)
-        check_answer(spark, flow, lambda _: spark.sql(text), TABLES, draw, seed)
+    flow = hr.sql(text, tables=TABLES, spark=spark)
+    check_answer(spark, flow, lambda _: spark.sql(text), TABLES, draw, seed)
 
 
 @pytest.mark.parametrize("columnar", ["never", "always"])

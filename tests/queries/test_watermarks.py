@@ -90,14 +90,14 @@ def answer_of(flow: hr.Flow, ticks: list[list[Bid]]) -> Counter[Any]:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_the_answer_is_that_of_spark_over_the_rows_on_time(spark: SparkSession, name: str) -> None:
+@pytest.mark.seeds(3, verify_from=1)
+def test_the_answer_is_that_of_spark_over_the_rows_on_time(spark: SparkSession, name: str, seed: int) -> None:
     flow = hr.sql(QUERIES[name], sources={"bids": Bid}, spark=spark)
-    for seed in range(3):
-        ticks = random_ticks(seed)
-        # Of a relation that is no stream Spark leaves the watermark out.
-        spark.createDataFrame(on_time(ticks), DDL).coalesce(1).createOrReplaceTempView("bids")
-        expected = Counter(comparable(row) for row in spark.sql(QUERIES[name]).collect())
-        assert answer_of(flow, ticks) == expected
+    ticks = random_ticks(seed)
+    # Of a relation that is no stream Spark leaves the watermark out.
+    spark.createDataFrame(on_time(ticks), DDL).coalesce(1).createOrReplaceTempView("bids")
+    expected = Counter(comparable(row) for row in spark.sql(QUERIES[name]).collect())
+    assert answer_of(flow, ticks) == expected
 
 
 @pytest.mark.parametrize("name", QUERIES)
