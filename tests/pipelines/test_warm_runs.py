@@ -20,11 +20,10 @@ import pytest
 
 from headrace.analysis import analysis
 from headrace.file_system import remove_folder
-from headrace.pipelines import kept_analysis
+from headrace.pipelines import catalog, kept_analysis
 from headrace.pipelines.catalog import PipelineCatalog
 from headrace.pipelines.definitions import Place
-from headrace.pipelines.kept_analysis import ReadParts
-from headrace.pipelines.pipeline_run import RunReport, UpdateState, run_pipeline
+from headrace.pipelines.pipeline_run import RunReport, UpdateState, WarmProject, run_pipeline
 from headrace.pipelines.rollback import rollback
 from headrace.pipelines.watch import Watch
 from headrace.spark.ticks import plan
@@ -82,7 +81,7 @@ class Shop:
             SPEC + 'configuration: {headrace.version_retention: "20 runs"}\n'
         )
         self.draw, self.queries, self.files = draw, dict(QUERIES), 0
-        self.parts = ReadParts()
+        self.warm = WarmProject()
         self.add_orders(40)
         self.add_customers(range(12))
 
@@ -117,7 +116,7 @@ class Shop:
         """Run as --continuous does."""
         sessions: Any = never if place is Place.HERE else self.project.spark
         spec = self.project.spec
-        return run_pipeline(spec, sessions, place=place, parts=self.parts, skip_invalid=True)
+        return run_pipeline(spec, sessions, place=place, warm=self.warm, skip_invalid=True)
 
     def assert_right(self) -> None:
         root = self.project.root
@@ -147,7 +146,7 @@ def shop(tmp_path: Path, spark: SparkSession) -> Shop:
 
 @contextmanager
 def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
-    """Count analyses of flows, compiled stages, and parts that are unpickled, in the block."""
+    """Count analyses of flows, compiled stages, and parts and catalogues that are read, in the block."""
     found = Counter[str]()
 
     def counting(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -162,6 +161,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
             (analysis, "find_facts"),
             (plan, "compile_stage"),
             (kept_analysis, "_unpickled"),
+            (catalog, "_read_file"),
         ):
             patch.setattr(module, name, counting(name, getattr(module, name)))
         yield found
@@ -181,21 +181,22 @@ def test_a_warm_run_analyses_compiles_and_unpickles_nothing_again(
 
     first = go_on()
     assert all(first[name] for name in ("find_facts", "compile_stage", "_unpickled"))
-    assert go_on() == Counter()
+    # Of all catalogues that are kept, only the one that the run before has made is read.
+    assert go_on() == Counter(_read_file=1)
     # Large ticks have code of their own, compiled once, too.
     shop.add_orders(2_000)
     shop.run(Place.HERE)
     shop.add_orders(2_000)
     with counted(monkeypatch) as found:
         shop.run(Place.HERE)
-    assert found == Counter()
+    assert found == Counter(_read_file=1)
     shop.assert_right()
 
 
 def test_what_is_kept_is_that_of_the_project_as_it_is(shop: Shop) -> None:
     shop.add_orders(7)
     shop.run(Place.HERE)
-    flows = dict(shop.parts.parts)
+    flows = dict(shop.warm.analysis.parts)
     shop.queries["by_city"] = shop.queries["by_city"].replace("count(*)", "count(*) + 1")
     shop.project.write("b.sql", sql(**shop.queries))
     shop.run()
@@ -205,10 +206,10 @@ def test_what_is_kept_is_that_of_the_project_as_it_is(shop: Shop) -> None:
     named = set(
         json.loads((shop.project.root / "storage/analysis/kept.json").read_text())["body"]["parts"].values()
     )
-    assert shop.parts.parts.keys() <= named
-    stayed = [digest for digest in flows.keys() & named if digest in shop.parts.parts]
+    assert shop.warm.analysis.parts.keys() <= named
+    stayed = [digest for digest in flows.keys() & named if digest in shop.warm.analysis.parts]
     assert stayed
-    assert all(shop.parts.parts[digest] is flows[digest] for digest in stayed)
+    assert all(shop.warm.analysis.parts[digest] is flows[digest] for digest in stayed)
 
 
 def test_a_warm_run_notices_whatever_else_has_happened(shop: Shop) -> None:

@@ -110,9 +110,8 @@ def run(
     file with an error then leaves its tables as they are, and the others go on.
     """
     from headrace.cli.pipeline_events import JSON_PRINTER, TEXT_PRINTER, News
-    from headrace.pipelines.kept_analysis import ReadParts
     from headrace.pipelines.lineage import lineage_listeners
-    from headrace.pipelines.pipeline_run import Selection, run_pipeline
+    from headrace.pipelines.pipeline_run import Selection, WarmProject, run_pipeline
     from headrace.pipelines.run_metrics import metrics_listeners
     from headrace.pipelines.spec import find_spec, read_spec
     from headrace.pipelines.table_update import Stopped
@@ -125,7 +124,7 @@ def run(
     selection = Selection(_names(refresh), _names(full_refresh), full_refresh_all)
     try:
         with _session(spec) as (project, start), _observer(log_format) as observer:
-            watch, parts = Watch(project), ReadParts()
+            watch, warm = Watch(project), WarmProject()
             report = run_pipeline(
                 project,
                 start,
@@ -134,7 +133,7 @@ def run(
                 observer=observer,
                 listeners=listeners,
                 place=on,
-                parts=parts,
+                warm=warm,
             )
             selection = Selection((*selection.refresh, *selection.full))
             if continuous:
@@ -155,7 +154,7 @@ def run(
                         skip_invalid=True,
                         place=on,
                         only_news=True,
-                        parts=parts,
+                        warm=warm,
                     )
                     news.report(report)
                 except HeadraceError as error:

@@ -98,12 +98,15 @@ class PipelineCatalog:
     run: number of the run that has opened it, of the catalogue that this publishes.
     """
 
-    def __init__(self, storage: Path, lease: Lease, retention: Retention | None) -> None:
+    def __init__(
+        self, storage: Path, lease: Lease, retention: Retention | None, read: ReadCatalogues
+    ) -> None:
         self.storage = storage
         self._lease = lease
         self._retention = retention
         self._folder = storage / "catalog"
         self._runs = VersionFolders(self._folder)
+        self._read_before = read
         self._read_runs: dict[int, _CatalogFile] = {}
         self._current, published, ahead = self._read()
         self.published = dict(published)
@@ -114,10 +117,13 @@ class PipelineCatalog:
 
     @classmethod
     @contextmanager
-    def open(cls, storage: Path, retention: Retention | None) -> Iterator[PipelineCatalog]:
+    def open(
+        cls, storage: Path, retention: Retention | None, read: ReadCatalogues | None = None
+    ) -> Iterator[PipelineCatalog]:
         """Open the catalogue of a storage for a run. Raises `PipelineInUse` and `CatalogDamaged`.
 
         retention: of earlier runs, for diff and rollback; None for the one before, for readers at work.
+        read: catalogues of this storage that need not be read again.
         """
         folder = storage / "catalog"
         folder.mkdir(parents=True, exist_ok=True)
@@ -131,7 +137,7 @@ class PipelineCatalog:
                 storage=str(storage),
             ) from None
         try:
-            yield cls(storage, lease, retention)
+            yield cls(storage, lease, retention, ReadCatalogues() if read is None else read)
         finally:
             lease.release()
 
@@ -194,10 +200,9 @@ class PipelineCatalog:
     def identity_of_last(storage: Path) -> tuple[int, ...] | None:
         """Return what tells the catalogue of the last run from all others; None if there is none."""
         try:
-            found = os.stat(storage / "catalog" / _CURRENT / _FILE)
+            return _identity(storage / "catalog" / _CURRENT / _FILE)
         except OSError:
             return None
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
     @staticmethod
     def published_runs(storage: Path) -> list[PublishedRun]:
@@ -338,7 +343,7 @@ class PipelineCatalog:
 
     def _of_run(self, run: int) -> _CatalogFile:
         if run not in self._read_runs:
-            self._read_runs[run] = _read_file(self._runs.folder(run) / _FILE)
+            self._read_runs[run] = self._read_before.read(run, self._runs.folder(run) / _FILE)
         return self._read_runs[run]
 
     def _unpublished(self, ahead: Mapping[TableName, TableEntry]) -> Mapping[TableName, TableEntry]:
@@ -383,6 +388,7 @@ class PipelineCatalog:
         """Remove versions, changes and states that neither kept catalogues nor readers need."""
         self._runs.retain(kept := self._kept_runs())
         self._read_runs = {run: each for run, each in self._read_runs.items() if run in kept}
+        self._read_before.retain(kept)
         # As far as the last run has come; and what readers were still to get then, in each earlier one.
         needed = [(self.entries, self.entries)]
         needed += [(of, without_deliveries(of)) for of in self._earlier()]
@@ -455,6 +461,39 @@ class _CatalogFile:
     tables: Mapping[TableName, TableEntry]
     ahead: Mapping[TableName, TableEntry]
     gone: Mapping[TableName, int]
+
+
+@dataclass(slots=True)
+class ReadCatalogues:
+    """Catalogues of runs that this process has read, with the identities of their files, by run.
+
+    A catalogue is never changed. But a storage may be removed, and its numbers begin again.
+    """
+
+    _files: dict[int, tuple[tuple[int, ...], _CatalogFile]] = field(
+        default_factory=dict[int, "tuple[tuple[int, ...], _CatalogFile]"]
+    )
+
+    def read(self, run: int, file: Path) -> _CatalogFile:
+        """Return the content of a catalogue's file. Raises `CatalogDamaged`."""
+        try:
+            identity = _identity(file)
+        except OSError:
+            return _read_file(file)  # It says what is wrong.
+        known = self._files.get(run)
+        if known is None or known[0] != identity:
+            known = self._files[run] = identity, _read_file(file)
+        return known[1]
+
+    def retain(self, runs: Collection[int]) -> None:
+        """Forget all catalogues but those of these runs."""
+        for run in self._files.keys() - set(runs):
+            del self._files[run]
+
+
+def _identity(file: Path) -> tuple[int, ...]:
+    found = os.stat(file)
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _body(

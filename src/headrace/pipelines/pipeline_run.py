@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from headrace.errors import HeadraceError
 from headrace.pipelines.backfill import BackfillUpdater, check_backfill
-from headrace.pipelines.catalog import PipelineCatalog, TableEntry
+from headrace.pipelines.catalog import PipelineCatalog, ReadCatalogues, TableEntry
 from headrace.pipelines.definitions import (
     SHARED,
     SNAPSHOTS,
@@ -84,6 +84,17 @@ class Selection:
     where: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class WarmProject:
+    """What a process that runs a project again and again keeps from run to run.
+
+    All of it is on disk as well: a run compares it with that, and holds as much as the last run has used.
+    """
+
+    analysis: ReadParts = field(default_factory=ReadParts)
+    catalogues: ReadCatalogues = field(default_factory=ReadCatalogues)
+
+
 _Update: TypeAlias = Callable[[], Mapping[TableName, Updated]]
 
 Observer: TypeAlias = Callable[[Event], object]
@@ -121,7 +132,7 @@ def run_pipeline(
     skip_invalid: bool = False,
     only_news: bool = False,
     place: Place = Place.AUTO,
-    parts: ReadParts | None = None,
+    warm: WarmProject | None = None,
 ) -> RunReport:
     """Bring the tables of a pipeline up to date and publish them.
 
@@ -129,20 +140,23 @@ def run_pipeline(
     listeners:    are told when the run begins and ends.
     skip_invalid: leave out files, statements and tables with errors, instead of raising these.
     only_news: leave runs in which nothing changes or fails out of the event log.
-    parts: of the project's kept analysis, which earlier runs of this process have read and compiled.
+    warm: what earlier runs of this process have read and compiled.
 
     A table that fails, and those that read it, keep their rows; so do those that are not selected. Whatever
     ends the run before it publishes leaves all tables as they were.
 
     Raises the errors of `planned`, `UnknownDataset` for a selection, and `PipelineInUse`.
     """
+    warm = warm or WarmProject()
     with (
-        PipelineCatalog.open(spec.storage, spec.version_retention) as catalog,
+        PipelineCatalog.open(spec.storage, spec.version_retention, warm.catalogues) as catalog,
         recording(spec, catalog, observer, listeners, only_news=only_news) as recorder,
         ExitStack() as closing,
     ):
         project = Project(spec, spark, policy, closing, skip_invalid=skip_invalid)
-        kept = "" if place is Place.SPARK else load_analysis(spec, policy, project.settings, parts=parts)
+        kept = (
+            "" if place is Place.SPARK else load_analysis(spec, policy, project.settings, parts=warm.analysis)
+        )
         if isinstance(kept, KeptAnalysis):
             graph, plans = kept.graph, kept.plans
         elif place is Place.HERE:

@@ -260,8 +260,9 @@ def spark_for(spec: PipelineSpec) -> Generator[Callable[[], SparkSession]]:
         need_pyspark()
         there = SparkContext._active_spark_context is not None  # pyright: ignore[reportPrivateUsage]
         given = dict(settings_of(spec))
-        memory = given.pop("spark.driver.memory", "1g")
-        spark = session(app_name=spec.name, memory=memory, config=given)
+        memory, master = given.pop("spark.driver.memory", "1g"), given.pop("spark.master", "local[*]")
+        # The first run may read all there has ever been, the next ones a few rows.
+        spark = session(master=master, app_name=spec.name, memory=memory, jit="hot", config=given)
         if not there:
             started.append(spark)
         return spark

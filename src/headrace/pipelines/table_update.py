@@ -23,7 +23,7 @@ from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, wit
 from headrace.pipelines.run_snapshot import RunSnapshot
 from headrace.pipelines.table_plan import ANSWER, Costs, Method, TablePlan
 from headrace.pipelines.table_versions import TableVersions
-from headrace.pipelines.weighted_rows import WEIGHT, consolidate, expand, has_removals, with_weight
+from headrace.pipelines.weighted_rows import WEIGHT, expand, has_removals, with_weight
 from headrace.tables.version_folders import WEIGHT as SOURCE_WEIGHT
 
 if TYPE_CHECKING:
@@ -438,8 +438,7 @@ class Updater:
         changed = self._tick(state, whole, now, self._shards(query))
         ticks = state.ticks_after(0)
         if ticks:
-            rows = self._writer.read_ticks(ticks)
-            version = self._writer.replace(expand(consolidate(rows)))
+            version = self._writer.replace(self._writer.rows_of_ticks(ticks))
         else:
             version = self._writer.replace(empty_frame(self._table.schema, self.snapshot.spark))
         made = self._entry(version, {query.query.name: now}, generation, state.last_tick)

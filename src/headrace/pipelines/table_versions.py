@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -209,6 +209,14 @@ class TableVersions:
         held, parts = self._rows_folder(version), self.table.dataset.partitioned_by
         made = [read_data_file(held, file, columns, parts) for file in files]
         return pa.concat_tables([columns.empty_table(), *made])
+
+    def rows_of_ticks(self, folders: Sequence[Path]) -> DataFrame:
+        """Return the rows that the changes in all ticks of a changelog add up to."""
+        changes = self.read_ticks(folders)
+        least, most = _span_of_weights((file for each in folders for file in data_files(each)), SINK_WEIGHT)
+        if least == most == 1:
+            return changes.drop(WEIGHT)
+        return expand(changes if least > 0 else consolidate(changes))
 
     def files(self) -> list[Path]:
         """Return the data files of the last version. Raises `CatalogDamaged` if files are missing."""
@@ -604,13 +612,26 @@ def _publish(staged: Path, folder: Path) -> None:
 
 def adds_only(folder: Path) -> bool:
     """Return whether a folder of changes has no retractions."""
+    return _span_of_weights(data_files(folder), WEIGHT)[0] > 0
+
+
+def _span_of_weights(files: Iterable[Path], column: str) -> tuple[int, int]:
+    """Return the least and the largest weight in files of changes; one of rows without a weight is 1."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     compute: Any = pc
-    files = [file for file in data_files(folder) if WEIGHT in pq.read_schema(file).names]
-    weights = (pq.ParquetFile(file).read([WEIGHT])[WEIGHT] for file in files)
-    return all(compute.min(each).as_py() > 0 for each in weights if len(each))
+    found = set[int]()
+    for file in files:
+        held = pq.ParquetFile(file)
+        if not held.metadata.num_rows:
+            continue
+        if column not in held.schema_arrow.names:
+            found.add(1)
+            continue
+        span = compute.min_max(compute.fill_null(held.read([column])[column], 1)).as_py()
+        found |= {span["min"], span["max"]}
+    return min(found, default=1), max(found, default=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,19 @@ _PREFIX = "headrace-spark-"
 # A path of a Unix domain socket has 108 bytes; Spark appends a name of about 45 to the folder.
 _LONGEST_SOCKET_FOLDER = 60
 
-_QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_JIT: Mapping[str, tuple[str, ...]] = {
+    "quick": ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
+    # Twenty times the JVM's own thresholds.
+    "hot": (
+        "-XX:Tier4InvocationThreshold=100000",
+        "-XX:Tier4MinInvocationThreshold=12000",
+        "-XX:Tier4CompileThreshold=300000",
+        "-XX:Tier4BackEdgeThreshold=800000",
+        "-XX:+UseSerialGC",
+    ),
+    "full": (),
+}
+"""Options of the JVM, by how much it optimises."""
 
 
 def session(
@@ -52,7 +64,7 @@ def session(
     app_name: str = "headrace",
     memory: str = "1g",
     partitions: int | None = None,
-    jit: Literal["quick", "full"] = "quick",
+    jit: Literal["quick", "hot", "full"] = "quick",
     python: str | None = None,
     class_archive: bool = True,
     jvm_options: Iterable[str] = (),
@@ -65,7 +77,8 @@ def session(
     memory:      heap of the JVM; at least "512m".
     partitions:  partitions of a shuffle; by default the number of concurrent tasks.
     jit:         "quick" compiles little, which suits short starts and small ticks. "full" lets the JVM
-                 optimise, which suits batches that run for minutes.
+                 optimise, which suits batches that run for minutes; "hot" lets it optimise only what runs
+                 hundreds of thousands of times, which suits both if it is not known which will come.
     python:      interpreter of the workers; by default this one.
     class_archive: use the archive built by `python -m headrace.spark`, if it exists.
     jvm_options: further options of the JVM.
@@ -79,8 +92,7 @@ def session(
     if there is not None:
         return there
     folder = _new_folder()
-    quick = _QUICK if jit == "quick" else ()
-    common = (*quick, f"-Djava.io.tmpdir={folder}")
+    common = (*_JIT[jit], f"-Djava.io.tmpdir={folder}")
     settings = _settings(master, app_name, partitions, folder)
     executors = Executors.of(master)
     if python is None and not executors:  # Another interpreter may not have this package.
@@ -231,6 +243,9 @@ def _settings(master: str, app_name: str, partitions: int | None, folder: Path) 
         ),
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.dataFrameQueryContext.enabled": "false",
+        # No limit: Spark would add up the bytes of a batch after each of its rows, which takes two fifths of
+        # the JVM's time where millions are read. Batches have 10,000 rows (maxRecordsPerBatch).
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     }
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 from headrace.arrangement.batch import (
     Numbers,
+    Places,
     SortedBatch,
     batch_of,
     concat_frames,
@@ -280,33 +281,61 @@ def _estimates(
     keys: Sequence[pl.Series],
 ) -> tuple[pl.Series, pl.Series]:
     """Return the answers of a sketch for groups, before a new batch and after it."""
-    count = len(keys[0])
-    probe = Probe.of(spine.layout, [*keys, of_part(held.part, count)])
-    old = [probe.find(batch) for batch in spine.batches]
-    before, after = (together(spine.layout, found) for found in (old, [*old, probe.find(new)]))
-    return _sketched(sketch, before, count), _sketched(sketch, after, count)
+    count, layout = len(keys[0]), spine.layout
+    probe = Probe.of(layout, [*keys, of_part(held.part, count)])
+    old = together(layout, [probe.find(batch) for batch in spine.batches])
+    found = together(layout, [old, probe.find(new)])
+    there = _SortedCodes.of(found)
+    copies = found.rows[COPIES].to_numpy()
+    now = there.sums(copies) > 0
+    was = there.sums(np.where(np.arange(len(copies)) < len(old.asked), copies, 0)) > 0
+    before = sketch.answers(there.groups[was], there.codes[was], count)
+    # Most groups have most codes already.
+    changed = np.unique(there.groups[was != now])
+    if not len(changed):
+        return before, before
+    own = now & np.isin(there.groups, changed)
+    places = np.searchsorted(changed, there.groups[own])
+    after = before.clone().scatter(changed, sketch.answers(places, there.codes[own], len(changed)))
+    return before, after
 
 
-def _sketched(sketch: CodeCounts, found: FoundRows, count: int) -> pl.Series:
-    there = _present_codes(found)
-    return sketch.answers(there.asked, there.rows[CODE].to_numpy(), count)
+@dataclass(frozen=True, slots=True)
+class _SortedCodes:
+    """Codes of groups, each once, in order.
+
+    order: the rows in that order. firsts: where in it the rows of each code begin.
+    """
+
+    order: Places
+    firsts: Places
+    groups: Numbers
+    codes: Numbers
+
+    @classmethod
+    def of(cls, found: FoundRows) -> _SortedCodes:
+        # A code has at most 32 bits. Rows of a batch are nearly in order, of which a stable sort makes use.
+        keys = (found.asked.astype(np.int64) << 32) | found.rows[CODE].to_numpy()
+        order = np.argsort(keys, kind="stable")
+        keys = keys[order]
+        begins = np.ones(len(keys), np.bool_)
+        begins[1:] = keys[1:] != keys[:-1]
+        firsts = np.flatnonzero(begins)
+        return cls(order, firsts, keys[firsts] >> 32, keys[firsts] & 0xFFFFFFFF)
+
+    def sums(self, copies: Numbers) -> Numbers:
+        """Return the sum of the copies of each code's rows."""
+        return np.add.reduceat(copies[self.order], self.firsts) if len(self.firsts) else copies[:0]
 
 
 def _present_codes(found: FoundRows) -> FoundRows:
     """Return a row for each code with copies of each group, in order."""
-    codes = found.rows[CODE].to_numpy()
-    order = np.lexsort((codes, found.asked))
-    groups, codes = found.asked[order], codes[order]
-    begins = np.ones(len(order), np.bool_)
-    begins[1:] = (groups[1:] != groups[:-1]) | (codes[1:] != codes[:-1])
-    firsts = np.flatnonzero(begins)
-    if not len(firsts):
-        return found
-    copies = np.add.reduceat(found.rows[COPIES].to_numpy()[order], firsts)
-    firsts, copies = firsts[copies > 0], copies[copies > 0]
-    rows = take(found.rows, order[firsts])
-    rows.replace_column(rows.get_column_index(COPIES), pl.Series(COPIES, copies))
-    return FoundRows(groups[firsts], rows)
+    there = _SortedCodes.of(found)
+    copies = there.sums(found.rows[COPIES].to_numpy())
+    kept = copies > 0
+    rows = take(found.rows, there.order[there.firsts[kept]])
+    rows.replace_column(rows.get_column_index(COPIES), pl.Series(COPIES, copies[kept]))
+    return FoundRows(there.groups[kept], rows)
 
 
 def _by_part(extremes: Sequence[HeldValues], found: FoundRows, count: int) -> PartAnswers:
