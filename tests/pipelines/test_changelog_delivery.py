@@ -69,7 +69,8 @@ def test_what_was_not_delivered_comes_with_the_next_run(
     add(project, 1, (1, 10))
     project.run()
     with monkeypatch.context() as patch:
-        patch.setattr("headrace.pipelines.deliveries.save", no_space)
+        for writer in ("save", "write_table"):
+            patch.setattr(f"headrace.pipelines.deliveries.{writer}", no_space)
         add(project, 2, (1, 11))
         failed = event(project.run(), "latest")
         assert failed.state.value == "FAILED"
