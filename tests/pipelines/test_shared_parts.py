@@ -542,10 +542,10 @@ def test_an_input_that_only_spark_reads_does_not_need_it_while_it_stays(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     shop = Shop.new(tmp_path / "project", spark, VIEWS)
-    rates = shop.project.root / "rates/1.csv"
+    rates = shop.project.root / "rates/1.xml"
     rates.parent.mkdir()
-    rates.write_text("city,rate\nbath,2\n")
-    read = "spark.read.schema('city STRING, rate INT').csv('rates', header=True)"
+    rates.write_text("<all><r><city>bath</city><rate>2</rate></r></all>")
+    read = "spark.read.schema('city STRING, rate INT').xml('rates', rowTag='r')"
     rated = f"@dp.temporary_view\ndef rates():\n    return {read}\n"
     shop.project.write("a.py", f"{READ}\n{rated}")
     joined = LINES.replace("USING (customer)", "USING (customer) LEFT JOIN rates r ON r.city = o.city")
@@ -554,7 +554,7 @@ def test_an_input_that_only_spark_reads_does_not_need_it_while_it_stays(
     shop.write_orders(2, 10)
     shop.without_spark()
     shop.check()
-    rates.write_text("city,rate\ncork,3\n")
+    rates.write_text("<all><r><city>cork</city><rate>3</rate></r></all>")
     error = event(run_pipeline(shop.project.spec, never, place=Place.HERE), "by_city").error
     assert isinstance(error, NeedsSpark)
-    assert "csv" in error.why
+    assert "xml" in error.why

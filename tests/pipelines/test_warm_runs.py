@@ -27,7 +27,7 @@ from headrace.pipelines.pipeline_run import RunReport, UpdateState, WarmProject,
 from headrace.pipelines.rollback import rollback
 from headrace.pipelines.watch import Watch
 from headrace.spark.ticks import plan
-from tests.pipelines.project import SPEC, Project, changed, dies
+from tests.pipelines.project import SPEC, Project, changed, dies, event, states
 from tests.pipelines.test_in_process import never
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ spark = SparkSession.active()
 
 @F.udf("string")
 def grade(cents):
+    if cents >= 1_000:
+        raise ValueError(f"{cents} cents")
     return "large" if cents > 50 else "small"
 
 @dp.materialized_view
@@ -85,13 +87,13 @@ class Shop:
         self.add_orders(40)
         self.add_customers(range(12))
 
-    def add_orders(self, count: int, file: Path | None = None) -> None:
+    def add_orders(self, count: int, file: Path | None = None, *, most: int = 100) -> Path:
         self.files += 1
         rows = [
             {
                 "id": self.files * 1_000 + at,
                 "customer": self.draw.randrange(12),
-                "cents": self.draw.randrange(100),
+                "cents": self.draw.randrange(most),
             }
             for at in range(count)
         ]
@@ -100,6 +102,7 @@ class Shop:
         aside = path.with_name(f".{path.name}")
         pq.write_table(pa.Table.from_pylist(rows, COLUMNS), aside)
         aside.replace(path)
+        return path
 
     def add_customers(self, keys: range | list[int]) -> None:
         self.files += 1
@@ -217,6 +220,20 @@ def test_a_warm_run_notices_whatever_else_has_happened(shop: Shop) -> None:
         step(shop)
         shop.run()
         shop.assert_right()
+
+
+@pytest.mark.parametrize("count", [20, 2_000])
+def test_a_run_that_fails_leaves_nothing_to_the_next(shop: Shop, count: int) -> None:
+    shop.add_orders(count)
+    shop.run(Place.HERE)
+    refused = shop.add_orders(count, most=2_000)
+    report = shop.run(Place.HERE)
+    assert states(report)["orders"] == "FAILED"
+    assert "cents" in str(event(report, "orders").error)
+    refused.unlink()
+    shop.add_orders(count)
+    shop.run(Place.HERE)
+    shop.assert_right()
 
 
 def add_a_file(shop: Shop) -> None:

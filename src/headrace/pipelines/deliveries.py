@@ -28,24 +28,30 @@ from headrace.errors import BadInput, HeadraceError, UnwritableSink
 from headrace.expr.spark_columns import quoted
 from headrace.file_system import local_path, remove_folder, sync_folder
 from headrace.pipelines.catalog import PipelineCatalog
-from headrace.pipelines.definitions import CHANGELOG, DELTA, DatasetKind
+from headrace.pipelines.definitions import CHANGELOG, DELTA, Dataset, DatasetKind
 from headrace.pipelines.delta_source import delta_table
-from headrace.pipelines.errors import BadDefinition
+from headrace.pipelines.errors import BadDefinition, NeedsSpark, is_absent
 from headrace.pipelines.graph import StoredTable, stored_schema
 from headrace.pipelines.inputs import rows_at
 from headrace.pipelines.query_errors import message_of
-from headrace.pipelines.table_versions import TableVersions, adds_only, save
+from headrace.pipelines.table_files import read_data_file
+from headrace.pipelines.table_versions import TableVersions, adds_only, save, write_table
 from headrace.pipelines.weighted_rows import (
+    MAX_BYTES,
     WEIGHT,
     can_be_grouped,
+    comparable_schema,
     consolidate,
+    consolidate_arrow,
     difference,
     expand,
+    expand_arrow,
     kinds_in,
+    split_by_key,
     with_weight,
 )
 from headrace.requirements import require_package
-from headrace.tables.version_folders import TICK, tick_folders
+from headrace.tables.version_folders import TICK, VersionFolders, data_files, tick_folders
 from headrace.tables.version_folders import WEIGHT as CHANGELOG_WEIGHT
 from headrace.tables.versioned_table import OPERATION, VersionedTable
 
@@ -104,6 +110,24 @@ def stage(catalog: PipelineCatalog, table: StoredTable, rows: DataFrame) -> tupl
         rows.unpersist()
 
 
+def stage_here(catalog: PipelineCatalog, table: StoredTable, rows: pa.Table) -> tuple[int, int]:
+    """Stage rows for a sink like `stage`, in this process."""
+    before = catalog.entries.get(table.name)
+    if not len(rows):
+        return (before.version if before else 0), 0
+    version = catalog.new_version(table.name)
+    write_table(rows, catalog.rows(table.name).folder(version), durable=True)
+    return version, len(rows)
+
+
+def why_not_staged_here(dataset: Dataset) -> str:
+    """Return why only Spark can write the rows of a sink; empty if they can be staged in this process."""
+    if dataset.format not in ("parquet", DELTA):
+        return f"Spark writes sinks of the format {dataset.format}"
+    options = sorted(dataset.properties.keys() - {"path"})
+    return f"Spark writes sinks with the option {options[0]}" if options else ""
+
+
 def has_undelivered(catalog: PipelineCatalog, table: StoredTable) -> bool:
     """Return whether something published may not be delivered yet."""
     entry, dataset = catalog.published.get(table.name), table.dataset
@@ -158,10 +182,11 @@ def _deliver_rows(versions: TableVersions, folder: Path, version: int) -> None:
     if dataset.format in FILES:
         _move_files(folder, Path(local_path(dataset.properties["path"], "sink")), version)
         return
-    rows = versions.spark.read.parquet(f"file:{folder}")  # The query may have other columns since.
     if dataset.format == DELTA:
-        DeltaPublisher(versions, dataset.properties["path"]).append(rows, folder)
-    elif dataset.format == CONSOLE:
+        DeltaPublisher(versions, dataset.properties["path"]).append(folder)
+        return
+    rows = versions.spark.read.parquet(f"file:{folder}")  # The query may have other columns since.
+    if dataset.format == CONSOLE:
         rows.show(int(dataset.properties.get("numRows", "20")), truncate=False)
     else:
         rows.write.format(dataset.format).options(**dataset.properties).mode("append").save()
@@ -210,12 +235,32 @@ class ChangelogPublisher:
     def publish(self, version: int) -> None:
         """Append a tick with the changes since the last one, unless it exists."""
         ticks = tick_folders(self.folder)
+        if is_absent(self.versions.spark):
+            self._publish_here(ticks, version)
+            return
         if ticks.numbers() and not self._has_same_layout():
             remove_folder(self.folder)
         last = ticks.latest() or 0
         if last < version:
             rows = self._changes(last).withColumnRenamed(WEIGHT, CHANGELOG_WEIGHT)
             save(rows.write.format("parquet"), ticks.folder(version))
+
+    def _publish_here(self, ticks: VersionFolders, version: int) -> None:
+        """Append a tick like `publish`, in this process. Raises `NeedsSpark`."""
+        import pyarrow.parquet as pq
+
+        last = ticks.latest() or 0
+        if last >= version:
+            return
+        columns = comparable_schema(self.versions.table.schema)
+        files = data_files(ticks.folder(last)) if last else []
+        there = {(field.name, str(field.type)) for file in files[:1] for field in pq.read_schema(file)}
+        wanted = {(CHANGELOG_WEIGHT, "int64"), *((field.name, str(field.type)) for field in columns or ())}
+        if columns is None or there != wanted:
+            raise NeedsSpark(f"the changelog of {self.versions.table.name} begins, or has other columns")
+        changes = consolidate_arrow(_few_changes(self.versions, last))
+        names = [CHANGELOG_WEIGHT if name == WEIGHT else name for name in changes.column_names]
+        write_table(changes.rename_columns(names), ticks.folder(version), durable=True)
 
     def _has_same_layout(self) -> bool:
         """Return whether the changelog has the columns of the table."""
@@ -235,6 +280,15 @@ class ChangelogPublisher:
         return there.withColumn(CHANGELOG_WEIGHT, -there[CHANGELOG_WEIGHT]).withColumnRenamed(
             CHANGELOG_WEIGHT, WEIGHT
         )
+
+
+def _few_changes(versions: TableVersions, before: int) -> pa.Table:
+    """Return the weighted changes since a version, unless they are many. Raises `NeedsSpark`."""
+    folders = versions.change_folders(before) or ()
+    size = sum(file.stat().st_size for folder in folders for file in data_files(folder))
+    if size > MAX_BYTES:
+        raise NeedsSpark(f"{size:,} bytes of changes of {versions.table.name} are to be delivered")
+    return versions.changes_here(before)
 
 
 # -- Delta tables -------------------------------------------------------------------------------------
@@ -322,14 +376,27 @@ class DeltaPublisher:
         """Return the number of the last delivered transaction; None if unknown."""
         return _delivered_to(self.path, self._app)
 
-    def append(self, rows: DataFrame, staged: Path) -> None:
+    def append(self, staged: Path) -> None:
         """Append the rows of a sink staged in a folder, unless they were the last ones delivered."""
         with self._reporting():
             # Versions are counted anew where the storage is restored from a backup, and so tell nothing.
             number = _batch_number(staged)
             if self._delivered() != number:
-                with self._batches(rows) as batches:
+                if is_absent(self.versions.spark):
+                    self._delta.append(self._staged_here(staged), {self._app: number})
+                    return
+                with self._batches(self.versions.spark.read.parquet(f"file:{staged}")) as batches:
                     self._delta.append(batches, {self._app: number})
+
+    def _staged_here(self, staged: Path) -> pa.RecordBatchReader:
+        """Read the rows staged in a folder. Raises `NeedsSpark` for many, or of another query."""
+        import pyarrow as pa
+
+        columns, files = comparable_schema(self._table.schema), sorted(staged.rglob("*.parquet"))
+        if columns is None or sum(file.stat().st_size for file in files) > MAX_BYTES:
+            raise NeedsSpark(f"Spark delivers the rows of {self._table.name}")
+        rows = [read_data_file(staged, file, columns, ()) for file in files]
+        return _reader_of(pa.concat_tables(rows), _arrow_schema(self._table.schema.fields))
 
     def publish(self, version: int) -> None:
         """Update the Delta table to the rows of the last version."""
@@ -338,6 +405,9 @@ class DeltaPublisher:
         with self._reporting():
             delivered = self._delivered()
             if delivered == version:
+                return
+            if is_absent(self.versions.spark):
+                self._publish_here(version, delivered)
                 return
             changed = self._changed(version, delivered)
             if changed is None:
@@ -357,6 +427,34 @@ class DeltaPublisher:
             else:
                 self._merge(changes, version)
             remove_folder(self._compared)
+
+    def _publish_here(self, version: int, delivered: int | None) -> None:
+        """Update the Delta table like `publish`, in this process. Raises `NeedsSpark`."""
+        import polars as pl
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        schema, transaction = self._table.schema, {self._app: version}
+        columns = comparable_schema(schema)
+        if columns is None or delivered != version - 1 or not self._has_same_layout():
+            raise NeedsSpark(f"all rows of {self._table.name} are to be delivered, or compared")
+        changes = consolidate_arrow(_few_changes(self.versions, version - 1))
+        types = _arrow_schema(schema.fields)
+        if (added := expand_arrow(changes)) is not None:
+            self._delta.append(_reader_of(added, types), transaction)
+            return
+        if not _is_comparable(schema):
+            raise NeedsSpark(f"rows of {self._table.name} are to be taken back, which only Spark compares")
+        compute: Any = pc
+        gone = changes.filter(compute.less(changes[WEIGHT], 0)).drop_columns([WEIGHT])
+        came = expand_arrow(changes.filter(compute.greater(changes[WEIGHT], 0)))
+        # All copies of a row are deleted, so those that stay are inserted.
+        _, stay = split_by_key(self.versions.rows_like(gone, columns), pl.from_arrow(gone), columns.names)
+        rows = pa.concat_tables([gone, came, stay])
+        operations = pa.array([-1] * len(gone) + [1] * (len(rows) - len(gone)), pa.int32())
+        source = rows.append_column(OPERATION, operations)
+        types = types.append(pa.field(OPERATION, pa.int32()))
+        self._delta.merge(_reader_of(source, types), schema.names, transaction)
 
     @property
     def _compared(self) -> Path:
@@ -420,6 +518,12 @@ class DeltaPublisher:
             yield pa.RecordBatchReader.from_batches(schema, batches)
         finally:
             remove_folder(folder)
+
+
+def _reader_of(rows: pa.Table, schema: pa.Schema) -> pa.RecordBatchReader:
+    import pyarrow as pa
+
+    return pa.RecordBatchReader.from_batches(schema, (_canonical(each, schema) for each in rows.to_batches()))
 
 
 def _batch_number(staged: Path) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.expr.spark_columns import quoted
-from headrace.pipelines.catalog import SINK
+from headrace.pipelines.catalog import SINK, Position, Positions, TableEntry
 from headrace.pipelines.definitions import (
     Dataset,
     DatasetKind,
@@ -67,6 +67,17 @@ class StoredTable:
         """Tables of the pipeline that it reads."""
         leaves = (leaf for query in self.queries for leaf in query.leaves)
         return frozenset(leaf.name for leaf in leaves if isinstance(leaf, TableLeaf))
+
+    def positions_in(self, entry: TableEntry) -> Positions | None:
+        """Return how far a version has read the inputs of all its flows; None where two flows differ."""
+        found: dict[str, Position | None] = {}
+        for query in self.queries:
+            read = entry.positions.get(query.query.name, {})
+            for leaf in query.leaves:
+                position = read.get(leaf.key)
+                if found.setdefault(leaf.key, position) != position:
+                    return None
+        return found
 
 
 @dataclass(frozen=True, slots=True)

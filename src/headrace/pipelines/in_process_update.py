@@ -13,10 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import BadInput, CheckpointDamaged, FlowChanged, WrongType
 from headrace.pipelines.catalog import Positions, TableState
+from headrace.pipelines.definitions import DatasetKind
+from headrace.pipelines.deliveries import stage_here
 from headrace.pipelines.errors import NeedsSpark
 from headrace.pipelines.table_plan import ANSWER, Method
 from headrace.pipelines.table_update import Stopped, Updated, Updater
-from headrace.pipelines.weighted_rows import MAX_BYTES, WEIGHT, may_hold_negative_zero
+from headrace.pipelines.weighted_rows import (
+    COPY,
+    MAX_BYTES,
+    WEIGHT,
+    changes_of_tick,
+    comparable_schema,
+    expand_arrow,
+    may_hold_negative_zero,
+)
 from headrace.tables.version_folders import WEIGHT as SOURCE_WEIGHT
 
 if TYPE_CHECKING:
@@ -44,13 +54,13 @@ class InProcessUpdater(Updater):
 
     def recompute(self) -> Updated:
         (query,) = self._table.queries
-        before = self._begun(query)
+        before = self._begun()
         read = before.positions.get(query.query.name, {})
         if not self._is_current(self.snapshot.positions(query), read):
             raise NeedsSpark("it is recomputed by Spark")
         return Updated(before, self.plan.method, 0, self.plan.why)
 
-    def _begun(self, query: AnalysedQuery) -> Any:
+    def _begun(self) -> TableEntry:
         """Return the last version, which the next one goes on from."""
         before = self._before
         if why := self._why_from_scratch(before):
@@ -63,48 +73,57 @@ class InProcessUpdater(Updater):
     # -- rows computed one by one --
 
     def row_by_row(self) -> Updated:
-        query, *others = self._table.queries
-        if others:
-            return self._unchanged_streams()
-        before, name = self._begun(query), query.query.name
-        read = before.positions.get(name, {})
-        now = self._next_positions(query, read)
-        if self._is_current(now, read) or self._reads_nothing_new(query, now, read):
+        before = self._begun()
+        queries = {each.query.name: each for each in self._table.queries}
+        read = {name: before.positions.get(name, {}) for name in queries}
+        now = {name: self._next_positions(each, read[name]) for name, each in queries.items()}
+        if all(
+            self._is_current(now[name], read[name]) or self._reads_nothing_new(each, now[name], read[name])
+            for name, each in queries.items()
+        ):
             return Updated(before, self.plan.method, 0)
-        changes = self._changes_here(read)
+        together = self._table.positions_in(before)
+        if together is None:
+            raise NeedsSpark("its flows have read different parts of an input")
+        changes = self._changes_here(together)
         if any(map(may_hold_negative_zero, changes.values())):
             # Spark's query keeps it; a flow over rows that may be taken back does not.
             raise NeedsSpark("it reads -0.0, or floats in lists or structs")
-        if self.plan.method is Method.STATELESS and self._inputs_unchanged(query, read):
-            return Updated(self._entry(before.version, {name: now}), self.plan.method, 0)
+        if self.plan.method is Method.STATELESS and all(
+            self._inputs_unchanged(each, read[name]) for name, each in queries.items()
+        ):
+            return Updated(self._entry(before.version, now), self.plan.method, 0)
         from headrace.spark.stateless_tick import run_stateless_tick
 
         with _needing_spark_for_refusals():
             tick = run_stateless_tick(self._prepared_flow(), _sources_of(changes))
         made = tick.changes.get(ANSWER)
+        if self._table.dataset.kind is DatasetKind.SINK:
+            return Updated(self._staged(made, now), self.plan.method, tick.rows_in)
         version = before.version if made is None else self._writer.apply_tick(made)
         gone = {k: v for k, v in before.positions.items() if self.plan.method is Method.APPEND}
-        return Updated(self._entry(version, {**gone, name: now}), self.plan.method, tick.rows_in)
+        return Updated(self._entry(version, {**gone, **now}), self.plan.method, tick.rows_in)
+
+    def _staged(self, made: pa.Table | None, now: Mapping[str, Positions]) -> TableEntry:
+        """Keep rows for a sink until the run is published."""
+        columns = comparable_schema(self._table.schema)
+        if columns is None:
+            raise NeedsSpark("Spark writes rows with columns of these types")
+        rows = columns.empty_table() if made is None else expand_arrow(changes_of_tick(made, columns))
+        assert rows is not None
+        version, count = stage_here(self.snapshot.catalog, self._table, rows)
+        return self._entry(version, now, rows=count)
 
     def _reads_nothing_new(self, query: AnalysedQuery, now: Positions, read: Positions) -> bool:
         """Return whether a table of streams has no rows to read, whatever its other inputs are."""
         streams = [leaf.key for leaf in query.leaves if leaf.streaming]
         return self.plan.method is Method.APPEND and all(read.get(key) == now[key] for key in streams)
 
-    def _unchanged_streams(self) -> Updated:
-        """Return the last version of a table with several flows, if none of them has rows to read."""
-        before = self._begun(self._table.queries[0])
-        for query in self._table.queries:
-            read = before.positions.get(query.query.name, {})
-            if not read or not self._reads_nothing_new(query, self._next_positions(query, read), read):
-                raise NeedsSpark(self.plan.only_spark)
-        return Updated(before, self.plan.method, 0)
-
     # -- with state --
 
     def incremental(self) -> Updated:
         (query,) = self._table.queries
-        before, name = self._begun(query), query.query.name
+        before, name = self._begun(), query.query.name
         if not before.generation:
             raise NeedsSpark("it has no state yet")
         state = TableState(self._state_folder(before.generation))
@@ -146,13 +165,23 @@ class InProcessUpdater(Updater):
         for source, leaf in self.plan.inputs.items():
             given, before = self.snapshot.input(leaf), read.get(leaf.key)
             if leaf.streaming:
-                found[source] = given.unread_here(before, self._table)
+                found[source] = self._in_order_here(source, given.unread_here(before, self._table))
             else:
                 found[source] = given.changes_here(before)
         count = sum(map(len, found.values()))
         if count > MAX_ROWS:
             raise NeedsSpark(f"{count:,} rows have changed, for which Spark pays")
         return found
+
+    def _in_order_here(self, source: str, rows: pa.Table) -> pa.Table:
+        """Return rows of a stream in the order of the time of its watermark, if it has one."""
+        import polars as pl
+
+        if (column := self.plan.time_columns.get(source)) is None:
+            return rows
+        times: Any = pl.from_arrow(rows.select([column]))
+        in_order = times.with_row_index(COPY).sort(column, maintain_order=True)
+        return rows.take(in_order.get_column(COPY).to_arrow())
 
     def _prepared_flow(self) -> PreparedFlow:
         try:

@@ -22,13 +22,13 @@ from headrace.pipelines.catalog import Position
 from headrace.pipelines.definitions import RESERVED
 from headrace.pipelines.delta_source import delta_table, reporting_version, rows_of_version, spark_schema
 from headrace.pipelines.errors import NeedsSpark, PipelineError
+from headrace.pipelines.file_listing import row_count_of_files
 from headrace.pipelines.graph import StoredTable, empty_frame
 from headrace.pipelines.leaves import (
     ConstantLeaf,
     DeltaLeaf,
     Leaf,
     TableLeaf,
-    row_count_of_files,
     spark_columns,
 )
 from headrace.pipelines.table_versions import TableVersions, adds_only, count_rows
@@ -318,12 +318,11 @@ class DeltaInput(RunInput[DeltaLeaf]):
         files = self.run.changed_files(self.leaf, before) if isinstance(before, str) else None
         if files is None or files.whole:
             raise NeedsSpark(f"the log of {self.leaf.path} does not tell which rows changed")
-        self._schema()
-        wanted = arrow_columns(spark_columns(self.leaf))
-        made = [as_changes(wanted.empty_table())]
+        schema = self._schema()
+        made = [as_changes(arrow_columns(schema).empty_table())]
         for listed, weight in ((files.added, 1), (files.removed, -1)):
-            made += [as_changes(_table_of(file, wanted), weight) for file in listed]
-        made += [_table_of_feed(file, wanted) for file in files.feed]
+            made += [as_changes(_table_of(file, schema), weight) for file in listed]
+        made += [_table_of_feed(file, schema) for file in files.feed]
         whole = pa.concat_tables(made)
         return whole if files.adds_only else consolidate_arrow(whole)
 
@@ -424,25 +423,30 @@ def _rows_in_task(
         yield from rows_of_version(path, number, schema)
 
 
-def _table_of(file: DataFile, wanted: pa.Schema) -> pa.Table:
-    """Read a data file of a Delta table. Raises `NeedsSpark` for one whose partition has columns."""
-    import pyarrow.parquet as pq
-
-    from headrace.pipelines.in_process_inputs import columns_of_table
-
-    if file.partition:
-        raise NeedsSpark(f"{file.path} is in a partition")
-    return columns_of_table(file.path, pq.ParquetFile(file.path).read(), wanted)
-
-
-def _table_of_feed(file: DataFile, wanted: pa.Schema) -> pa.Table:
-    """Read a file of a change data feed as weighted rows."""
+def _table_of(file: DataFile, schema: StructType) -> pa.Table:
+    """Read a data file of a Delta table, adding the columns of its partition. Raises `NeedsSpark`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    found = pq.ParquetFile(file.path).read()
-    weights = pa.array([CHANGE_WEIGHTS[each] for each in found[CHANGE_TYPE].to_pylist()], pa.int64())
-    return _table_of(file, wanted).append_column(WEIGHT, weights)
+    from headrace.pipelines.in_process_inputs import arrow_columns, columns_of_table, partition_value
+
+    wanted, outside = arrow_columns(schema), dict(file.partition)
+    inside = pa.schema([field for field in wanted if field.name not in outside])
+    found = columns_of_table(file.path, pq.ParquetFile(file.path).read(), inside)
+    for name, text in outside.items():
+        value = partition_value(file.path, text, schema[name].dataType)
+        found = found.append_column(wanted.field(name), pa.repeat(value, len(found)))
+    return found.select(wanted.names)
+
+
+def _table_of_feed(file: DataFile, schema: StructType) -> pa.Table:
+    """Read a file of a change data feed as weighted rows. Raises `NeedsSpark`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    types = pq.ParquetFile(file.path).read([CHANGE_TYPE])[CHANGE_TYPE].to_pylist()
+    weights = pa.array([CHANGE_WEIGHTS[each] for each in types], pa.int64())
+    return _table_of(file, schema).append_column(WEIGHT, weights)
 
 
 def _read_feed_files(files: Sequence[DataFile], schema: StructType, spark: SparkSession) -> DataFrame:

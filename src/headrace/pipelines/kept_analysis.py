@@ -32,21 +32,19 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.errors import HeadraceError
-from headrace.file_system import make_private_file, make_private_folder, remove_folder, write_file
+from headrace.file_system import (
+    make_private_file,
+    make_private_folder,
+    remove_folder,
+    scheme_of,
+    write_file,
+)
 from headrace.pipelines.definitions import Dataset, DatasetKind, Policy, TableName
 from headrace.pipelines.errors import NeedsSpark
+from headrace.pipelines.file_listing import GLOB, IN_SEVERAL_FOLDERS, NAMED_IN_SQL, files_without_spark
 from headrace.pipelines.graph import Graph, StoredTable
 from headrace.pipelines.input_identity import mark_at, without_secret_options
-from headrace.pipelines.leaves import (
-    GLOB,
-    NAMED_IN_SQL,
-    DeltaLeaf,
-    FilesLeaf,
-    Leaf,
-    UnversionedLeaf,
-    files_of_folder,
-    spark_columns,
-)
+from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, UnversionedLeaf, spark_columns
 from headrace.state.commit import parse_checked, write_checked
 from headrace.version import __version__
 
@@ -92,7 +90,8 @@ _SPARK_FUNCTIONS = frozenset(("F", "f", "sf", "functions"))
 
 _READING = re.compile(
     r"spark\.sql\.(parquet\.(mergeSchema|binaryAsString|int96\w*|datetimeRebase\w*|inferTimestamp\w*"
-    r"|fieldId\..*)|streaming\.schemaInference|files\.ignore\w+|json\..*|csv\..*|legacy\..*)"
+    r"|fieldId\..*)|columnNameOfCorruptRecord|streaming\.schemaInference"
+    r"|files\.ignore\w+|json\..*|csv\..*|legacy\..*)"
 )
 """Settings by which Spark reads files otherwise than a run without it."""
 
@@ -108,7 +107,8 @@ class AnalysisSources:
 
     files, folders: that Python opened, or tried to, and listed. environment: variables, with what they were.
     given:   relations in the JVM with columns that a query declares. reasons: why the analysis cannot be
-             kept. inferred: those with columns that Spark has inferred. modules: that were there before.
+             kept. inferred: those with columns that Spark has inferred. without_pattern: those of paths that
+             are no patterns. modules: that were there before.
              folders_named: that SQL names, without patterns.
              began: when definitions began to be read, in nanoseconds.
     """
@@ -118,6 +118,7 @@ class AnalysisSources:
     environment: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
     given: set[int] = field(default_factory=set[int])
     inferred: set[int] = field(default_factory=set[int])
+    without_pattern: set[int] = field(default_factory=set[int])
     reasons: list[str] = field(default_factory=list[str])
     folders_named: frozenset[str] = frozenset()
     modules: frozenset[str] = field(default_factory=lambda: frozenset(sys.modules))
@@ -246,9 +247,22 @@ def _noting_columns(made: AnalysisSources, method: Callable[..., Any]) -> Callab
         frame = method(self, *arguments, **keywords)
         relation = identity_in_jvm(frame._jdf.queryExecution().analyzed())
         (made.given if self._jreader.userSpecifiedSchema().isDefined() else made.inferred).add(relation)
+        if not _has_pattern([*arguments, *keywords.values()]):
+            made.without_pattern.add(relation)
         return frame
 
     return noting
+
+
+def _has_pattern(given: Any) -> bool:
+    """Return whether what a reader is given may be a pattern of paths."""
+    from pyspark.sql.types import DataType
+
+    if isinstance(given, str):
+        return bool(GLOB & set(given))
+    if isinstance(given, (list, tuple)):
+        return any(map(_has_pattern, cast("Iterable[Any]", given)))
+    return not isinstance(given, (bool, int, DataType, type(None)))
 
 
 def identity_in_jvm(node: Any) -> int:
@@ -409,7 +423,8 @@ def _why_not_kept(
         return sources.reasons[0]
     if any(table.failure is not None for table in graph.tables):
         return "a source cannot be reached"
-    if found := sorted(filter(_READING.fullmatch, spec.configuration)):
+    own_settings = (key for table in graph.tables for each in table.queries for key in each.query.settings)
+    if found := sorted(filter(_READING.fullmatch, {*spec.configuration, *own_settings})):
         return f"{found[0]} is set, by which only Spark reads files"
     read = {identity_in_jvm(leaf.node) for table in graph.tables for q in table.queries for leaf in q.leaves}
     if sources.inferred - read - {0}:
@@ -433,12 +448,12 @@ def _inferred(leaf: Leaf) -> Any:
         case FilesLeaf() if leaf.elsewhere or leaf.given:
             # Of files that only Spark can list, a run without Spark reads none.
             return None
-        case FilesLeaf() if leaf.form == "parquet":
+        case FilesLeaf() if leaf.tells_columns_by_first_file:
             # As Spark does it: the first by name decides, and what sums up others would come before.
-            first = _first(files_of_folder(leaf))
+            first = _first(files_without_spark(leaf))
             return first and [*first, _columns_of_parquet(first[0])]
         case FilesLeaf():
-            there = files_of_folder(leaf)
+            there = files_without_spark(leaf)
             return [[path, mark, _digest_of_file(path)] for path, mark in sorted(there.items())]
         case DeltaLeaf():
             return _digest(spark_columns(leaf).json())
@@ -461,12 +476,12 @@ def _first(files: Mapping[str, list[int]]) -> list[Any] | None:
 def _infers_the_same(leaf: Leaf, before: Any) -> bool:
     """Return whether Spark would infer the columns of an input as it has done. Raises like `_inferred`."""
     match leaf:
-        case FilesLeaf() if leaf.form == "parquet":
-            first = _first(files_of_folder(leaf))
+        case FilesLeaf() if leaf.tells_columns_by_first_file:
+            first = _first(files_without_spark(leaf))
             same = first is not None and first == before[:2]
             return same or (first is not None and _columns_of_parquet(first[0]) == before[2])
         case FilesLeaf():
-            there = sorted(files_of_folder(leaf).items())
+            there = sorted(files_without_spark(leaf).items())
             same = [[path, mark] for path, mark in there] == [each[:2] for each in before]
             return same or [_digest_of_file(path) for path, _ in there] == [each[2] for each in before]
         case DeltaLeaf():
@@ -720,7 +735,9 @@ def _table_without_jvm(table: StoredTable, sources: AnalysisSources) -> StoredTa
 def _kept_dataset(dataset: Dataset) -> Dataset:
     options = dict(without_secret_options([*dataset.properties.items()]))
     if dataset.kind is DatasetKind.SINK:
-        options = {key: value for key, value in options.items() if key == "path"}
+        # Relative to the folder of the project, which is the working folder while it is analysed.
+        path = options.get("path", "")
+        options = {"path": path if scheme_of(path) else os.path.abspath(path)} if path else {}
     expectations = tuple(replace(each, column=None) for each in dataset.expectations)
     return replace(dataset, properties=options, expectations=expectations)
 
@@ -737,10 +754,13 @@ def _kept_leaf(leaf: Leaf, sources: AnalysisSources) -> Leaf:
         return replace(leaf.without_plan(), exact=leaf.key, identity=None)
     if not isinstance(leaf, FilesLeaf):
         return leaf.without_plan()
-    named = leaf.elsewhere == NAMED_IN_SQL and sources.folders_named.issuperset(leaf.roots)
+    relation = identity_in_jvm(leaf.node)
+    listed = (leaf.elsewhere == NAMED_IN_SQL and sources.folders_named.issuperset(leaf.roots)) or (
+        leaf.elsewhere == IN_SEVERAL_FOLDERS and relation in sources.without_pattern - {0}
+    )
     # Streams of files have given columns unless a setting says otherwise.
-    given = leaf.streaming or identity_in_jvm(leaf.node) in sources.given - {0}
-    return replace(leaf.without_plan(), given=given, elsewhere="" if named else leaf.elsewhere)
+    given = leaf.streaming or relation in sources.given - {0}
+    return replace(leaf.without_plan(), given=given, elsewhere="" if listed else leaf.elsewhere)
 
 
 def _folders_named(root: Path, own: Iterable[Path]) -> frozenset[str]:

@@ -13,7 +13,6 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,17 +21,17 @@ from headrace.expr.spark_columns import quoted
 from headrace.file_system import local_path
 from headrace.pipelines.definitions import TableName
 from headrace.pipelines.delta_source import DeltaRelation, index_of_files, table_of_relation, table_of_stream
-from headrace.pipelines.errors import NeedsSpark
+from headrace.pipelines.file_listing import why_elsewhere
 from headrace.pipelines.input_identity import (
-    FileMark,
     Identity,
     identity_of,
-    mark_of,
     place_of,
     without_secret_options,
     without_secrets,
 )
 from headrace.queries.plan_details import (
+    TIME_ZONE,
+    UTC_NAMES,
     frame_of_plan,
     items,
     java_class,
@@ -87,9 +86,10 @@ class FilesLeaf(Leaf):
     reading:  format, options and columns.
     options:  of the query, without secrets.
     incomparable: why a content cannot be compared with a copy at another path; empty if it can.
-    elsewhere: why only Spark knows which files there are; empty if they are those of one folder.
+    elsewhere: why only Spark knows which files there are; empty if others do, see `file_listing`.
     given:    whether the query is known to give the columns, instead of having Spark infer them.
     partitions: columns that the names of folders tell.
+    utc:      whether times without a zone are in UTC.
     """
 
     relation: Any
@@ -100,6 +100,7 @@ class FilesLeaf(Leaf):
     elsewhere: str = field(default="", kw_only=True)
     given: bool = field(default=False, kw_only=True)
     partitions: tuple[str, ...] = field(default=(), kw_only=True)
+    utc: bool = field(default=False, kw_only=True)
 
     @property
     def form(self) -> str:
@@ -115,6 +116,21 @@ class FilesLeaf(Leaf):
     def has_named_columns(self) -> bool:
         """Whether a file's columns are found by name, regardless of its other columns."""
         return self.form in ("json", "parquet", "xml")
+
+    @property
+    def tells_columns_by_first_file(self) -> bool:
+        """Whether Spark takes columns that a query does not give from the first of the files."""
+        return self.form == "parquet" and self.named_options.get("mergeschema", "").lower() != "true"
+
+    @property
+    def is_recursive(self) -> bool:
+        """Whether all folders below are read, none of which is one of partitions."""
+        return self.named_options.get("recursivefilelookup", "").lower() == "true"
+
+    @property
+    def named_options(self) -> dict[str, str]:
+        """Options of the query, by names in lower case."""
+        return {key.lower(): value for key, value in self.options}
 
     def without_plan(self) -> Self:
         return replace(self, node=None, relation=None)
@@ -441,8 +457,9 @@ def _files(node: Any, relation: Any, streaming: bool, session: SparkSession) -> 
         reading,
         options=tuple(options),
         incomparable=_why_incomparable(node, relation),
-        elsewhere=_why_elsewhere(relation, roots),
+        elsewhere=why_elsewhere({key.lower(): value for key, value in pairs(relation.options())}, roots),
         partitions=tuple(relation.partitionSchema().fieldNames()),
+        utc=session.conf.get(TIME_ZONE) in UTC_NAMES,
         given=streaming and bool(node.dataSource().userSpecifiedSchema().isDefined()),
     )
 
@@ -458,30 +475,6 @@ def _why_incomparable(node: Any, relation: Any) -> str:
     return ""
 
 
-_CHOOSING = frozenset(
-    ("pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter", "basepath", "maxfileage")
-)
-"""Options that choose among the files of a folder."""
-
-GLOB = frozenset("{}[]*?\\")
-"""Characters of patterns in paths."""
-
-NAMED_IN_SQL = "SQL names them, perhaps by a pattern"
-"""Why only Spark can list files of which nothing but the name in a text tells how they were found."""
-
-
-def _why_elsewhere(relation: Any, roots: tuple[str, ...]) -> str:
-    """Return why only Spark can list the files of a relation; empty if they are those of one folder."""
-    options = {key.lower(): value for key, value in pairs(relation.options())}
-    if len(roots) == 1 and "path" not in options:
-        return NAMED_IN_SQL
-    if len(roots) > 1 or GLOB & set(options["path"]):
-        return "they are found by a pattern, or in several folders"
-    if chosen := sorted(_CHOOSING & options.keys()):
-        return f"they are chosen by the option {chosen[0]}"
-    return ""
-
-
 def _is(value: Any, name: str, session: SparkSession) -> bool:
     return java_class(session, "java.lang.Class").forName(name).isInstance(value)
 
@@ -491,67 +484,6 @@ def spark_columns(leaf: Leaf) -> StructType:
     from pyspark.sql.types import StructType
 
     return StructType.fromJson(json.loads(leaf.columns))
-
-
-def files_there(leaf: FilesLeaf) -> dict[str, FileMark]:
-    """List the current files of a leaf by path, as Spark would read them. Raises `NeedsSpark`."""
-    if leaf.relation is None:
-        return files_of_folder(leaf)
-    found: dict[str, FileMark] = {}
-    for uri in leaf.relation.location().inputFiles():
-        path = local_path(uri, "files")
-        found[path] = mark_of(os.stat(path))
-    return found
-
-
-def files_of_folder(leaf: FilesLeaf) -> dict[str, FileMark]:
-    """List the current files of a leaf without Spark. Raises `NeedsSpark` where only Spark can do it."""
-    if leaf.elsewhere:
-        raise NeedsSpark(f"{leaf.key} are to be listed: {leaf.elsewhere}")
-    (root,) = leaf.roots
-    if not os.path.isdir(root):
-        return {root: mark_of(os.stat(root))}
-    found = dict(files_in(root, _refuse))
-    if len({path.count(os.sep) for path in found}) > 1:
-        raise NeedsSpark(f"{root} has files at several depths")
-    return found
-
-
-def _refuse(entry: os.DirEntry[str]) -> None:
-    what = "folder" if entry.is_dir() else "file"
-    raise NeedsSpark(f"{os.path.dirname(entry.path)} has a {what} {entry.name}")
-
-
-def files_in(root: str, other: Callable[[os.DirEntry[str]], object]) -> Iterator[tuple[str, FileMark]]:
-    """Yield the files in a folder that Spark reads, and in its folders of partitions, with their marks.
-
-    other: called for what else only Spark understands: other folders, and files that sum up others.
-    """
-    with os.scandir(root) as entries:
-        for entry in entries:
-            if entry.name.startswith(("_metadata", "_common_metadata")):
-                other(entry)
-                continue
-            hidden = entry.name.startswith(".") or (entry.name.startswith("_") and "=" not in entry.name)
-            if hidden or entry.name.endswith("._COPYING_"):
-                continue
-            if not entry.is_dir():
-                with suppress(FileNotFoundError):  # It may be gone by now.
-                    yield entry.path, mark_of(entry.stat())
-            elif "=" in entry.name:
-                yield from files_in(entry.path, other)
-            else:
-                other(entry)
-
-
-def row_count_of_files(paths: Iterable[str]) -> int | None:
-    """Return the number of rows in Parquet files; None if one of them has no readable count."""
-    import pyarrow.parquet as pq
-
-    try:
-        return sum(pq.read_metadata(path).num_rows for path in paths)
-    except (OSError, ValueError):  # pyarrow's own errors are of these kinds; an encrypted file is one
-        return None
 
 
 # -- other rows for a leaf -------------------------------------------------------------------------

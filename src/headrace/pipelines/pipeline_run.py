@@ -340,7 +340,11 @@ class _Run:
                 if self.project.session is None:
                     if not has_undelivered(self.catalog, table):
                         continue
-                    self._start_spark(None, "a delivery is written by Spark")
+                    try:
+                        deliver(self.catalog, table, self._spark)
+                        continue
+                    except NeedsSpark as error:
+                        self._start_spark(None, f"a delivery is written by Spark: {error.what}")
                 deliver(self.catalog, self.graph.table(table.name), self._spark)
             except Exception as error:
                 if last:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,6 +15,7 @@ from pyspark.errors import PySparkException
 
 from headrace.analysis import analyse
 from headrace.errors import HeadraceError, UnsupportedQuery
+from headrace.expr.spark_columns import quoted
 from headrace.pipelines.affected_keys import described, keyed_plan
 from headrace.pipelines.catalog import TableEntry
 from headrace.pipelines.definitions import (
@@ -25,9 +27,9 @@ from headrace.pipelines.definitions import (
     TableName,
     parse_policy,
 )
-from headrace.pipelines.deliveries import check_sink
+from headrace.pipelines.deliveries import check_sink, why_not_staged_here
 from headrace.pipelines.errors import BadDefinition, NotIncremental, Report, reporting
-from headrace.pipelines.graph import AnalysedQuery, Graph, StoredTable
+from headrace.pipelines.graph import AnalysedQuery, Graph, StoredTable, stored_schema
 from headrace.pipelines.leaves import (
     DeltaLeaf,
     FilesLeaf,
@@ -139,6 +141,17 @@ def _time_in(leaf: Leaf, watermark: Any, spark: SparkSession) -> Any | None:
     there = {each.exprId().id() for each in items(leaf.node.output())}
     read = {each.exprId().id() for each in items(time.references().toSeq())}
     return time if read and read <= there else None
+
+
+def _time_columns(query: AnalysedQuery, inputs: Mapping[str, Leaf], spark: SparkSession) -> dict[str, str]:
+    """Return the columns of streams that are the time of a watermark, by the names of the flow's sources."""
+    found: dict[str, str] = {}
+    for watermark in _watermarks(query.plan):
+        for name, leaf in inputs.items():
+            time = _time_in(leaf, watermark, spark) if leaf.streaming else None
+            if time is not None and time.nodeName() == "AttributeReference":
+                found[name] = time.name()
+    return found
 
 
 def _with_computed(expression: Any, columns: list[Any], spark: SparkSession) -> Any:
@@ -335,10 +348,12 @@ def _plan_of_streams(table: StoredTable, fingerprint: str, stable: bool, spark: 
     state = next(iter(states), None)
     if state is None and not records:
         plan = TablePlan(table, Method.APPEND, fingerprint, stable)
-        if len(table.queries) > 1 or table.dataset.kind is DatasetKind.SINK:
-            several = "it has several flows" if len(table.queries) > 1 else "it is a sink"
-            return replace(plan, only_spark=several)
-        return _with_flow(plan, next(iter(table.queries)), spark)
+        if table.dataset.kind is DatasetKind.SINK and (why := why_not_staged_here(table.dataset)):
+            return replace(plan, only_spark=why)
+        united = _united(table)
+        return (
+            replace(plan, only_spark=united) if isinstance(united, str) else _with_flow(plan, united, spark)
+        )
     query = table.queries[0]
     if table.dataset.kind is DatasetKind.SINK:
         raise _refused_stream(query, f"{state or 'AUTO CDC'} keeps state, and a sink has none")
@@ -357,8 +372,32 @@ def _plan_of_streams(table: StoredTable, fingerprint: str, stable: bool, spark: 
     graph = flow.graph()
     if not records and not analyse(graph).facts[graph.sinks[ANSWER]].append:
         raise _refused_stream(query, f"{state} takes rows back")
-    ordered = "it has a watermark" if _watermarks(query.plan) else ""
-    return TablePlan(table, Method.INCREMENTAL, fingerprint, stable, "", (), flow, inputs, only_spark=ordered)
+    times = _time_columns(query, inputs, spark)
+    plan = TablePlan(table, Method.INCREMENTAL, fingerprint, stable, "", (), flow, inputs, time_columns=times)
+    if _watermarks(query.plan) and not times:
+        return replace(plan, only_spark="its watermark is on a computed time")
+    return plan
+
+
+def _united(table: StoredTable) -> AnalysedQuery | str:
+    """Return one query that does what all flows of a table do, or why there is none."""
+    first, *others = table.queries
+    if not others:
+        return first
+    leaves = {leaf.exact: leaf for query in table.queries for leaf in query.leaves}
+    if len({leaf.key for leaf in leaves.values()}) < len(leaves):
+        return "its flows read an input in several ways"
+    if any(query.query.settings for query in table.queries):
+        return "it has several flows, with settings"
+    frames = [query.frame.select(*map(quoted, table.schema.names)) for query in table.queries]
+    if any(stored_schema(frame.schema) != table.schema for frame in frames):
+        return "it has several flows, with columns of other types"
+    return replace(
+        first,
+        query=replace(first.query, text=None),
+        frame=reduce(lambda one, other: one.union(other), frames),
+        leaves=tuple(leaves.values()),
+    )
 
 
 def _with_flow(plan: TablePlan, query: AnalysedQuery, spark: SparkSession) -> TablePlan:

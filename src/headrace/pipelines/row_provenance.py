@@ -171,8 +171,8 @@ def explain_row(
             dataset=str(version.name),
         )
     inputs = _Inputs(version.storage, entries, InputContents.open(version.storage))
-    (query, *_) = plan.table.queries
-    found = undivided_flow(plan, version.entry.positions.get(query.query.name, {}), plans, entries)
+    read = plan.table.positions_in(version.entry)
+    found = None if read is None else undivided_flow(plan, read, plans, entries)
     if found is None:
         return _unexplained(plan, version, row, inputs)
     limits = ReplayLimits(seconds=seconds)

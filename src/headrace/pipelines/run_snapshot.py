@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from headrace.pipelines.catalog import PipelineCatalog, Position, Positions, TableEntry
 from headrace.pipelines.definitions import TableName
 from headrace.pipelines.errors import AbsentSpark, NeedsSpark, QueryRefused, is_absent
+from headrace.pipelines.file_listing import files_there, row_count_of_files
 from headrace.pipelines.graph import AnalysedQuery, Graph, StoredTable, empty_frame
 from headrace.pipelines.input_identity import FileMark, InputContents
 from headrace.pipelines.inputs import (
@@ -31,9 +32,7 @@ from headrace.pipelines.leaves import (
     FilesLeaf,
     Leaf,
     TableLeaf,
-    files_there,
     relation_of_files,
-    row_count_of_files,
     spark_columns,
 )
 from headrace.pipelines.table_versions import TableVersions

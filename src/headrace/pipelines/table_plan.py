@@ -76,6 +76,7 @@ class TablePlan:
     load:    gives the flow of a kept plan, see `loaded`.
     column_origins: of a table without a flow, the columns that its query hands on unchanged, by the `exact`
              of the input that they come from, with their names there.
+    time_columns: columns by which the rows of streams are put in order, by the names of the flow's sources.
     keys:    of a table that is recomputed in part.
     """
 
@@ -92,6 +93,7 @@ class TablePlan:
     load: Callable[[], PreparedFlow] | None = None
     only_spark: str = ""
     column_origins: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, "Mapping[str, str]"])
+    time_columns: Mapping[str, str] = field(default_factory=dict[str, str])
     keys: AffectedKeys | None = None
 
     def loaded(self) -> TablePlan:

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING
 from headrace.pipelines.catalog import SINK, PipelineCatalog, Position, TableEntry, expectation_totals
 from headrace.pipelines.definitions import SHARED, SNAPSHOTS, TableName
 from headrace.pipelines.event_log import PART, RUN, RUNNING, TABLE, EventRecord
+from headrace.pipelines.file_listing import files_in
 from headrace.pipelines.input_identity import FileMark, InputContents
-from headrace.pipelines.leaves import FilesLeaf, Leaf, TableLeaf, files_in
+from headrace.pipelines.leaves import FilesLeaf, Leaf, TableLeaf
 from headrace.pipelines.watch import places_of
 
 if TYPE_CHECKING:
@@ -308,16 +309,19 @@ class InputLook:
     """One look at the inputs of a pipeline, which lists each folder once however many tables read it."""
 
     contents: InputContents
-    _listed: dict[str, Mapping[str, FileMark]] = field(default_factory=dict[str, "Mapping[str, FileMark]"])
+    _listed: dict[tuple[str, bool], Mapping[str, FileMark]] = field(
+        default_factory=dict[tuple[str, bool], "Mapping[str, FileMark]"]
+    )
 
-    def files_in(self, folder: str) -> Mapping[str, FileMark]:
+    def files_in(self, folder: str, *, recursive: bool = False) -> Mapping[str, FileMark]:
         """Return the files of a folder with their marks: of many, one more than `MAX_LISTED`."""
-        if folder not in self._listed:
+        if (folder, recursive) not in self._listed:
             found: dict[str, FileMark] = {}
             with suppress(OSError):  # What cannot be listed is for a run to find.
-                found.update(islice(files_in(folder, lambda entry: None), MAX_LISTED + 1))
-            self._listed[folder] = found
-        return self._listed[folder]
+                listed = files_in(folder, lambda entry: None, recursive=recursive)
+                found.update(islice(listed, MAX_LISTED + 1))
+            self._listed[folder, recursive] = found
+        return self._listed[folder, recursive]
 
 
 def news_of(
@@ -342,8 +346,9 @@ def news_of(
 
 def _news_of_files(given: KnownInput, position: Mapping[str, list[int]], look: InputLook) -> str | None:
     found: dict[str, list[int]] = {}
+    leaf = given.leaf
     for place in places_of(given.key):
-        found |= look.files_in(place)
+        found |= look.files_in(place, recursive=isinstance(leaf, FilesLeaf) and leaf.is_recursive)
     if len(found) > MAX_LISTED:
         return None
     changed = gone = 0
@@ -355,7 +360,8 @@ def _news_of_files(given: KnownInput, position: Mapping[str, list[int]], look: I
     new = len(found.keys() - position.keys())
     # Of a pattern, only a run finds which files it names.
     is_pattern = given.key.endswith(f"{os.sep}*") or (
-        isinstance(given.leaf, FilesLeaf) and "pattern" in given.leaf.elsewhere
+        isinstance(leaf, FilesLeaf)
+        and ("pattern" in leaf.elsewhere or "pathglobfilter" in leaf.named_options)
     )
     parts = [
         counted(new, "new file") if new and not is_pattern else "",

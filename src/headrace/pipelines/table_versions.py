@@ -186,6 +186,30 @@ class TableVersions:
         typed = [f.col(quoted(each.name)).cast(each.dataType).alias(each.name) for each in fields]
         return found.select(*typed, f.col(SINK_WEIGHT).cast("long").alias(WEIGHT))
 
+    def rows_like(self, some: pa.Table, columns: pa.Schema) -> pa.Table:
+        """Return the rows of the last version that may equal one of `some`. Raises `NeedsSpark`."""
+        version = self.last.version
+        return self._rows_of_files(version, self._files_like(version, some, columns), columns)
+
+    def _files_like(self, version: int, some: pa.Table, columns: pa.Schema) -> list[Path]:
+        """Return the files of a version that may hold one of some rows. Raises `NeedsSpark`."""
+        from headrace.pipelines.table_files import files_with_rows
+
+        held, parts = self._rows_folder(version), self.table.dataset.partitioned_by
+        found = files_with_rows(held, some, columns, parts)
+        if is_absent(self.spark) and sum(file.stat().st_size for file in found) > MAX_BYTES:
+            raise NeedsSpark(f"many files of {self.table.name} are to be read, or written anew")
+        return found
+
+    def _rows_of_files(self, version: int, files: Sequence[Path], columns: pa.Schema) -> pa.Table:
+        import pyarrow as pa
+
+        from headrace.pipelines.table_files import read_data_file
+
+        held, parts = self._rows_folder(version), self.table.dataset.partitioned_by
+        made = [read_data_file(held, file, columns, parts) for file in files]
+        return pa.concat_tables([columns.empty_table(), *made])
+
     def rows_of_ticks(self, folders: Sequence[Path]) -> DataFrame:
         """Return the rows that the changes in all ticks of a changelog add up to."""
         changes = self.read_ticks(folders)
@@ -341,12 +365,12 @@ class TableVersions:
         version = self.catalog.new_version(self.table.name)
         folder, changed = self._rows_folder(version), self._changes_folder(version)
         added = few.expand_arrow(changes)
-        made = _write_table(changes, changed) if self.keeps_changes else []
+        made = write_table(changes, changed) if self.keeps_changes else []
         if added is not None:
-            made += _write_table(added, folder, self.table.dataset.partitioned_by)
+            made += write_table(added, folder, self.table.dataset.partitioned_by)
             self._take_over(before.version, folder, durable=False)
         elif self._keeps_removed(before, len(changes)):
-            made += _write_table(changes, folder)
+            made += write_table(changes, folder)
             self._take_over(before.version, folder, durable=False)
         elif self.table.dataset.shared_by:
             made += self._rewrite_part(before, version, changes, columns)
@@ -372,21 +396,14 @@ class TableVersions:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        from headrace.pipelines.table_files import files_with_rows, read_data_file
-
         compute: Any = pc
-        held, parts = self._rows_folder(before.version), self.table.dataset.partitioned_by
         removed = changes.filter(compute.less(changes[WEIGHT], 0))
-        anew = files_with_rows(held, removed, columns, parts)
-        if is_absent(self.spark) and sum(file.stat().st_size for file in anew) > MAX_BYTES:
-            raise NeedsSpark(f"many files of {self.table.name} are to be written anew")
-        rows = pa.concat_tables(
-            [columns.empty_table(), *(read_data_file(held, file, columns, parts) for file in anew)]
-        )
+        anew = self._files_like(before.version, removed, columns)
+        rows = self._rows_of_files(before.version, anew, columns)
         stay, touched = weighted_rows.split_by_rows(rows, removed)
         made = self._expanded(pa.concat_tables([changes, weighted_rows.as_changes(touched)]))
         folder = self._rows_folder(version)
-        written = _write_table(pa.concat_tables([stay, made]), folder, parts)
+        written = write_table(pa.concat_tables([stay, made]), folder, self.table.dataset.partitioned_by)
         self._take_over(before.version, folder, without=frozenset(anew), durable=False)
         return written
 
@@ -400,7 +417,7 @@ class TableVersions:
 
         files = data_files(self._rows_folder(before.version))
         rows = [read_changes_file(file, columns) for file in files]
-        return _write_table(self._expanded(pa.concat_tables([changes, *rows])), self._rows_folder(version))
+        return write_table(self._expanded(pa.concat_tables([changes, *rows])), self._rows_folder(version))
 
     def _expanded(self, changes: pa.Table) -> pa.Table:
         """Return the rows that changes add up to. Raises `PipelineError` for a negative number of one."""
@@ -524,7 +541,7 @@ class TableVersions:
             if self.table.dataset.shared_by:
                 changes = weighted_rows.consolidate_arrow(changes)
             rows = weighted_rows.expand_arrow(changes)
-            make_durable(_write_table(changes if rows is None else rows, merged))
+            make_durable(write_table(changes if rows is None else rows, merged))
         else:
             self._merge_by_spark(small, merged)
         for file in {*kept} - {*small} | {*data_files(merged)}:
@@ -553,8 +570,13 @@ def save(writer: DataFrameWriter, folder: Path) -> None:
     _publish(staged, folder)
 
 
-def _write_table(rows: pa.Table, folder: Path, partitioned_by: Sequence[str] = ()) -> list[Path]:
-    """Write rows to a folder of files. Return these; `make_durable` before the catalogue names them."""
+def write_table(
+    rows: pa.Table, folder: Path, partitioned_by: Sequence[str] = (), *, durable: bool = False
+) -> list[Path]:
+    """Write rows to a folder of files. Return these; `make_durable` before the catalogue names them.
+
+    durable: whether the folder appears once they are.
+    """
     import pyarrow.parquet as pq
 
     from headrace.pipelines.table_files import parts_of
@@ -567,7 +589,10 @@ def _write_table(rows: pa.Table, folder: Path, partitioned_by: Sequence[str] = (
         name = f"part-{uuid4()}.parquet"
         pq.write_table(part, staged / at / name, compression="zstd")
         written.append(folder / at / name)
-    publish_folder(staged, folder, durable=False)
+    if durable:
+        _publish(staged, folder)
+    else:
+        publish_folder(staged, folder, durable=False)
     return written
 
 
