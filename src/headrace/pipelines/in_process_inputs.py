@@ -228,6 +228,9 @@ def _same_values(there: pa.DataType, wanted: pa.DataType) -> bool:
         return names and all(_same_values(a.type, b.type) for a, b in zip(there, wanted, strict=True))
     if pa.types.is_list(there) and pa.types.is_list(wanted):
         return _same_values(there.value_type, wanted.value_type)
+    if pa.types.is_timestamp(there) and pa.types.is_timestamp(wanted) and wanted.tz is not None:
+        # A time without an offset is one in UTC to Spark, whatever zone the session has.
+        return there.unit in ("ms", "us")
     return bool(there.equals(wanted))
 
 

@@ -1,4 +1,4 @@
-"""Files of CSV and JSON that are read in the process: as Spark reads them, or not at all."""
+"""Files that are read in the process: as Spark reads them, or not at all."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from headrace.pipelines.definitions import Place
@@ -293,3 +294,28 @@ def test_a_pipeline_over_csv_goes_on_without_spark(tmp_path: Path, spark: SparkS
     project.run()
     # Spark reads " 1" as null.
     assert project.rows("per_city") == Counter({("bath", 6): 1, ("cork", 7): 1})
+
+
+def test_times_of_parquet_files_are_those_that_spark_reads(tmp_path: Path, spark: SparkSession) -> None:
+    moments = [0, 1_767_225_600_123_000, -62_135_596_800_000_000, None]
+    file = tmp_path / "in" / "1.parquet"
+    file.parent.mkdir()
+    kinds = {
+        "local": pa.timestamp("us"),
+        "local_ms": pa.timestamp("ms"),
+        "utc": pa.timestamp("us", "UTC"),
+        "oslo": pa.timestamp("us", "Europe/Oslo"),
+    }
+    given = pa.array(moments, pa.timestamp("us"))
+    pq.write_table(pa.table({name: given.cast(kind) for name, kind in kinds.items()}), file)
+    spark = spark.newSession()
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+    schema = ", ".join(f"{name} TIMESTAMP" for name in kinds)
+    leaf = leaf_over(file.parent, schema, {}, spark, "parquet")
+    read = spark.read.schema(schema).parquet(str(file.parent))
+    expected = Counter(
+        repr(tuple(row)) for row in read.selectExpr(*(f"unix_micros({name})" for name in kinds)).collect()
+    )
+    assert rows_here(leaf, file) == expected
+    local = leaf_over(file.parent, "utc TIMESTAMP_NTZ", {}, spark, "parquet")
+    assert isinstance(rows_here(local, file), NeedsSpark)
