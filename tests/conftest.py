@@ -25,7 +25,13 @@ FRESH = os.environ.get("HEADRACE_FUZZ_SEED")
 # A failure prints the blob that reproduces it.
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
-    "same", deadline=None, print_blob=True, suppress_health_check=_SLOW, derandomize=True, database=None
+    "same",
+    max_examples=40,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=_SLOW,
+    derandomize=True,
+    database=None,
 )
 settings.register_profile("fresh", settings.get_profile("same"), derandomize=False, max_examples=300)
 settings.register_profile("thorough", settings.get_profile("fresh"), max_examples=2_000)
