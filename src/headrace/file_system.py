@@ -96,11 +96,13 @@ def exchange_folders(one: Path, other: Path) -> None:
 
 
 def take_over(old: Path, new: Path) -> None:
-    """Create a hard link to a file, or copy it on a file system without hard links."""
+    """Create a hard link to a file, or a durable copy of it on a file system without hard links."""
     try:
         os.link(old, new, follow_symlinks=False)
     except OSError:
         shutil.copy2(old, new, follow_symlinks=False)
+        if not new.is_symlink():
+            sync_file(new)
 
 
 def take_over_folder(old: Path, new: Path, *, without: frozenset[str] = frozenset()) -> None:

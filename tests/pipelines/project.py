@@ -52,7 +52,7 @@ class Project:
     def write(self, name: str, text: str) -> None:
         (self.root / "transformations" / name).write_text(text)
 
-    def add(self, folder: str, number: int, rows: Iterable[dict[str, Any]]) -> Path:
+    def add(self, folder: str, number: int | str, rows: Iterable[dict[str, Any]]) -> Path:
         """Add a file of JSON lines to a folder of input."""
         file = self.root / folder / f"{number}.json"
         file.parent.mkdir(exist_ok=True)

@@ -256,6 +256,59 @@ def test_partitions_of_delta_tables(tmp_path: Path, spark: SparkSession, feed: b
     assert_as_by_spark(project, "per_shop", "rows")
 
 
+ODD_STREAMS = """
+NUMBERS = spark.readStream.schema("id INT")
+
+@dp.table
+def masked():
+    return NUMBERS.json("in/api_key=5-*.json")
+
+@dp.materialized_view
+def named():
+    return spark.read.schema("id INT").json(["a/1.json", "a/2.json"])
+
+@dp.table
+def stamped():
+    return NUMBERS.json("stamped").withColumn("at", F.current_timestamp())
+
+@dp.table(spark_conf={"spark.sql.session.timeZone": "Asia/Kolkata"})
+def zoned():
+    read = spark.readStream.schema("id INT, at TIMESTAMP").json("zoned")
+    return read.withWatermark("at", "1 hour").dropDuplicates(["id", "at"])
+"""
+
+
+def test_streams_are_read_as_their_queries_say(tmp_path: Path, spark: SparkSession) -> None:
+    project = Project.new(tmp_path / "project", spark, a_py=HEAD + ODD_STREAMS)
+    for folder, name in (("in", "api_key=5-1"), ("a", 1), ("a", 2), ("stamped", 1)):
+        project.add(folder, name, ids(1))
+    project.add("zoned", 1, [{"id": 1, "at": "2026-01-01 10:00:00"}])
+    project.run()
+    first = next(iter(project.rows("stamped")))[1]
+
+    # A text that looks like a secret is shown masked, and is a part of the pattern all the same.
+    project.add("in", "api_key=6-1", ids(6))
+    project.add("in", "api_key=5-2", ids(2))
+    project.add("a", 2, ids(7, 8))
+    project.add("stamped", 2, ids(2))
+    without_spark(project)
+    assert project.rows("masked") == Counter({(1,): 1, (2,): 1})
+    assert project.rows("named") == Counter({(1,): 1, (7,): 1, (8,): 1})
+    stamps = {row[0]: row[1] for row in project.rows("stamped")}
+    assert stamps[2] > stamps[1] == first
+
+    # Files that a stream has read may go.
+    for file in (project.root / "in").iterdir():
+        file.unlink()
+    without_spark(project)
+    project.add("zoned", 2, [{"id": 2, "at": "2026-01-01 10:00:00"}])
+    assert "Spark reads the time" in needs_spark(project, "zoned")
+    project.add("in", "api_key=5-3", ids(3))
+    assert not project.run().failed
+    one, two = (row[1] for row in sorted(project.rows("zoned")))
+    assert one == two
+
+
 # --- event time -----------------------------------------------------------------------------------
 
 

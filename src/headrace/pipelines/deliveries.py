@@ -389,12 +389,15 @@ class DeltaPublisher:
                     self._delta.append(batches, {self._app: number})
 
     def _staged_here(self, staged: Path) -> pa.RecordBatchReader:
-        """Read the rows staged in a folder. Raises `NeedsSpark` for many, or of another query."""
+        """Read the rows staged in a folder. Raises `NeedsSpark` for many, or with other columns."""
         import pyarrow as pa
+        import pyarrow.parquet as pq
 
         columns, files = comparable_schema(self._table.schema), sorted(staged.rglob("*.parquet"))
         if columns is None or sum(file.stat().st_size for file in files) > MAX_BYTES:
             raise NeedsSpark(f"Spark delivers the rows of {self._table.name}")
+        if any(set(pq.read_schema(file).names) != set(columns.names) for file in files):
+            raise NeedsSpark(f"rows of another query wait for {self.path}")
         rows = [read_data_file(staged, file, columns, ()) for file in files]
         return _reader_of(pa.concat_tables(rows), _arrow_schema(self._table.schema.fields))
 

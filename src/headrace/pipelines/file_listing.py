@@ -57,6 +57,11 @@ def _is_beyond_names(pattern: str) -> bool:
     return bool(GLOB.difference("*?") & set(pattern))
 
 
+def pattern_of_names(path: str) -> str:
+    """Return the pattern of names of files that a path ends in; empty for a path that is none."""
+    return os.path.basename(path) if GLOB & set(path) else ""
+
+
 def _matching(pattern: str) -> re.Pattern[str]:
     known = {"*": ".*", "?": "."}
     return re.compile("".join(known.get(each) or re.escape(each) for each in pattern))
@@ -77,26 +82,28 @@ def files_without_spark(leaf: FilesLeaf) -> dict[str, FileMark]:
     """List the current files of a leaf without Spark. Raises `NeedsSpark` where only Spark can do it."""
     if leaf.elsewhere:
         raise NeedsSpark(f"{leaf.key} are to be listed: {leaf.elsewhere}")
-    path = leaf.named_options.get("path", "")
-    found = _files_named(leaf, os.path.basename(path)) if GLOB & set(path) else _files_of_roots(leaf)
-    if chosen := leaf.named_options.get("pathglobfilter"):
-        matching = _matching(chosen)
+    found = _files_named(leaf) if leaf.pattern else _files_of_roots(leaf)
+    if leaf.chosen:
+        if leaf.partitions:
+            # To Spark, folders without a file that is chosen say which partitions there are, too.
+            raise NeedsSpark(f"files of {leaf.key} are chosen in folders of partitions")
+        matching = _matching(leaf.chosen)
         found = {path: mark for path, mark in found.items() if matching.fullmatch(os.path.basename(path))}
     if not leaf.is_recursive and len({path.count(os.sep) for path in found}) > 1 and len(leaf.roots) == 1:
         raise NeedsSpark(f"{leaf.roots[0]} has files at several depths")
     return found
 
 
-def _files_named(leaf: FilesLeaf, pattern: str) -> dict[str, FileMark]:
-    """List the files of a folder with names of a pattern."""
-    matching, found = _matching(pattern), dict[str, FileMark]()
+def _files_named(leaf: FilesLeaf) -> dict[str, FileMark]:
+    """List the files of a folder with names of the leaf's pattern."""
+    matching, found = _matching(leaf.pattern), dict[str, FileMark]()
     for entry in _visible(os.path.dirname(leaf.roots[0]), _refuse):
         if matching.fullmatch(entry.name):
             if entry.is_dir():
                 _refuse(entry)
             with suppress(FileNotFoundError):
                 found[entry.path] = mark_of(entry.stat())
-    if not found:
+    if not found and not leaf.streaming:
         raise NeedsSpark(f"{leaf.key} are not there")
     return found
 
@@ -108,10 +115,10 @@ def _files_of_roots(leaf: FilesLeaf) -> dict[str, FileMark]:
     if len({*roots}) < len(roots):
         raise NeedsSpark(f"one of the folders {', '.join(roots)} is read twice")
     for root in roots:
-        if os.path.isdir(root):
-            listed = dict(files_in(root, _refuse, recursive=leaf.is_recursive))
-        else:
-            listed = {root: mark_of(os.stat(root))}
+        if not os.path.isdir(root):
+            found[root] = mark_of(os.stat(root))
+            continue
+        listed = dict(files_in(root, _refuse, recursive=leaf.is_recursive))
         if len(roots) > 1 and not leaf.is_recursive and any(os.path.dirname(p) != root for p in listed):
             raise NeedsSpark(f"{root} has folders of partitions, beside other folders")
         found |= listed
@@ -120,6 +127,7 @@ def _files_of_roots(leaf: FilesLeaf) -> dict[str, FileMark]:
 
 def _refuse(entry: os.DirEntry[str]) -> None:
     what = "folder" if entry.is_dir() else "file"
+    # What a file is called may steer a terminal.
     raise NeedsSpark(ascii(f"{os.path.dirname(entry.path)} has a {what} {entry.name}")[1:-1])
 
 

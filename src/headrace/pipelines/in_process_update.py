@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import BadInput, CheckpointDamaged, FlowChanged, WrongType
@@ -28,6 +30,7 @@ from headrace.pipelines.weighted_rows import (
     may_hold_negative_zero,
 )
 from headrace.tables.version_folders import WEIGHT as SOURCE_WEIGHT
+from headrace.tables.version_folders import data_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from headrace.pipelines.catalog import Position, TableEntry
     from headrace.pipelines.graph import AnalysedQuery
     from headrace.spark.prepared_flow import PreparedFlow
+    from headrace.spark.stateless_tick import StatelessTick
 
 MAX_ROWS = 500_000
 """Changed rows of a table's inputs from which on the start of Spark pays."""
@@ -93,16 +97,33 @@ class InProcessUpdater(Updater):
             self._inputs_unchanged(each, read[name]) for name, each in queries.items()
         ):
             return Updated(self._entry(before.version, now), self.plan.method, 0)
-        from headrace.spark.stateless_tick import run_stateless_tick
-
-        with _needing_spark_for_refusals():
-            tick = run_stateless_tick(self._prepared_flow(), _sources_of(changes))
+        tick = self._tick_row_by_row(changes)
         made = tick.changes.get(ANSWER)
         if self._table.dataset.kind is DatasetKind.SINK:
             return Updated(self._staged(made, now), self.plan.method, tick.rows_in)
         version = before.version if made is None else self._writer.apply_tick(made)
         gone = {k: v for k, v in before.positions.items() if self.plan.method is Method.APPEND}
         return Updated(self._entry(version, {**gone, **now}), self.plan.method, tick.rows_in)
+
+    def _tick_row_by_row(self, changes: Mapping[str, pa.Table]) -> StatelessTick:
+        """Run a flow that keeps nothing of its rows on changes."""
+        from headrace.operators.endpoints import TICK_TIME
+        from headrace.spark.stateless_tick import StatelessTick, run_stateless_tick
+
+        flow = self._prepared_flow()
+        if TICK_TIME not in flow.graph.sources:
+            with _needing_spark_for_refusals():
+                return run_stateless_tick(flow, _sources_of(changes))
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        # The time of the last tick is state.
+        with TemporaryDirectory(prefix="headrace-tick-") as folder:
+            state = TableState(Path(folder))
+            rows_in = self._run_flow(state, changes)
+            files = [file for tick in state.ticks_after(0) for file in data_files(tick)]
+            made = {ANSWER: pa.concat_tables(pq.ParquetFile(file).read() for file in files)} if files else {}
+        return StatelessTick(rows_in, made)
 
     def _staged(self, made: pa.Table | None, now: Mapping[str, Positions]) -> TableEntry:
         """Keep rows for a sink until the run is published."""

@@ -428,11 +428,18 @@ def _table_of(file: DataFile, schema: StructType) -> pa.Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from headrace.pipelines.in_process_inputs import arrow_columns, columns_of_table, partition_value
+    from headrace.pipelines.in_process_inputs import (
+        arrow_columns,
+        check_writer,
+        columns_of_table,
+        partition_value,
+    )
 
     wanted, outside = arrow_columns(schema), dict(file.partition)
     inside = pa.schema([field for field in wanted if field.name not in outside])
-    found = columns_of_table(file.path, pq.ParquetFile(file.path).read(), inside)
+    held = pq.ParquetFile(file.path)
+    check_writer(held)
+    found = columns_of_table(file.path, held.read(), inside)
     for name, text in outside.items():
         value = partition_value(file.path, text, schema[name].dataType)
         found = found.append_column(wanted.field(name), pa.repeat(value, len(found)))

@@ -21,7 +21,7 @@ from headrace.expr.spark_columns import quoted
 from headrace.file_system import local_path
 from headrace.pipelines.definitions import TableName
 from headrace.pipelines.delta_source import DeltaRelation, index_of_files, table_of_relation, table_of_stream
-from headrace.pipelines.file_listing import why_elsewhere
+from headrace.pipelines.file_listing import pattern_of_names, why_elsewhere
 from headrace.pipelines.input_identity import (
     Identity,
     identity_of,
@@ -90,6 +90,7 @@ class FilesLeaf(Leaf):
     given:    whether the query is known to give the columns, instead of having Spark infer them.
     partitions: columns that the names of folders tell.
     utc:      whether times without a zone are in UTC.
+    pattern, chosen: of names of files, as the path and `pathGlobFilter` of the query have them; or empty.
     """
 
     relation: Any
@@ -101,6 +102,8 @@ class FilesLeaf(Leaf):
     given: bool = field(default=False, kw_only=True)
     partitions: tuple[str, ...] = field(default=(), kw_only=True)
     utc: bool = field(default=False, kw_only=True)
+    pattern: str = field(default="", kw_only=True)
+    chosen: str = field(default="", kw_only=True)
 
     @property
     def form(self) -> str:
@@ -447,6 +450,7 @@ def _files(node: Any, relation: Any, streaming: bool, session: SparkSession) -> 
         {root if os.path.isdir(root) else os.path.join(os.path.dirname(root), "*") for root in roots}
     )
     exact, key = f"{kind} {roots} {reading}", f"{kind} {', '.join(places)}"
+    named = {name.lower(): value for name, value in pairs(relation.options())}
     return FilesLeaf(
         node,
         streaming,
@@ -457,9 +461,11 @@ def _files(node: Any, relation: Any, streaming: bool, session: SparkSession) -> 
         reading,
         options=tuple(options),
         incomparable=_why_incomparable(node, relation),
-        elsewhere=why_elsewhere({key.lower(): value for key, value in pairs(relation.options())}, roots),
+        elsewhere=why_elsewhere(named, roots),
         partitions=tuple(relation.partitionSchema().fieldNames()),
         utc=session.conf.get(TIME_ZONE) in UTC_NAMES,
+        pattern=pattern_of_names(named.get("path", "")),
+        chosen=named.get("pathglobfilter", ""),
         given=streaming and bool(node.dataSource().userSpecifiedSchema().isDefined()),
     )
 

@@ -301,9 +301,9 @@ class _Analyser:
 
     def _analysed(self, query: QueryDefinition, frame: DataFrame) -> AnalysedQuery:
         without_leaves = AnalysedQuery(query, frame, ())
-        return replace(
-            without_leaves, leaves=tuple(leaves_of(without_leaves.plan, self._names(), self.spark))
-        )
+        with settings(self.spark, query.settings):  # The time zone of a query is one of what its leaves say.
+            leaves = leaves_of(without_leaves.plan, self._names(), self.spark)
+        return replace(without_leaves, leaves=tuple(leaves))
 
     def _read_from_snapshots(self, query: AnalysedQuery) -> AnalysedQuery:
         """Replace inputs that cannot report changes by their kept snapshots."""

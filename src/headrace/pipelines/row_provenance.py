@@ -39,7 +39,13 @@ from headrace.pipelines.kept_analysis import KeptAnalysis, load_with_any_policy
 from headrace.pipelines.leaves import ConstantLeaf, DeltaLeaf, FilesLeaf, Leaf, TableLeaf, spark_columns
 from headrace.pipelines.planned_project import Sessions, known
 from headrace.pipelines.stored_rows import StoredVersion, reading, text_of, version_is_gone
-from headrace.pipelines.table_files import LIMIT, partition_columns, read_data_file, rows_of_part
+from headrace.pipelines.table_files import (
+    LIMIT,
+    partition_columns,
+    read_data_file,
+    rows_of_part,
+    weighted_files,
+)
 from headrace.pipelines.table_plan import ANSWER, Method, TablePlan
 from headrace.pipelines.undivided_flow import ReadInput, UndividedFlow, undivided_flow
 from headrace.tables.version_folders import data_files
@@ -342,9 +348,10 @@ class _Inputs:
         with reading(leaf.name):
             if leaf.name.database == SHARED:
                 files = sorted(data_files(folder))
-                LIMIT.check(files, f"the rows of {leaf.name}", "run the pipeline, and ask again")
-                yield rows_of_part(files, columns)
-                return
+                if weighted_files(files):
+                    LIMIT.check(files, f"the rows of {leaf.name}", "run the pipeline, and ask again")
+                    yield rows_of_part(files, columns)
+                    return
             for file in sorted(data_files(folder)):
                 yield read_data_file(folder, file, columns, partition_columns(entry.layout))
 

@@ -148,7 +148,7 @@ def _set_cpu(metric: Any, labels: tuple[str, ...], record: EventRecord) -> None:
 def _last_successes(run: RecordedRun) -> dict[str, float]:
     """Return when each table was last brought up to date, and "" the last run without failures ended."""
     found: dict[str, float] = {}
-    # Tables of dropped rows, and shared parts, have no records of their own.
+    # Tables of dropped rows and shared parts have no records of the kind `table`.
     owners = (str(name) for name in run.entries if name.owner == name and name.database != SHARED)
     missing = {"", *owners, *(each.table_name for each in run.tables)}
     for each in _newest_first(run):

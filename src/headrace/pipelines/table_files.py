@@ -66,7 +66,7 @@ class ReadLimit:
     rows: int = MAX_ROWS
 
     def check(self, files: Sequence[Path], what: str, fix: str) -> None:
-        """Raise `PipelineError` for files beyond the limit. what: is in them. Raises OSError."""
+        """Raise `PipelineError` for files beyond the limit. what: names what is in them. Raises OSError."""
         size = sum(file.stat().st_size for file in files)
         rows = sum(pq.read_metadata(file).num_rows for file in files if file.suffix == ".parquet")
         if size > self.bytes or rows > self.rows:

@@ -360,8 +360,7 @@ def _news_of_files(given: KnownInput, position: Mapping[str, list[int]], look: I
     new = len(found.keys() - position.keys())
     # Of a pattern, only a run finds which files it names.
     is_pattern = given.key.endswith(f"{os.sep}*") or (
-        isinstance(leaf, FilesLeaf)
-        and ("pattern" in leaf.elsewhere or "pathglobfilter" in leaf.named_options)
+        isinstance(leaf, FilesLeaf) and ("pattern" in leaf.elsewhere or leaf.chosen)
     )
     parts = [
         counted(new, "new file") if new and not is_pattern else "",

@@ -376,7 +376,7 @@ class TableVersions:
             made += self._rewrite_part(before, version, changes, columns)
         else:
             made += self._rewrite_here(before, version, changes, columns)
-        # Nobody reads the version before the catalogue names it. At once takes hardly longer than one alone.
+        # Nobody reads the version before the catalogue names it: all of it is synced at once, side by side.
         make_durable({*made, *(each for made_in in (folder, changed) for each in _folders_in(made_in))})
         return version
 

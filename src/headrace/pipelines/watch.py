@@ -89,5 +89,6 @@ def _marks(folders: Iterable[str]) -> Iterator[tuple[str, FileMark]]:
             for entry in entries:
                 with suppress(OSError):  # It may be gone by now.
                     found = entry.stat()
-                    if entry.is_file():
+                    # A folder of a partition changes with the first file in it.
+                    if entry.is_file() or "=" in entry.name:
                         yield entry.path, mark_of(found)

@@ -29,7 +29,7 @@ FEW = 20_000
 """Rows up to which they are read into this process."""
 
 MAX_BYTES = 1 << 28
-"""Bytes of files up to which they are."""
+"""Bytes of files up to which their rows are read into this process."""
 
 
 def with_weight(rows: DataFrame, weight: int) -> DataFrame:

@@ -14,7 +14,7 @@ The sink `TableFiles`, the changelog, and the tables, catalogues and states of a
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,15 +104,19 @@ def tick_folders(path: str | os.PathLike[str]) -> VersionFolders:
 
 
 def data_files(folder: Path) -> list[Path]:
-    """List the files of a version, including those in partition folders."""
-    found: list[Path] = []
-    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+    """List the files of a version, including those in partition folders; none for a folder that is gone."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        return list(_files_below(folder))
+    return []
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir():
-                found += data_files(folder / entry.name)
+                yield from _files_below(folder / entry.name)
             elif entry.is_file():
-                found.append(folder / entry.name)
-    return found
+                yield folder / entry.name
 
 
 def share_files(files: Iterable[Path], old: Path, new: Path, *, durable: bool = True) -> None:
