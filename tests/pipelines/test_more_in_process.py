@@ -458,3 +458,30 @@ def test_sinks_get_their_rows_without_spark(tmp_path: Path, spark: SparkSession)
         assert Counter(zip(*(c.to_pylist() for c in there.columns), strict=True)) == Counter(wanted)
     project.add("other", 2, ids(2))
     assert "csv" in needs_spark(project, "text")
+
+
+RENAMED = """
+dp.create_sink("table", "delta", {{"path": "out/table"}})
+
+@dp.append_flow(target="table")
+def to_table():
+    return spark.readStream.schema("id INT, v INT").json("in").select("id", F.col("v").alias("{name}"))
+"""
+
+
+def test_rows_of_another_query_that_wait_for_a_sink_are_not_delivered_with_nulls(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
+    project = Project.new(tmp_path / "project", spark, a_py=HEAD + RENAMED.format(name="amt"))
+    target = pa.table({"id": pa.array([0], pa.int32()), "amount": pa.array([0], pa.int32())})
+    (project.root / "out").mkdir()
+    deltalake.write_deltalake(str(project.root / "out/table"), target)
+    project.add("in", 1, [{"id": 1, "v": 1}])
+    assert project.run().failed
+    project.write("a.py", HEAD + RENAMED.format(name="amount"))
+    project.add("in", 2, [{"id": 2, "v": 2}])
+    assert project.run().failed
+    assert here(project, Place.HERE).failed
+    table = deltalake.DeltaTable(str(project.root / "out/table")).to_pyarrow_table()
+    assert table.to_pylist() == target.to_pylist()
