@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ import pytest
 
 from headrace.pipelines import weighted_rows
 from headrace.pipelines.catalog import PipelineCatalog
+from headrace.pipelines.pipeline_run import WarmProject, run_pipeline
 from tests.pipelines.project import Project, dies
 from tests.pipelines.test_example import add_input, assert_right, copied
 
@@ -143,6 +144,129 @@ def test_a_run_that_ends_before_any_file_operation(
             more(number + 10)
         project.run()
         assert published(project) == expected(rows)
+
+
+DELIVERED = """
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+spark = SparkSession.active()
+
+def read(folder):
+    return spark.readStream.schema("id INT, v INT").json(folder)
+
+dp.create_streaming_table("events")
+
+@dp.append_flow(target="events")
+def one():
+    return read("one").select("id", "v", F.lit("one").alias("of"))
+
+@dp.append_flow(target="events")
+def other():
+    return read("other").select("id", "v", F.lit("other").alias("of"))
+
+@dp.materialized_view(format="changelog")
+def counts():
+    return spark.table("events").groupBy("of").agg(F.count("*").alias("n"), F.sum("v").alias("v"))
+
+@dp.materialized_view(format="delta")
+def largest():
+    return spark.table("events").groupBy("id").agg(F.max("v").alias("v"))
+
+dp.create_sink("files", "parquet", {"path": "out/files"})
+dp.create_sink("table", "delta", {"path": "out/table"})
+
+@dp.append_flow(target="files")
+def to_files():
+    return read("one")
+
+@dp.append_flow(target="table")
+def to_table():
+    return read("other")
+"""
+
+
+@dataclass
+class Delivered:
+    """Rows that the flows of `DELIVERED` have read, by input, and what they make."""
+
+    project: Project
+    rows: dict[str, list[tuple[int, int]]]
+
+    def add(self, folder: str, number: int, rows: list[tuple[int, int]]) -> None:
+        self.rows[folder] += rows
+        self.project.add(folder, number, [{"id": id_, "v": v} for id_, v in rows])
+
+    def expected(self) -> dict[str, Counter[tuple[Any, ...]]]:
+        events = [(id_, v, of) for of, rows in self.rows.items() for id_, v in rows]
+        counts = [(of, len(rows), sum(v for _, v in rows)) for of, rows in self.rows.items() if rows]
+        largest = {id_: max(v for other, v, _ in events if other == id_) for id_, _, _ in events}
+        return {
+            "events": Counter(events),
+            "counts": Counter(counts),
+            "largest": Counter(largest.items()),
+            "changelog": Counter(counts),
+            "delta": Counter(largest.items()),
+            "files": Counter(self.rows["one"]),
+            "table": Counter(self.rows["other"]),
+        }
+
+    def found(self) -> dict[str, Counter[tuple[Any, ...]]]:
+        import deltalake
+        import duckdb
+
+        root = self.project.root
+        ticks = f"read_parquet('{root}/storage/changelog/default/counts/tick=*/*.parquet')"
+        added = duckdb.sql(f"SELECT of, n, v, sum(weight) FROM {ticks} GROUP BY ALL").fetchall()
+        files = duckdb.sql(f"SELECT id, v FROM read_parquet('{root}/out/files/*.parquet')").fetchall()
+
+        def delta(path: str) -> Counter[tuple[Any, ...]]:
+            table = deltalake.DeltaTable(str(root / path)).to_pyarrow_table()
+            return Counter((row["id"], row["v"]) for row in table.to_pylist())
+
+        return {
+            **{table: self.project.rows(table) for table in ("events", "counts", "largest")},
+            "changelog": Counter({(of, n, v): int(weight) for of, n, v, weight in added if weight}),
+            "delta": delta("storage/delta/default/largest"),
+            "files": Counter(files),
+            "table": delta("out/table"),
+        }
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.seeds(3)
+def test_runs_of_one_process_that_end_before_any_file_operation(
+    tmp_path: Path, spark: SparkSession, seed: int
+) -> None:
+    pytest.importorskip("deltalake", reason="deltalake is not installed")
+    draw, warm = random.Random(seed), WarmProject()
+    project = Project.new(tmp_path / "project", spark, a_py=DELIVERED)
+    made = Delivered(project, {"one": [], "other": []})
+
+    def run() -> None:
+        report = run_pipeline(project.spec, project.spark, warm=warm)
+        assert not report.failed, [each.error for each in report.events.values() if each.error]
+
+    def more(number: int) -> None:
+        for folder in draw.sample(("one", "other"), draw.randrange(1, 3)):
+            made.add(folder, number, [(draw.randrange(6), draw.randrange(99)) for _ in range(3)])
+
+    made.add("one", 0, [(1, 1)])
+    made.add("other", 0, [(2, 2)])
+    run()
+    more(1)
+    with killed_before(1 << 60) as operations:
+        run()
+    most = operations()
+    for number in range(2, 9):
+        more(number)
+        with killed_before(draw.randrange(1, most)), suppress(Killed):
+            run()
+        if draw.random() < 0.5:
+            more(number + 10)
+        run()
+        assert made.found() == made.expected(), number
 
 
 @pytest.mark.verify(ci=False)
