@@ -180,7 +180,8 @@ def explain_row(
     read = plan.table.positions_in(version.entry)
     found = None if read is None else undivided_flow(plan, read, plans, entries)
     if found is None:
-        return _unexplained(plan, version, row, inputs)
+        differ = "its flows have read different parts of an input" if read is None else ""
+        return _unexplained(plan, version, row, inputs, differ)
     limits = ReplayLimits(seconds=seconds)
     if plan.method in (Method.STATELESS, Method.APPEND) and not found.has_parts:
         # A row comes from one row of each input: halves are soon small.
@@ -225,8 +226,10 @@ def _searched(
 # --- without a flow -------------------------------------------------------------------------------
 
 
-def _unexplained(plan: TablePlan, version: StoredVersion, row: pa.Table, inputs: _Inputs) -> Unexplained:
-    why = plan.why or plan.only_spark or "it is computed by Spark from all rows of its inputs"
+def _unexplained(
+    plan: TablePlan, version: StoredVersion, row: pa.Table, inputs: _Inputs, why: str
+) -> Unexplained:
+    why = why or plan.why or plan.only_spark or "it is computed by Spark from all rows of its inputs"
     found: dict[str, AgreeingRows] = {}
     for query in plan.table.queries:
         read = version.entry.positions.get(query.query.name, {})
@@ -241,7 +244,7 @@ def _unexplained(plan: TablePlan, version: StoredVersion, row: pa.Table, inputs:
 
 def _agreeing(given: ReadInput, handed_on: Mapping[str, str], row: pa.Table, inputs: _Inputs) -> AgreeingRows:
     if not handed_on:
-        return AgreeingRows({}, why_not="The query hands on none of its columns unchanged.")
+        return AgreeingRows({}, why_not="No column is known to be handed on unchanged.")
     columns = {column: text_of(row[name])[0].as_py() for name, column in handed_on.items()}
     equal = Restriction((tuple((Column(c), row[name][0]) for name, c in handed_on.items()),))
     found = inputs.read(given, equal, MAX_AGREEING, count=True)
