@@ -95,6 +95,14 @@ def exchange_folders(one: Path, other: Path) -> None:
         raise OSError(number, os.strerror(number), str(one), None, str(other))
 
 
+def identity_of(found: os.stat_result) -> tuple[int, ...]:
+    """Return what distinguishes a file, as it is now, from all others and from what it was before.
+
+    A change of its owner, its mode or its number of names counts, too.
+    """
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
 def take_over(old: Path, new: Path) -> None:
     """Create a hard link to a file, or a durable copy of it on a file system without hard links."""
     try:

@@ -36,7 +36,14 @@ from typing import Any, TypeAlias
 from uuid import uuid4
 
 from headrace.errors import CheckpointDamaged, CheckpointInUse
-from headrace.file_system import remove_empty, remove_folder, subfolder_for, sync_folder, write_file
+from headrace.file_system import (
+    identity_of,
+    remove_empty,
+    remove_folder,
+    subfolder_for,
+    sync_folder,
+    write_file,
+)
 from headrace.pipelines.definitions import DROPPED, RESERVED, TableName
 from headrace.pipelines.errors import CatalogDamaged, PipelineInUse
 from headrace.pipelines.event_log import Retention
@@ -198,9 +205,9 @@ class PipelineCatalog:
 
     @staticmethod
     def identity_of_last(storage: Path) -> tuple[int, ...] | None:
-        """Return what tells the catalogue of the last run from all others; None if there is none."""
+        """Return the identity of the last run's catalogue; None if there is none."""
         try:
-            return _identity(storage / "catalog" / _CURRENT / _FILE)
+            return identity_of(os.stat(storage / "catalog" / _CURRENT / _FILE))
         except OSError:
             return None
 
@@ -477,7 +484,7 @@ class ReadCatalogues:
     def read(self, run: int, file: Path) -> _CatalogFile:
         """Return the content of a catalogue's file. Raises `CatalogDamaged`."""
         try:
-            identity = _identity(file)
+            identity = identity_of(os.stat(file))
         except OSError:
             return _read_file(file)  # It says what is wrong.
         known = self._files.get(run)
@@ -489,11 +496,6 @@ class ReadCatalogues:
         """Forget all catalogues but those of these runs."""
         for run in self._files.keys() - set(runs):
             del self._files[run]
-
-
-def _identity(file: Path) -> tuple[int, ...]:
-    found = os.stat(file)
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _body(

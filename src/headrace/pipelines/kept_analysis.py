@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.errors import HeadraceError
 from headrace.file_system import (
+    identity_of,
     make_private_file,
     make_private_folder,
     remove_folder,
@@ -579,9 +580,7 @@ class ReadParts:
 
     def read(self, file: Path) -> Mapping[str, Any]:
         """Return the content of the file that names the parts. Raises `PermissionError` and others."""
-        found = os.lstat(file)
-        # A change of its owner or its mode is one of its time of change, too.
-        identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        identity = identity_of(os.lstat(file))
         if self.file != identity:
             self.body = parse_checked(file, _read_own(file).decode("ascii"))
             self.file = identity

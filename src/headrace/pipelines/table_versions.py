@@ -636,7 +636,7 @@ def _span_of_weights(files: Iterable[Path], column: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class _KnownFile:
-    """A file as it is now: the same for all versions that share it."""
+    """A file as it is now: the same for all versions that share it, each of which changes its `ctime`."""
 
     path: Path = dataclasses.field(compare=False)
     device: int
