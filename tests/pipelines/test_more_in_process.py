@@ -326,7 +326,7 @@ class AppendModeOfTimes(AppendMode):
         return read.withWatermark("at", delay)
 
 
-@pytest.mark.seeds(2)
+@pytest.mark.seeds(2, verify_from=1)
 def test_streams_with_a_watermark_hold_what_append_mode_writes(
     tmp_path: Path, spark: SparkSession, seed: int
 ) -> None:
