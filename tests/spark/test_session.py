@@ -17,7 +17,7 @@ import pytest
 
 import headrace as hr
 import headrace.spark
-from headrace.errors import NotOnSpark, SparkUnavailable
+from headrace.errors import BadInput, NotOnSpark, SparkUnavailable
 from headrace.spark.jvm import Java, archive_of, find_java, options_to_use
 from headrace.spark.session import _remove_abandoned_folders, _tasks_at_a_time
 
@@ -176,3 +176,8 @@ def test_a_session_without_ansi_mode_is_refused(spark: SparkSession) -> None:
     for mode in ("stream", "batch"):
         with pytest.raises(NotOnSpark, match="ANSI mode off"):
             headrace.spark.run(flow, other, sources={"numbers": [1]}, mode=mode)
+
+
+def test_how_much_the_jvm_optimises_is_one_of_three_words() -> None:
+    with pytest.raises(BadInput, match="jit is 'fast'"):
+        headrace.spark.session(jit="fast")  # pyright: ignore[reportArgumentType]

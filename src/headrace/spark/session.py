@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from headrace.errors import SparkUnavailable
+from headrace.errors import BadInput, SparkUnavailable
 from headrace.spark.jvm import (
     LOGGING,
     Java,
@@ -85,8 +85,11 @@ def session(
     config:      further settings of Spark, which override Headrace's.
 
     The new session uses UTC and ANSI rules, has no user interface, and logs to a file. Its files are removed
-    at exit. Raises `SparkUnavailable` if PySpark or Java is missing, or if the JVM does not start.
+    at exit. Raises `SparkUnavailable` if PySpark or Java is missing, or if the JVM does not start, and
+    `BadInput` for another `jit`.
     """
+    if jit not in _JIT:
+        raise BadInput(f"jit is {jit!r}", fix=f"give one of {', '.join(map(repr, _JIT))}", option="jit")
     need_pyspark()
     there = _session_that_is_there()
     if there is not None:
