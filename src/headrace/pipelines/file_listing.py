@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -162,13 +162,3 @@ def _visible(folder: str, other: Callable[[os.DirEntry[str]], object]) -> Iterat
                 other(entry)
             else:
                 yield entry
-
-
-def row_count_of_files(paths: Iterable[str]) -> int | None:
-    """Return the number of rows in Parquet files; None if one of them has no readable count."""
-    import pyarrow.parquet as pq
-
-    try:
-        return sum(pq.read_metadata(path).num_rows for path in paths)
-    except (OSError, ValueError):  # pyarrow's own errors are of these kinds; an encrypted file is one
-        return None

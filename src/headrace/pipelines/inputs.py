@@ -22,7 +22,6 @@ from headrace.pipelines.catalog import Position
 from headrace.pipelines.definitions import RESERVED
 from headrace.pipelines.delta_source import delta_table, reporting_version, rows_of_version, spark_schema
 from headrace.pipelines.errors import NeedsSpark, PipelineError
-from headrace.pipelines.file_listing import row_count_of_files
 from headrace.pipelines.graph import StoredTable, empty_frame
 from headrace.pipelines.leaves import (
     ConstantLeaf,
@@ -43,7 +42,7 @@ from headrace.pipelines.weighted_rows import (
     with_weight,
 )
 from headrace.queries.plan_details import frame_of_plan, java_class
-from headrace.tables.version_folders import data_files
+from headrace.tables.version_folders import data_files, row_count_of_files
 from headrace.tables.versioned_table import (
     CHANGE_TYPE,
     CHANGE_WEIGHTS,

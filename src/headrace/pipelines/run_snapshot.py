@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from headrace.pipelines.catalog import PipelineCatalog, Position, Positions, TableEntry
 from headrace.pipelines.definitions import TableName
 from headrace.pipelines.errors import AbsentSpark, NeedsSpark, QueryRefused, is_absent
-from headrace.pipelines.file_listing import files_there, row_count_of_files
+from headrace.pipelines.file_listing import files_there
 from headrace.pipelines.graph import AnalysedQuery, Graph, StoredTable, empty_frame
 from headrace.pipelines.input_identity import FileMark, InputContents
 from headrace.pipelines.inputs import (
@@ -44,6 +44,7 @@ from headrace.pipelines.weighted_rows import (
     with_weight,
 )
 from headrace.queries.plan_details import frame_of_plan
+from headrace.tables.version_folders import row_count_of_files
 
 if TYPE_CHECKING:
     import pyarrow as pa

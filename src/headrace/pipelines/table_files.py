@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from headrace.pipelines.errors import NeedsSpark, PipelineError
 from headrace.pipelines.in_process_inputs import NULL_PARTITION, columns_of_table, partition_of
 from headrace.pipelines.weighted_rows import MAX_BYTES, WEIGHT, as_changes, consolidate_arrow, expand_arrow
-from headrace.tables.version_folders import data_files
+from headrace.tables.version_folders import data_files, row_count
 
 MAX_ROWS = 5_000_000
 """Rows of files up to which they are read for a page: of some tables, few bytes hold many."""
@@ -68,7 +68,7 @@ class ReadLimit:
     def check(self, files: Sequence[Path], what: str, fix: str) -> None:
         """Raise `PipelineError` for files beyond the limit. what: names what is in them. Raises OSError."""
         size = sum(file.stat().st_size for file in files)
-        rows = sum(pq.read_metadata(file).num_rows for file in files if file.suffix == ".parquet")
+        rows = sum(row_count(file) for file in files if file.suffix == ".parquet")
         if size > self.bytes or rows > self.rows:
             raise PipelineError(
                 f"{what} take {size:,} bytes of files with {rows:,} rows",

@@ -9,12 +9,10 @@ with a negative weight; the files are written anew once such changes are half as
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -46,7 +44,7 @@ from headrace.pipelines.weighted_rows import (
 )
 from headrace.state.chain import make_durable
 from headrace.tables.version_folders import WEIGHT as SINK_WEIGHT
-from headrace.tables.version_folders import data_files, share_files
+from headrace.tables.version_folders import data_files, row_count, share_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -385,7 +383,7 @@ class TableVersions:
         if not self.table.dataset.shared_by:
             return False
         held = self._rows_folder(before.version)
-        weighted = changes + sum(map(_rows_in, self._weighted_files(before.version)))
+        weighted = changes + sum(map(row_count, self._weighted_files(before.version)))
         large = sum(file.stat().st_size for file in data_files(held)) > MAX_BYTES
         return weighted <= max(before.rows // 2, MANY) or (large and is_absent(self.spark))
 
@@ -634,34 +632,6 @@ def _span_of_weights(files: Iterable[Path], column: str) -> tuple[int, int]:
     return min(found, default=1), max(found, default=1)
 
 
-@dataclass(frozen=True, slots=True)
-class _KnownFile:
-    """A file as it is now: the same for all versions that share it, each of which changes its `ctime`."""
-
-    path: Path = dataclasses.field(compare=False)
-    device: int
-    number: int
-    size: int
-    changed: int
-
-    @classmethod
-    def at(cls, path: Path) -> _KnownFile:
-        found = os.stat(path)
-        return cls(path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-
-
-def _rows_in(file: Path) -> int:
-    """Return the number of rows in a Parquet file."""
-    return _rows_of(_KnownFile.at(file))
-
-
-@lru_cache(maxsize=1 << 14)
-def _rows_of(file: _KnownFile) -> int:
-    import pyarrow.parquet as pq
-
-    return pq.read_metadata(file.path).num_rows
-
-
 def _weights_in(file: Path) -> int:
     """Return the sum of the weights of a file's rows."""
     import pyarrow.compute as pc
@@ -677,7 +647,7 @@ def _weights_in(file: Path) -> int:
 def count_rows(folder: Path) -> int:
     """Return the number of rows in a folder of Parquet files."""
     try:
-        return sum(map(_rows_in, data_files(folder)))
+        return sum(map(row_count, data_files(folder)))
     except (OSError, ValueError) as error:  # pyarrow's own errors are of these kinds
         raise CatalogDamaged(
             f"files in {folder} cannot be read",

@@ -16,7 +16,8 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from headrace.file_system import publish_folder, remove_folder, stage_beside, sync_folder, take_over
@@ -117,6 +118,38 @@ def _files_below(folder: Path) -> Iterator[Path]:
                 yield from _files_below(folder / entry.name)
             elif entry.is_file():
                 yield folder / entry.name
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownFile:
+    """A file as it is now: the same for all versions that share it, each of which changes its `ctime`."""
+
+    path: Path = field(compare=False)
+    device: int
+    number: int
+    size: int
+    changed: int
+
+
+def row_count(file: Path) -> int:
+    """Return the number of rows in a Parquet file. Raises `OSError` and pyarrow's errors."""
+    found = os.stat(file)
+    return _row_count(_KnownFile(file, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns))
+
+
+def row_count_of_files(paths: Iterable[str]) -> int | None:
+    """Return the number of rows in Parquet files; None if one of them has no readable count."""
+    try:
+        return sum(row_count(Path(path)) for path in paths)
+    except (OSError, ValueError):  # pyarrow's own errors are of these kinds; an encrypted file is one
+        return None
+
+
+@lru_cache(maxsize=1 << 14)
+def _row_count(file: _KnownFile) -> int:
+    import pyarrow.parquet as pq
+
+    return pq.read_metadata(file.path).num_rows
 
 
 def share_files(files: Iterable[Path], old: Path, new: Path, *, durable: bool = True) -> None:
