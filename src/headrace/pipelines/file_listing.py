@@ -63,6 +63,7 @@ def pattern_of_names(path: str) -> str:
 
 
 def _matching(pattern: str) -> re.Pattern[str]:
+    """Return the regular expression of a pattern of `*` and `?`."""
     known = {"*": ".*", "?": "."}
     return re.compile("".join(known.get(each) or re.escape(each) for each in pattern))
 
@@ -132,11 +133,11 @@ def _refuse(entry: os.DirEntry[str]) -> None:
 
 
 def files_in(
-    root: str, other: Callable[[os.DirEntry[str]], object], *, recursive: bool = False
+    root: str, unsupported: Callable[[os.DirEntry[str]], object], *, recursive: bool = False
 ) -> Iterator[tuple[str, FileMark]]:
     """Yield the files in a folder that Spark reads, and in its folders of partitions, with their marks.
 
-    other: called for what else only Spark understands: other folders, files that sum up others, odd names.
+    unsupported: called for what only Spark understands: other folders, files that sum up others, odd names.
     recursive: whether all folders are looked into.
     """
     for entry in _visible(root, other):
@@ -144,21 +145,21 @@ def files_in(
             with suppress(FileNotFoundError):  # It may be gone by now.
                 yield entry.path, mark_of(entry.stat())
         elif recursive or "=" in entry.name:
-            yield from files_in(entry.path, other, recursive=recursive)
+            yield from files_in(entry.path, unsupported, recursive=recursive)
         else:
-            other(entry)
+            unsupported(entry)
 
 
-def _visible(folder: str, other: Callable[[os.DirEntry[str]], object]) -> Iterator[os.DirEntry[str]]:
-    """Yield the entries of a folder that Spark does not pass over. other: see `files_in`."""
+def _visible(folder: str, unsupported: Callable[[os.DirEntry[str]], object]) -> Iterator[os.DirEntry[str]]:
+    """Yield the entries of a folder that Spark does not pass over. unsupported: see `files_in`."""
     with os.scandir(folder) as entries:
         for entry in entries:
             hidden = entry.name.startswith(".") or (entry.name.startswith("_") and "=" not in entry.name)
             if entry.name.startswith(("_metadata", "_common_metadata")):
-                other(entry)
+                unsupported(entry)
             elif hidden or entry.name.endswith("._COPYING_"):
                 continue
             elif not entry.name.isprintable():
-                other(entry)
+                unsupported(entry)
             else:
                 yield entry

@@ -27,6 +27,8 @@ class Watch:
     """Watch over the files that the last run has read.
 
     What has no files, such as a database, is looked at by the runs themselves.
+    _seen: the marks of the last look. _listed: folders of the inputs, by the catalogue with the identity
+    _catalogue.
     """
 
     spec: PipelineSpec
