@@ -140,7 +140,7 @@ def files_in(
     unsupported: called for what only Spark understands: other folders, files that sum up others, odd names.
     recursive: whether all folders are looked into.
     """
-    for entry in _visible(root, other):
+    for entry in _visible(root, unsupported):
         if not entry.is_dir():
             with suppress(FileNotFoundError):  # It may be gone by now.
                 yield entry.path, mark_of(entry.stat())
