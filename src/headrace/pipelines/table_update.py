@@ -33,6 +33,20 @@ if TYPE_CHECKING:
 SHARD_ROWS = 2_000_000
 """Rows of the inputs for each shard of state, where that makes more shards than tasks run at a time."""
 
+_WORTH_A_SHARD = 100_000
+"""Rows of the inputs for each shard beyond the second: a run without Spark opens all of them."""
+
+
+def shard_count(rows: int, tasks: int, *, known: bool) -> int:
+    """Return the number of shards of new state. rows: of the inputs, at least. tasks: that run at a time.
+
+    >>> [shard_count(rows, 16, known=True) for rows in (1_000, 1_000_000, 50_000_000)]
+    [2, 10, 25]
+    """
+    most = max(2, rows // _WORTH_A_SHARD) if known else tasks
+    return max(min(tasks, most), -(-rows // SHARD_ROWS))
+
+
 _FROM_ALL_ROWS = "from all rows: "
 
 
@@ -446,8 +460,9 @@ class Updater:
 
     def _shards(self, query: AnalysedQuery) -> int:
         """Return the number of state shards: each task keeps the rows of one shard in memory."""
-        rows = sum(self.snapshot.rows_changed([leaf], {}) or 0 for leaf in query.leaves)
-        return max(self.snapshot.spark.sparkContext.defaultParallelism, -(-rows // SHARD_ROWS))
+        counts = [self.snapshot.rows_changed([leaf], {}) for leaf in query.leaves]
+        tasks = self.snapshot.spark.sparkContext.defaultParallelism
+        return shard_count(sum(filter(None, counts)), tasks, known=None not in counts)
 
     def _check_records_are_there(self, read: Positions) -> None:
         """Raise `PipelineError` if records that the table was built from no longer exist."""
