@@ -338,9 +338,13 @@ def test_a_replica_that_is_behind_for_too_long_rebuilds_its_view_and_nobody_noti
             right = Counter({(f"shop {n}", 8 * written, 8 * written): 1 for n in range(50)})
             right[(END.shop, 0, 1)] = 1
             assert reader.accumulated() == right
-            found = wait_for(client, whole)
+
+            def is_back(status: ControllerStatus) -> bool:
+                return whole(status) and any(r.name == "r2" and r.connections > 1 for r in status.replicas)
+
+            # That it rebuilds is noted before its connection is closed.
+            found = wait_for(client, is_back)
             (r2,) = (replica for replica in found.replicas if replica.name == "r2")
-            assert r2.connections > 1
             assert r2.deaths == 0
             assert Counter(map(tuple, client.peek("totals", replica="r2"))) == right
 
