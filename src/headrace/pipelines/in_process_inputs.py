@@ -182,7 +182,7 @@ def partition_value(folder: str, text: str | None, of: DataType) -> pa.Scalar[An
 def _read_parquet(path: str, schema: StructType, wanted: pa.Schema, leaf: FilesLeaf) -> pa.Table:
     try:
         file = pq.ParquetFile(path)
-        check_writer(file)
+        check_writer(path, file)
         there = file.schema_arrow
         folded = {name.lower() for name in wanted.names}
         found = file.read([name for name in there.names if name.lower() in folded])
@@ -191,12 +191,12 @@ def _read_parquet(path: str, schema: StructType, wanted: pa.Schema, leaf: FilesL
         raise NeedsSpark(f"{path} cannot be read: {error}") from None
 
 
-def check_writer(file: pq.ParquetFile) -> None:
+def check_writer(path: str, file: pq.ParquetFile) -> None:
     """Raise `NeedsSpark` for a file whose dates and times may be of a calendar that Spark converts."""
     metadata = file.metadata.metadata or {}
     legacy = {b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"} & metadata.keys()
     if legacy or metadata.get(b"org.apache.spark.version", b"3").startswith((b"1.", b"2.", b"3.0.")):
-        raise NeedsSpark("it may have dates of the Julian calendar, which Spark converts")
+        raise NeedsSpark(f"{path} may have dates of the Julian calendar, which Spark converts")
 
 
 def columns_of_table(what: str, found: pa.Table, wanted: pa.Schema) -> pa.Table:

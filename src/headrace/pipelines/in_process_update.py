@@ -28,9 +28,9 @@ from headrace.pipelines.weighted_rows import (
     comparable_schema,
     expand_arrow,
     may_hold_negative_zero,
+    table_of_ticks,
 )
 from headrace.tables.version_folders import WEIGHT as SOURCE_WEIGHT
-from headrace.tables.version_folders import data_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -114,15 +114,12 @@ class InProcessUpdater(Updater):
         if TICK_TIME not in flow.graph.sources:
             with _needing_spark_for_refusals():
                 return run_stateless_tick(flow, _sources_of(changes))
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         # The time of the last tick is state.
         with TemporaryDirectory(prefix="headrace-tick-") as folder:
             state = TableState(Path(folder))
             rows_in = self._run_flow(state, changes)
-            files = [file for tick in state.ticks_after(0) for file in data_files(tick)]
-            made = {ANSWER: pa.concat_tables(pq.ParquetFile(file).read() for file in files)} if files else {}
+            ticks = state.ticks_after(0)
+            made = {ANSWER: table_of_ticks(ticks)} if ticks else {}
         return StatelessTick(rows_in, made)
 
     def _staged(self, made: pa.Table | None, now: Mapping[str, Positions]) -> TableEntry:

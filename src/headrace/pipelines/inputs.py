@@ -437,7 +437,7 @@ def _table_of(file: DataFile, schema: StructType) -> pa.Table:
     wanted, outside = arrow_columns(schema), dict(file.partition)
     inside = pa.schema([field for field in wanted if field.name not in outside])
     held = pq.ParquetFile(file.path)
-    check_writer(held)
+    check_writer(file.path, held)
     found = columns_of_table(file.path, held.read(), inside)
     for name, text in outside.items():
         value = partition_value(file.path, text, schema[name].dataType)

@@ -192,11 +192,16 @@ def comparable_schema(schema: StructType) -> pa.Schema | None:
 
 def read_ticks(ticks: Iterable[Path], columns: pa.Schema) -> pa.Table:
     """Read ticks of a changelog, consolidated. Raises `NeedsSpark` for types that are to be converted."""
+    return changes_of_tick(table_of_ticks(ticks), columns)
+
+
+def table_of_ticks(ticks: Iterable[Path]) -> pa.Table:
+    """Return the changes in some ticks of a changelog, of which there is one at least, as they are stored."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     files = (file for folder in ticks for file in folder.glob("*.parquet"))
-    return changes_of_tick(pa.concat_tables(pq.ParquetFile(file).read() for file in files), columns)
+    return pa.concat_tables(pq.ParquetFile(file).read() for file in files)
 
 
 def changes_of_tick(made: pa.Table, columns: pa.Schema) -> pa.Table:
